@@ -1,0 +1,69 @@
+"""A prepared data set as `prepare` lays it out, read back.
+
+``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
+``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
+int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,).
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import UserError
+
+PREPARED = Path("data/prepared")
+SPLITS = ("train", "validation", "test", "public")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Inputs and labels of one split, in the same order."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared data set."""
+
+    name: str
+    splits: dict[str, Split]
+    manifest: dict[str, Any]
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.manifest["classes"])
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digest of each array, such as 'train.inputs'."""
+        return dict(self.manifest["digests"])
+
+
+def load(name: str, root: Path = Path()) -> Prepared:
+    """Read ``data/prepared/NAME``; arrays are memory-mapped.
+
+    Raises:
+        UserError: the data set has not been prepared, or a file of it is missing.
+    """
+    folder = root / PREPARED / name
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        splits = {
+            split: Split(
+                np.load(folder / f"{split}.inputs.npy", mmap_mode="r"), np.load(folder / f"{split}.labels.npy")
+            )
+            for split in SPLITS
+        }
+    except FileNotFoundError as problem:
+        raise UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first") from problem
+    return Prepared(name, splits, manifest)

@@ -1,0 +1,1 @@
+"""Differential privacy: gradients, clipping, mechanisms, accounting. Knows no data set and no model."""

@@ -1,0 +1,129 @@
+"""The record: what evaluation says of one row. Records are the truth; MLflow and the report are drawn from them."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
+from pipeline.files import digest_json, write_text
+from pipeline.settings import Strict
+
+RECORDS = Path("reports/records")
+HISTORIES = Path("reports/histories")
+HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
+
+
+class Opinion(Strict):
+    """An epsilon computed by one accountant of one library."""
+
+    accountant: str  # e.g. 'pld (dp-accounting 0.6.0)'
+    epsilon: float | None  # None: the accountant could not tell; `note` says why
+    note: str | None = None
+
+
+class Ledger(Strict):
+    """What privacy a replica really buys."""
+
+    # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
+    event: str | None
+    noise_multiplier: float | None  # z: standard deviation of the noise over the clipping norm
+    sampling_rate: float | None  # q of the Poisson sampling
+    steps: int
+    delta: float | None
+    unit: str = "one training example"
+    neighbouring: str = "add or remove one"
+    claimed: float | None  # epsilon as the paper would state it; None: no claim (infinity)
+    claimed_by: str | None  # the accountant behind the claim
+    accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reason`
+    accountant: str | None  # that computed `accounted`
+    reason: str | None = None  # why `accounted` is None
+    opinions: list[Opinion] = []  # what other accountants and libraries say of the same event
+    uncounted: list[str] = []  # data uses that no epsilon here covers
+    audited: float | None = None  # lower bound found by attacks, once audits exist
+
+
+class Replica(Strict):
+    """One (level, seed) of a row."""
+
+    level: str  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
+    seed: int
+    settings: dict[str, Any]  # the method's settings at this level
+    metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+    ledger: Ledger
+    seconds: float  # of training, shared by the replicas trained together
+    started: float  # Unix time
+    ended: float
+
+
+class Provenance(Strict):
+    """What made the numbers."""
+
+    config: str  # digest of the row's settings
+    code: str  # digest of the sources that train and evaluate
+    revision: str | None  # git commit; None outside a checkout
+    dirty: bool | None  # whether the checkout had uncommitted changes
+    data: dict[str, str]  # digest of each prepared array
+    examples: int  # N: training examples
+    edition: dict[str, str]  # raw data set -> edition it was taken in
+    versions: dict[str, str]  # python and the packages that compute
+    device: str  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
+    reproducible: bool  # True: DP noise was seeded, and no guarantee holds
+    command: str
+    adopted: str | None = None  # where the row was trained, when not here
+
+
+class Record(Strict):
+    """One row's results: `reports/records/ROW.json`."""
+
+    schema_version: Literal[1] = 1
+    row: str
+    paper: str
+    table: str
+    label: str
+    data: str
+    model: dict[str, Any]
+    method: str
+    budget: str
+    search: str | None
+    replicas: list[Replica]
+    history: str  # digest of reports/histories/ROW.csv
+    provenance: Provenance
+
+    def digest(self) -> str:
+        """Digest of the whole record."""
+        return digest_json(self.model_dump(mode="json"))
+
+
+def path(row: str, root: Path = Path()) -> Path:
+    """Where a row's record lies."""
+    return root / RECORDS / f"{row}.json"
+
+
+def history_path(row: str, root: Path = Path()) -> Path:
+    """Where a row's training curves lie: CSV with `HISTORY_COLUMNS`, one value a line."""
+    return root / HISTORIES / f"{row}.csv"
+
+
+def write(record: Record, root: Path = Path()) -> Path:
+    """Write the record and return its path."""
+    target = path(record.row, root)
+    write_text(target, record.model_dump_json(indent=2) + "\n")
+    return target
+
+
+def read(row: str, root: Path = Path()) -> Record | None:
+    """The row's record, or None when the row has not been run.
+
+    Raises:
+        UserError: the file is there but is not a record.
+    """
+    source = path(row, root)
+    if not source.exists():
+        return None
+    try:
+        return Record.model_validate_json(source.read_text())
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{source}: not a record: {where}: {first['msg']}") from problem
