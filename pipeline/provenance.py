@@ -1,0 +1,66 @@
+"""Which code, at which commit, with which packages: what a record says of its own making."""
+
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from pipeline.files import digest_files
+
+PIPELINE = Path(__file__).parent
+# Sources that only show or carry numbers. `stages/` is left out as a whole: its commands parse arguments
+# and print, and whatever they pass on is in the record's settings. A message or a table may then be mended
+# without disowning every number there is.
+BYSTANDERS = ("reporting", "tracking.py", "transport.py", "provenance.py")
+PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")
+
+
+def code_digest() -> str:
+    """Digest over the names and bytes of the sources that decide numbers."""
+    return digest_files(PIPELINE, sources())
+
+
+def sources() -> list[Path]:
+    """The sources that decide numbers: all of `pipeline/` but the `BYSTANDERS`."""
+    return sorted(
+        path for path in PIPELINE.rglob("*.py") if path.relative_to(PIPELINE).parts[0] not in BYSTANDERS
+    )
+
+
+def revision() -> tuple[str | None, bool | None]:
+    """Commit of the checkout this code runs from, and whether its code has uncommitted changes.
+
+    Only code counts as a change: settings and data have digests of their own, and every run writes results.
+    Both are None outside a checkout (an unpacked archive, an installed package) and where git is missing.
+    """
+    # An installed package can lie inside somebody else's checkout (`.venv` in a project): the prefix, empty
+    # only at the top of a checkout, tells the two apart.
+    place = _git("rev-parse", "--show-prefix", "HEAD")
+    if place is None:
+        return None, None
+    prefix, commit = place.split("\n")[:2]
+    if prefix:
+        return None, None
+    changes = _git("status", "--porcelain", "--", "pipeline", "stages")
+    return commit, None if changes is None else bool(changes)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that compute; those not installed are left out."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(*arguments: str) -> str | None:
+    """What git prints, or None when it can't tell."""
+    # Without optional locks, so that rows which end together don't stop each other or the user's own git.
+    command = ["git", "-C", str(PIPELINE.parent), "--no-optional-locks", *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None

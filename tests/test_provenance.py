@@ -1,0 +1,78 @@
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from pipeline import provenance
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git repository with a copy of this package at its top."""
+    shutil.copytree(provenance.PIPELINE, tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # a hook that runs the tests sets them
+        monkeypatch.delenv(name, raising=False)
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(folder: Path) -> None:
+    who = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "test"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def test_code_digest_counts_what_decides_numbers(checkout: Path) -> None:
+    before = provenance.code_digest()
+    (checkout / "pipeline/tracking.py").write_text("# projects records\n")
+    (checkout / "pipeline/reporting/more.py").write_text("# shows records\n")
+    assert provenance.code_digest() == before
+
+    (checkout / "pipeline/models/more.py").write_text("# decides numbers\n")
+    assert provenance.code_digest() != before
+
+
+def test_revision_is_dirty_by_code_alone(checkout: Path) -> None:
+    revision, dirty = provenance.revision()
+    assert revision is not None
+    assert len(revision) == 40
+    assert dirty is False
+
+    (checkout / "reports").mkdir()
+    (checkout / "reports/record.json").write_text("{}")
+    assert provenance.revision() == (revision, False)
+
+    (checkout / "pipeline/models/more.py").write_text("")
+    assert provenance.revision() == (revision, True)
+
+
+def test_no_revision_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
+    assert provenance.revision() == (None, None)
+
+
+def test_no_revision_from_a_checkout_around_an_installed_package(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = checkout / ".venv/pipeline"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "PIPELINE", installed)
+    assert provenance.revision() == (None, None)
+
+
+def test_no_revision_without_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert provenance.revision() == (None, None)
+
+
+def test_versions_import_nothing() -> None:
+    probe = "import sys; from pipeline.provenance import versions; print(versions(), 'torch' in sys.modules)"
+    command = [sys.executable, "-c", probe]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert metadata.version("torch") in printed
+    assert "dp-accounting" in printed
+    assert printed.endswith("False\n")
