@@ -1,0 +1,67 @@
+# Each target sets up what it needs in .venv, once; `make` alone lists them.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# DVC runs `dprepro` by name
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# The first that is new enough; `make PYTHON=/path/to/python3.12 demo` names another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "make: needs Python 3.11 or newer, this is $$(python3 --version 2>&1 | head -n 1);" \
+			"name one with make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## first run: the whole way on small made-up data, minutes on a laptop
+	$(BIN)/dvc repro demo/dvc.yaml
+	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
+
+.PHONY: test
+test: lint ## everything that is checked: lint, types, tests
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(STAMP) ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: report
+report: $(STAMP) ## the report from the committed records; trains nothing
+	$(BIN)/dvc repro --single-item report
+
+.PHONY: pull-report
+pull-report: $(STAMP) ## the same, with data and models from the DVC remote where a stage asks for them; trains nothing
+	$(BIN)/dvc repro --pull --allow-missing
+
+.PHONY: repro
+repro: $(STAMP) ## the real thing: says what it will train and how long that took before, then trains it
+	$(BIN)/python -m stages.plan
+	$(BIN)/dvc repro
+
+.PHONY: ui
+ui: $(STAMP) ## MLflow's page over the committed records
+	$(BIN)/dvc repro --single-item publish
+	$(BIN)/dprepro ui
+
+.PHONY: hooks
+hooks: $(STAMP) ## check every commit, by pre-commit
+	$(BIN)/pre-commit install
+
+# Not a dependency of the stamp: versions move when somebody decides so.
+.PHONY: lock
+lock: $(STAMP) ## write requirements.lock anew, keeping the versions that still fit
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+		--no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
