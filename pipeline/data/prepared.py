@@ -60,7 +60,8 @@ def load(name: str, root: Path = Path()) -> Prepared:
         manifest = json.loads((folder / "manifest.json").read_text())
         splits = {
             split: Split(
-                np.load(folder / f"{split}.inputs.npy", mmap_mode="r"), np.load(folder / f"{split}.labels.npy")
+                np.load(folder / f"{split}.inputs.npy", mmap_mode="r"),
+                np.load(folder / f"{split}.labels.npy"),
             )
             for split in SPLITS
         }

@@ -1,0 +1,145 @@
+"""The source `synthetic`: files the project makes itself, in the official formats.
+
+They let the whole pipeline run anywhere, and are learnable but not trivial. An image is its class's coarse
+pattern, shifted by up to `SHIFT` pixels, faded, mixed with another class's pattern and covered with noise; a
+news text draws most words from all classes' vocabulary and some from its own class's. The public sets (KMNIST,
+CIFAR-100) have patterns of a finer grain than the private ones, so no image can be in both.
+
+Same bytes everywhere: only integer arithmetic on raw PCG64 output, which NumPy promises never to change, and
+gzip files without compression, because compressors differ between zlib versions.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.data.catalog import OFFICIAL, Entry, Part
+from pipeline.errors import writing
+
+# Pixels in a cell of the coarse pattern.
+GRAIN = {"mnist": 4, "kmnist": 2, "cifar10": 4, "cifar100": 2}
+SHIFT = 3
+SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15}
+COMMON_WORDS = 600
+CLASS_WORDS = 150
+OWN_SHARE = 30  # percent of words drawn from the text's own class
+OTHER_SHARE = 15  # percent drawn from some class, whichever
+
+
+def write(entry: Entry, train: int, test: int, folder: Path) -> None:
+    """Write files of ``entry``'s official names and format with the given numbers of examples.
+
+    Raises:
+        UserError: ``folder`` can't be written.
+    """
+    official = entry.editions[OFFICIAL]
+    for number, (part, count) in enumerate(((official.train, train), (official.test, test))):
+        # The classes' patterns come from the seed alone; each part draws its examples from a stream of its own.
+        draws = np.random.PCG64([SEEDS[entry.key], 1 + number])
+        labels = _labels(count, len(entry.classes), draws)
+        if entry.format == "ag-news":
+            contents = [_csv(labels, draws, SEEDS[entry.key])]
+        else:
+            images = _images(entry, labels, draws)
+            if entry.format == "idx":
+                contents = [_gzip(_idx(images[:, 0])), _gzip(_idx(labels.astype(np.uint8)))]
+            else:
+                contents = _cifar(images, labels, part, coarse=entry.format == "cifar100")
+        for file, content in zip(part.files, contents, strict=True):
+            with writing(folder / file.name):
+                (folder / file.name).write_bytes(content)
+
+
+def _integers(draws: np.random.PCG64, below: int, *shape: int) -> np.ndarray:
+    """Integers from 0 to ``below`` - 1; the bias of a 32-bit multiply doesn't matter here."""
+    words = draws.random_raw(int(np.prod(shape))).reshape(shape) >> np.uint64(32)
+    return ((words * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
+
+
+def _labels(count: int, classes: int, draws: np.random.PCG64) -> np.ndarray:
+    """Balanced labels in a random order."""
+    return (np.arange(count) % classes)[np.argsort(draws.random_raw(count), kind="stable")]
+
+
+def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
+    """One smooth pattern a class, (classes, C, H, W) from 0 to 255."""
+    grain, (channels, height, width) = GRAIN[entry.key], shape
+    draws = np.random.PCG64([SEEDS[entry.key], 0])
+    cells = 255 * _integers(draws, 2, len(entry.classes), channels, height // grain, width // grain)
+    fine = cells.repeat(grain, axis=2).repeat(grain, axis=3)
+    for axis in (2, 3):
+        fine = (np.roll(fine, 1, axis) + 2 * fine + np.roll(fine, -1, axis)) // 4
+    return fine
+
+
+def _images(entry: Entry, labels: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
+    """Images (N, C, H, W), uint8."""
+    shape = entry.shape
+    assert shape is not None
+    patterns, count = _patterns(entry, shape), len(labels)
+    other = _integers(draws, len(entry.classes), count)
+    strength = 60 + _integers(draws, 60, count)  # of 256
+    disturbance = _integers(draws, 60, count)
+    shifts = _integers(draws, 2 * SHIFT + 1, count, 2) - SHIFT
+    images = np.empty((count, *shape), np.uint8)
+    for index in range(count):  # one at a time: a whole set of int64 noise would not fit in small memories
+        mixed = (strength[index] * patterns[labels[index]] + disturbance[index] * patterns[other[index]]) >> 8
+        noise = _integers(draws, 128, *shape)
+        images[index] = np.minimum(np.roll(mixed, tuple(shifts[index]), (1, 2)) + noise, 255)
+    return images
+
+
+def _idx(array: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def _gzip(content: bytes) -> bytes:
+    """A gzip file of stored blocks, with no time and no name in it (RFC 1951, 3.2.4 and RFC 1952)."""
+    blocks = [content[start : start + 65535] for start in range(0, len(content), 65535)]
+    body = b"".join(
+        struct.pack("<BHH", number == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block
+        for number, block in enumerate(blocks)
+    )
+    head = b"\x1f\x8b\x08" + bytes(5) + b"\0\xff"
+    return head + body + struct.pack("<II", zlib.crc32(content), len(content))
+
+
+def _cifar(images: np.ndarray, labels: np.ndarray, part: Part, *, coarse: bool) -> list[bytes]:
+    """Binary CIFAR files, as even as can be; the coarse label of CIFAR-100 is the fine one over five."""
+    columns = [(labels // 5)[:, None]] if coarse else []
+    rows = np.concatenate([*columns, labels[:, None], images.reshape(len(images), -1)], axis=1).astype(
+        np.uint8
+    )
+    return [rows_of_file.tobytes() for rows_of_file in np.array_split(rows, len(part.files))]
+
+
+def _words(count: int, draws: np.random.PCG64) -> list[str]:
+    """Pronounceable words; the same one may come twice."""
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+    lengths = 2 + _integers(draws, 2, count)
+    return ["".join(syllables[i] for i in _integers(draws, len(syllables), length)) for length in lengths]
+
+
+def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int) -> bytes:
+    """AG News rows: class from 1, title, description, every field quoted."""
+    words = np.random.PCG64([seed, 0])
+    common = _words(COMMON_WORDS, words)
+    own = [_words(CLASS_WORDS, words) for _ in range(4)]
+    lines = []
+    for label in labels:
+        length = 12 + int(_integers(draws, 28, 1)[0])
+        lot = _integers(draws, 100, length)
+        # The smaller of two draws: low ranks come up more often, as in real text.
+        rank = _integers(draws, 1 << 16, 2, length).min(axis=0)
+        stray = _integers(draws, 4, length)
+        text = []
+        for position in range(length):
+            if lot[position] < OWN_SHARE + OTHER_SHARE:
+                source = own[label if lot[position] < OWN_SHARE else stray[position]]
+            else:
+                source = common
+            text.append(source[int(rank[position]) * len(source) >> 16])
+        lines.append(f'"{label + 1}","{" ".join(text[:5]).capitalize()}","{" ".join(text[5:])}."\n')
+    return "".join(lines).encode()

@@ -1,0 +1,56 @@
+"""Texts to token numbers with torchtext 0.6, the version the papers' text experiments were written for.
+
+The vocabulary is the training split's own words, as in those papers: it is computed on private text without
+noise, so no epsilon covers it, and the manifest says so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from torchtext.data import get_tokenizer
+from torchtext.vocab import Vocab
+
+from pipeline.files import digest_file, write_text
+from pipeline.settings import Text
+
+TOKENIZER = "basic_english"
+PADDING, UNKNOWN = 0, 1
+NOTE = "computed on the private training texts without noise: not covered by any epsilon"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A vocabulary and the length that every text is cut or padded to."""
+
+    tokens: int
+    vocabulary: Vocab
+
+    @classmethod
+    def of(cls, texts: Sequence[str], settings: Text) -> Self:
+        """The vocabulary of ``texts``: their most frequent tokens, ties in alphabetical order."""
+        counts = Counter(token for text in texts for token in get_tokenizer(TOKENIZER)(text))
+        return cls(settings.tokens, Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>")))
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """Token numbers int32 (N, tokens), padded with 0; unknown tokens are 1."""
+        tokenize, numbers = get_tokenizer(TOKENIZER), dict(self.vocabulary.stoi)
+        encoded = np.full((len(texts), self.tokens), PADDING, np.int32)
+        for row, text in zip(encoded, texts, strict=True):
+            found = [numbers.get(token, UNKNOWN) for token in tokenize(text)[: self.tokens]]
+            row[: len(found)] = found
+        return encoded
+
+    def write(self, path: Path) -> dict[str, Any]:
+        """Write the vocabulary, one token a line in the order of their numbers; return what to say of it."""
+        write_text(path, "".join(f"{token}\n" for token in self.vocabulary.itos))
+        return {
+            "tokenizer": f"torchtext 0.6.0 {TOKENIZER}",
+            "tokens": self.tokens,
+            "vocabulary": len(self.vocabulary.itos),  # with padding and unknown
+            "digest": digest_file(path),
+            "note": NOTE,
+        }

@@ -1,0 +1,25 @@
+"""`dprepro fetch`: raw files, checked, into data/raw."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="A key of 'raw' in params.yaml, such as mnist.")],
+    mirror: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="DPREPRO_MIRROR",
+            help="A folder holding the official files, used instead of the network. Checksums decide "
+            "what is taken, so results don't depend on it.",
+        ),
+    ] = None,
+) -> None:
+    """Download, copy or make the raw files of a data set, checked against the catalogue."""
+    from pipeline.data.fetch import fetch as run
+    from pipeline.settings import load
+
+    done = run(name, load(), folder=mirror)
+    print(f"{done.folder}: {len(done.files)} files, edition {done.edition}, {done.digest}")

@@ -1,0 +1,19 @@
+"""`dprepro prepare`: raw files into splits, in data/prepared."""
+
+from typing import Annotated
+
+import typer
+
+
+def prepare(
+    name: Annotated[str, typer.Argument(help="A key of 'data' in params.yaml, such as mnist.")],
+) -> None:
+    """Split raw data into train, validation, test and public, with a manifest."""
+    from pipeline.data.prepare import prepare as run
+    from pipeline.files import digest_json
+    from pipeline.settings import load
+
+    done = run(name, load())
+    counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
+    editions = ", ".join(f"{raw} {about['edition']}" for raw, about in done.manifest["raw"].items())
+    print(f"{done.folder}: {counts}; editions: {editions}; {digest_json(done.manifest['digests'])}")
