@@ -5,6 +5,10 @@ import sys
 import typer
 
 from pipeline.errors import UserError
+from stages.evaluate import evaluate
+from stages.fetch import fetch
+from stages.prepare import prepare
+from stages.train import train
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -12,11 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
-
-
-@app.callback()
-def _root() -> None:
-    """Keep sub-commands even while there is only one."""
+for command in (fetch, prepare, train, evaluate):
+    app.command()(command)
 
 
 def main() -> None:

@@ -1,1 +1,24 @@
-"""x"""
+"""LeNet-5 as in Davody et al. Table 1: convolutions 6, pool, 16, pool; linear 120, 84, 10."""
+
+from torch import nn
+
+from pipeline.models.normalization import normalization, output_normalization
+from pipeline.settings import Model
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """LeNet-5 for images of ``shape`` (C, 28, 28); 61,706 parameters without normalisation.
+
+    Kernels are 5x5, the first with padding 2; max pooling; ReLU after each normalisation, which comes after
+    every trainable layer (section 2 of the paper).
+    """
+    channels, height, width = shape
+    flat = 16 * (height // 2 - 4) // 2 * ((width // 2 - 4) // 2)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 6, 5, padding=2), normalization(model, 6), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), normalization(model, 16), nn.ReLU(), nn.MaxPool2d(2)),
+        nn.Flatten(),
+        *(nn.Linear(flat, 120), normalization(model, 120), nn.ReLU()),
+        *(nn.Linear(120, 84), normalization(model, 84), nn.ReLU()),
+        *(nn.Linear(84, classes), output_normalization(model, classes)),
+    )

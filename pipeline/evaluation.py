@@ -1,0 +1,139 @@
+"""A finished run -> its record: test accuracy by each method's test protocol, and the privacy ledger."""
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+
+from pipeline import records
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError, writing
+from pipeline.files import digest_file, write_bytes
+from pipeline.methods.base import Execution
+from pipeline.methods.registry import build_method
+from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, pld_epsilon, rdp_epsilon
+from pipeline.privacy.mechanisms import poisson_gaussian
+from pipeline.records import Ledger, Opinion, Record
+from pipeline.settings import Settings
+from pipeline.training import RUNS, Replica, Run, Trained, accuracy, make_task
+
+SEARCHED = "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
+UNSAID = "the choice of hyper-parameters, where it looked at these data"
+SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
+
+
+def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution, root: Path = Path()) -> Path:
+    """Write the record and history of a trained row; returns the record's path.
+
+    Raises:
+        UserError: the row has not been trained, or with other settings or data than those here.
+    """
+    folder = root / RUNS / key
+    run = read_run(folder)
+    row = settings.row(key)
+    if run.provenance.config != settings.row_digest(key):
+        raise UserError(f"{folder}: trained with other settings than params.yaml has now; run `dprepro train {key}`")
+    if run.provenance.data != data.digests:
+        raise UserError(f"{folder}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`")
+    weights = torch.load(folder / "weights.pt", map_location=execution.device, weights_only=True)
+    results: list[records.Replica] = []
+    for index, trained in enumerate(run.replicas):
+        metrics = _metrics(run, trained, {n: value[index : index + 1] for n, value in weights.items()}, data, execution)
+        results.append(
+            records.Replica(
+                level=trained.level,
+                seed=trained.seed,
+                settings=trained.settings.model_dump(mode="json"),
+                metrics=metrics,
+                ledger=ledger(trained, row.search, row.reproducible),
+                seconds=round(trained.seconds, 3),
+                started=trained.started,
+                ended=trained.ended,
+            )
+        )
+    history = records.history_path(key, root)
+    with writing(history):
+        write_bytes(history, (folder / "history.csv").read_bytes())
+    record = Record(
+        row=key,
+        paper=row.paper,
+        table=row.table,
+        label=row.label,
+        data=row.data,
+        model=run.model.model_dump(mode="json"),
+        method=run.method,
+        budget=row.budget,
+        search=row.search,
+        replicas=results,
+        history=digest_file(history),
+        provenance=run.provenance,
+    )
+    return records.write(record, root)
+
+
+def read_run(folder: Path) -> Run:
+    """``run.json`` of a run folder."""
+    try:
+        return Run.model_validate_json((folder / "run.json").read_text())
+    except FileNotFoundError as problem:
+        raise UserError(f"{folder}: not trained yet; run `dprepro train {folder.name}` first") from problem
+    except ValidationError as problem:
+        raise UserError(f"{folder / 'run.json'}: not a run: {problem.errors()[0]['msg']}") from problem
+
+
+def _metrics(run: Run, trained: Trained, weights: dict, data: Prepared, execution: Execution) -> dict[str, float]:
+    replica = Replica(trained.level, trained.seed, trained.settings)
+    task = make_task([replica], run.model, run.provenance.reproducible, data, execution)
+    method = build_method(run.method, task, [trained.settings], run.model.normalization)
+    state = {"parameters": weights}
+    return {
+        f"{split}_accuracy": accuracy(
+            method, state, data.splits[split].inputs, data.splits[split].labels, execution.device
+        ).item()
+        for split in ("validation", "test")
+    }
+
+
+def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
+    """What privacy a replica really buys, from the numbers of the mechanism that ran."""
+    if trained.noise_multiplier is None or trained.rate is None or trained.delta is None:
+        return Ledger(
+            event=None, noise_multiplier=None, sampling_rate=None, steps=trained.steps, delta=None,
+            claimed=None, claimed_by=None, accounted=None, accountant=None,
+            reason="trained without clipping and noise: no privacy",
+        )  # fmt: skip
+    rate, noise, steps, delta = trained.rate, trained.noise_multiplier, trained.steps, trained.delta
+    event = poisson_gaussian(rate, noise, steps)
+    rdp, pld = rdp_epsilon(event, delta), pld_epsilon(event, delta)
+    library = f"dp-accounting {version('dp-accounting')}"
+    reason = trained.broken or (SEEDED if reproducible else None)
+    return Ledger(
+        event=describe(event),
+        noise_multiplier=noise,
+        sampling_rate=rate,
+        steps=steps,
+        delta=delta,
+        claimed={"rdp": rdp, "pld": pld}[trained.claimed_by or "rdp"],
+        claimed_by=trained.claimed_by,
+        accounted=None if reason else pld,
+        accountant=None if reason else f"pld ({library})",
+        reason=reason,
+        opinions=[
+            Opinion(accountant=f"rdp ({library})", epsilon=rdp),
+            Opinion(accountant=f"pld ({library})", epsilon=pld),
+            Opinion(accountant=f"rdp (opacus {version('opacus')})", epsilon=opacus_rdp(rate, noise, steps, delta)),
+            _prv(rate, noise, steps, delta),
+        ],
+        uncounted=[SEARCHED.format(search=search) if search else UNSAID, *trained.uncounted],
+    )
+
+
+def _prv(rate: float, noise: float, steps: int, delta: float) -> Opinion:
+    name = f"prv (opacus {version('opacus')})"
+    try:
+        epsilon, error = opacus_prv(rate, noise, steps, delta)
+    except ValueError as problem:
+        return Opinion(accountant=name, epsilon=None, note=str(problem))
+    return Opinion(accountant=name, epsilon=epsilon, note=f"upper end; error bound {error}")

@@ -1,0 +1,22 @@
+"""Names in params.yaml to code: a model is the file of its name, a method an entry here."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from torch import nn
+
+from pipeline.methods.base import Method, Task
+from pipeline.methods.dpsgd import Dpsgd
+from pipeline.settings import DpsgdSettings, Model
+
+METHODS: dict[str, Callable[[Task, Sequence[DpsgdSettings], str], Method]] = {"dpsgd": Dpsgd}
+
+
+def build_method(name: str, task: Task, settings: Sequence[DpsgdSettings], normalization: str) -> Method:
+    """The method called ``name`` over the task's replicas."""
+    return METHODS[name](task, settings, normalization)
+
+
+def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The network of `pipeline/models/NAME.py` for inputs of ``shape``, with fresh weights."""
+    return import_module(f"pipeline.models.{model.name}").build(model, shape, classes)

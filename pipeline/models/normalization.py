@@ -1,0 +1,101 @@
+"""Normalisation layers of the papers, and the batch norm whose statistics are inputs, not side effects."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.settings import Model
+
+
+class BatchStatistics(nn.Module):
+    """Batch norm that keeps no running averages: its statistics are given, or measured on its input.
+
+    Given (the default), ``mean`` and ``var`` are buffers that `torch.func.functional_call` replaces, so a
+    gradient with respect to them is one argument away and examples don't see each other. Measured (inside
+    `measuring`), they are those of the present batch, as in Davody et al. Eq. 2, with the biased variance.
+
+    Shapes: input (B, C) or (B, C, H, W); ``weight``, ``bias``, ``mean``, ``var`` (C,).
+    """
+
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, channels: int, epsilon: float):
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("var", torch.ones(channels))
+        self.counted: Tensor | None = None  # while measuring: (B,) weights of the examples
+        self.measured: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise, scale and shift; same shape out as in."""
+        mean, var = (self.mean, self.var) if self.counted is None else self._measure(inputs, self.counted)
+        return self.normalized(inputs, mean, var) * self._wide(self.weight, inputs) + self._wide(self.bias, inputs)
+
+    def normalized(self, inputs: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """``inputs`` before scale and shift."""
+        return (inputs - self._wide(mean, inputs)) * self._wide(torch.rsqrt(var + self.epsilon), inputs)
+
+    def _measure(self, inputs: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+        # (B, C, P): an absent example of a padded batch has weight 0 and leaves no trace
+        flat = inputs.reshape(*inputs.shape[:2], -1)
+        share = (counted / (counted.sum() * flat.shape[2]))[:, None, None]
+        mean = (flat * share).sum((0, 2))
+        var = ((flat - mean[:, None]).square() * share).sum((0, 2))
+        self.measured = (mean, var)
+        return mean, var
+
+    @staticmethod
+    def _wide(vector: Tensor, like: Tensor) -> Tensor:
+        return vector.reshape(-1, *(1,) * (like.dim() - 2))
+
+
+def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
+    """The network's `BatchStatistics` by name."""
+    return {name: layer for name, layer in net.named_modules() if isinstance(layer, BatchStatistics)}
+
+
+@contextmanager
+def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
+    """Let every `BatchStatistics` measure its input; ``counted`` (B,) weighs the examples.
+
+    The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
+    `functional_call` takes them back.
+    """
+    found: dict[str, Tensor] = {}
+    layers = statistics_layers(net)
+    for layer in layers.values():
+        layer.counted = counted
+    try:
+        yield found
+        for name, layer in layers.items():
+            assert layer.measured is not None, f"{name} was not run"
+            found[f"{name}.mean"], found[f"{name}.var"] = layer.measured
+    finally:
+        for layer in layers.values():
+            layer.counted = layer.measured = None
+
+
+def normalization(model: Model, channels: int) -> nn.Module:
+    """The layer that ``model`` puts after a trainable layer of ``channels`` outputs.
+
+    'layer' takes each example's statistics over all hidden units of a layer (Davody et al. Eq. 3). In a
+    convolution the gain and bias are one a channel, as in group norm with one group; the paper leaves it open.
+    """
+    if model.normalization == "none":
+        return nn.Identity()
+    if model.normalization == "layer":
+        return nn.GroupNorm(1, channels, eps=model.epsilon)
+    if model.normalization == "group":
+        return nn.GroupNorm(model.groups, channels, eps=model.epsilon)
+    return BatchStatistics(channels, model.epsilon)
+
+
+def output_normalization(model: Model, classes: int) -> nn.Module:
+    """The layer after the last trainable one: none where ``normalize_output`` is off."""
+    return normalization(model, classes) if model.normalize_output else nn.Identity()

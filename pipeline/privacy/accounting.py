@@ -1,0 +1,137 @@
+"""From what a mechanism did (a `DpEvent`) to epsilon at delta, by several accountants; and back to the noise.
+
+* ``rdp``: Renyi DP (Mironov 2017; sampled Gaussian: Mironov et al. 2019) with the improved conversion of
+  Balle et al. 2020 and Canonne et al. 2020, by dp-accounting. An upper bound; what the papers use.
+* ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
+  tighter upper bound: the one the ledger reports.
+* `opacus_prv` and `opacus_rdp`: the same by Opacus, as a second library's opinion.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+import dp_accounting
+import numpy as np
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+
+from pipeline.errors import UserError
+from pipeline.privacy.mechanisms import poisson_gaussian
+
+Accountant = Literal["rdp", "pld"]
+
+# dense where epsilon is large, and far enough out (4096) for epsilon .05 at delta 1e-5
+ORDERS = (*np.arange(1.1, 11, 0.1).round(1), *range(11, 64), *np.geomspace(64, 4096, 100).round().tolist())
+
+
+def rdp_epsilon(event: DpEvent, delta: float) -> float:
+    """Epsilon by Renyi DP, improved conversion; unit and relation: add or remove one example."""
+    accountant = RdpAccountant(list(ORDERS), NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return float(accountant.compose(event).get_epsilon(delta))
+
+
+def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
+    """Epsilon by privacy loss distributions, an upper bound at any discretisation ``interval``."""
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
+    return float(accountant.compose(event).get_epsilon(delta))
+
+
+def opacus_rdp(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+    """Epsilon of the Poisson-sampled Gaussian by Opacus's RDP accountant."""
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    accountant.history = [(noise_multiplier, rate, steps)]
+    return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
+
+
+@lru_cache(maxsize=256)
+def _rdp_of_one_step(rate: float, noise_multiplier: float) -> np.ndarray:
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    return np.asarray(compute_rdp(q=rate, noise_multiplier=noise_multiplier, steps=1, orders=ORDERS))
+
+
+def rdp_spent(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+    """Epsilon spent so far by RDP, cheap enough to show while training (Renyi DP adds up over steps)."""
+    from opacus.accountants.analysis.rdp import get_privacy_spent
+
+    curve = _rdp_of_one_step(rate, noise_multiplier) * steps
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the best order is the largest: early steps spend next to nothing
+        return float(get_privacy_spent(orders=ORDERS, rdp=curve, delta=delta)[0])
+
+
+def opacus_prv(
+    rate: float, noise_multiplier: float, steps: int, delta: float, error: float = 0.01
+) -> tuple[float, float]:
+    """Epsilon of the Poisson-sampled Gaussian by Opacus's PRV accountant (Gopi et al. 2021), an upper bound.
+
+    Returns:
+        Epsilon and the error bound it was computed with.
+
+    Raises:
+        ValueError: the accountant fails, as it does at large epsilon.
+    """
+    from opacus.accountants import PRVAccountant
+
+    accountant = PRVAccountant()
+    accountant.history = [(noise_multiplier, rate, steps)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta / 1000)), error
+    except (ValueError, RuntimeError, MemoryError, IndexError) as problem:
+        raise ValueError(f"PRV failed: {problem}") from problem
+
+
+EPSILON: dict[Accountant, Callable[[DpEvent, float], float]] = {"rdp": rdp_epsilon, "pld": pld_epsilon}
+
+
+@lru_cache(maxsize=256)
+def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant) -> float:
+    """Smallest noise multiplier (to a thousandth) that keeps ``steps`` Poisson-sampled steps within epsilon.
+
+    Raises:
+        UserError: no multiplier below 10,000 is enough.
+    """
+    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    make = {"rdp": lambda: RdpAccountant(list(ORDERS), relation), "pld": lambda: PLDAccountant(relation)}
+    # below .2 the PLD grows very large; a target that loose is not worth a calibration
+    low, high = 0.2, 1.0
+    while EPSILON[accountant](poisson_gaussian(rate, high, steps), delta) > epsilon:
+        low, high = high, 2 * high
+        if high > 1e4:
+            raise UserError(
+                f"epsilon {epsilon} at delta {delta} can't be reached with {steps} steps at sampling rate {rate:.4g}"
+            )
+    return float(
+        dp_accounting.calibrate_dp_mechanism(
+            make[accountant],
+            lambda multiplier: poisson_gaussian(rate, multiplier, steps),
+            epsilon,
+            delta,
+            dp_accounting.ExplicitBracketInterval(low, high),
+            tol=1e-3 * high,
+        )
+    )
+
+
+def describe(event: DpEvent) -> str:
+    """The event in one line, in DpEvent's own terms."""
+    if isinstance(event, SelfComposedDpEvent):
+        return f"{event.count} x {describe(event.event)}"
+    if isinstance(event, PoissonSampledDpEvent):
+        return f"PoissonSampled({event.sampling_probability:.6g}, {describe(event.event)})"
+    if isinstance(event, GaussianDpEvent):
+        return f"Gaussian({event.noise_multiplier:.6g})"
+    return repr(event)

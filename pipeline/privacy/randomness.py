@@ -1,0 +1,63 @@
+"""Random streams of a run: which examples a step takes, and its noise.
+
+Both must be secret for a guarantee to hold: known noise can be subtracted, and amplification by subsampling
+counts on nobody knowing who was sampled. So a run draws 256 bits of entropy from the operating system, keeps
+them in memory only, and derives every stream from them; a resumed run draws new ones. Only where the settings
+say ``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
+
+The generators (PCG64 on CPU, Philox on CUDA) are statistical, not cryptographic, and the Gaussian is a
+floating-point one (Mironov 2012): this is for research, not for releasing a model trained on secrets.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Streams:
+    """The streams of replicas trained together; each depends on its own name alone, not on its neighbours."""
+
+    def __init__(self, names: Sequence[str], reproducible: bool, device: torch.device):
+        """Name one replica each, such as 'epsilon=3/seed=0'."""
+        self.names = tuple(names)
+        self.device = device
+        self._entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
+
+    def _seed(self, name: str, purpose: str, step: int) -> int:
+        text = f"{name}/{purpose}/{step}".encode()
+        return int.from_bytes(hashlib.sha256(self._entropy + text).digest(), "big")
+
+    def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
+        """For each replica the indices of a Poisson sample: every example is in with probability ``rate``.
+
+        Drawn as a binomial count and then that many distinct examples, which is the same distribution.
+        """
+        samples = []
+        for name in self.names:
+            generator = np.random.default_rng(self._seed(name, "sample", step))
+            count = generator.binomial(examples, rate)
+            samples.append(generator.choice(examples, count, replace=False, shuffle=False))
+        return samples
+
+    def normal(self, step: int, size: int) -> Tensor:
+        """(R, size) independent standard normals in float32."""
+        rows = []
+        for name in self.names:
+            seed = self._seed(name, "noise", step)
+            if self.device.type == "cpu":
+                # torch's own CPU generator takes only 32 bits of a seed
+                drawn = np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
+                rows.append(torch.from_numpy(drawn))
+            else:
+                generator = torch.Generator(self.device).manual_seed(seed % 2**63)
+                rows.append(torch.randn(size, generator=generator, device=self.device))
+        return torch.stack(rows)
+
+
+def initial_seed(seed: int) -> int:
+    """Seed of a replica's initial weights, which are public and the same at every level."""
+    return int.from_bytes(hashlib.sha256(f"initial/{seed}".encode()).digest()[:8], "big") % 2**63

@@ -1,0 +1,24 @@
+"""`dprepro evaluate ROW`."""
+
+from typing import Annotated
+
+import typer
+
+from stages.train import Device, Physical
+
+
+def evaluate(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
+    device: Device = "auto",
+    physical: Physical = 16384,
+) -> None:
+    """Judge a trained row on test data and write its record with the privacy ledger."""
+    from pipeline import evaluation, settings
+    from pipeline.data import prepared
+    from stages.train import execution
+
+    loaded = settings.load()
+    own = loaded.row(row)
+    data = prepared.load(own.data)
+    path = evaluation.evaluate(row, loaded, data, execution(device, physical, 0, False))
+    print(f"{row}: evaluated, {path}")
