@@ -2,8 +2,8 @@
 
 Every file is pinned by size and checksum, so a download, a mirror and an archive are the same data or an
 error. Sizes and checksums were taken from the sources named beside each entry and compared with real files
-where those were at hand (all of MNIST, KMNIST and CIFAR-10, and AG News' test file). Only the binary layout of
-CIFAR is used: the pickled one would execute what it holds.
+where those were at hand (MNIST, KMNIST, CIFAR-10's members, AG News' test file). CIFAR is used in its binary
+layout only: the pickled one would execute what it holds.
 """
 
 from dataclasses import dataclass, field
@@ -347,6 +347,7 @@ _AG_NEWS_PARTIAL = Edition(
 )
 
 _CIFAR_LICENCE = "none stated; for research, citing Krizhevsky, Learning Multiple Layers of Features, 2009"
+_CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR100_CLASSES = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
 castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
@@ -385,7 +386,7 @@ CATALOG: dict[str, Entry] = {
             title="CIFAR-10",
             licence=_CIFAR_LICENCE,
             format="cifar10",
-            classes=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
+            classes=_CIFAR10_CLASSES,
             shape=(3, 32, 32),
             editions={OFFICIAL: _CIFAR10},
             folders=("", "cifar-10-batches-bin", "cifar10", "cifar10/cifar-10-batches-bin"),

@@ -26,8 +26,7 @@ _UNSIGNED_BYTE = 8  # idx's code for the only type these sets use
 class Examples:
     """Examples of one part of a raw data set, in its own order."""
 
-    images: np.ndarray | None  # uint8 (N, C, H, W)
-    texts: list[str] | None  # N
+    inputs: np.ndarray  # images, uint8 (N, C, H, W); or texts, objects of type str (N,)
     labels: np.ndarray  # int64 (N,)
 
 
@@ -41,13 +40,12 @@ def read(form: Format, paths: Sequence[Path]) -> Examples:
         images, labels = (read_idx(path) for path in paths)
         if len(images) != len(labels):
             raise UserError(f"{paths[0]}: {len(images)} images, but {paths[1]} has {len(labels)} labels")
-        return Examples(images[:, None], None, labels.astype(np.int64))
+        return Examples(images[:, None], labels.astype(np.int64))
     if form == "ag-news":
-        texts, numbers = read_csv(paths[0])
-        return Examples(None, texts, numbers)
+        return read_csv(paths[0])
     parts = [read_cifar(path, form) for path in paths]
     return Examples(
-        np.concatenate([part[0] for part in parts]), None, np.concatenate([part[1] for part in parts])
+        np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts])
     )
 
 
@@ -64,29 +62,28 @@ def read_idx(path: Path) -> np.ndarray:
         raise UserError(f"{path}: not an idx file of unsigned bytes")
     start = 4 + 4 * content[3]
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
-    if len(content) != start + math.prod(shape):
-        raise UserError(
-            f"{path}: truncated or corrupt: its header says {start + math.prod(shape)} bytes, it has {len(content)}"
-        )
+    size = start + math.prod(shape)
+    if len(content) != size:
+        raise UserError(f"{path}: truncated or corrupt: {len(content)} bytes, its header says {size}")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def read_cifar(path: Path, form: Format) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 3, 32, 32) and labels (N,) of a binary CIFAR file; of CIFAR-100's labels the fine one."""
+def read_cifar(path: Path, form: Format) -> Examples:
+    """Images (N, 3, 32, 32) of a binary CIFAR file with their labels; of CIFAR-100's labels the fine ones."""
     label_bytes = 2 if form == "cifar100" else 1  # CIFAR-100 puts the coarse label first
     content = np.frombuffer(_bytes(path), np.uint8)
     record = label_bytes + _PIXELS
     if len(content) == 0 or len(content) % record:
-        raise UserError(f"{path}: truncated or corrupt: {len(content)} bytes are no multiple of {record}")
+        raise UserError(f"{path}: truncated or corrupt: {len(content)} bytes, no multiple of {record}")
     rows = content.reshape(-1, record)
     labels = rows[:, label_bytes - 1].astype(np.int64)
     if labels.max() >= _CLASSES[form]:
         raise UserError(f"{path}: corrupt: label {labels.max()}; allowed: 0 to {_CLASSES[form] - 1}")
-    return rows[:, label_bytes:].reshape(-1, 3, 32, 32), labels
+    return Examples(rows[:, label_bytes:].reshape(-1, 3, 32, 32), labels)
 
 
-def read_csv(path: Path) -> tuple[list[str], np.ndarray]:
-    """Texts (title and description joined by a space) and labels from 0 of an AG News file."""
+def read_csv(path: Path) -> Examples:
+    """Texts (title and description joined by a space, as torchtext does) and labels from 0 of AG News."""
     texts, labels = [], []
     try:
         lines = _bytes(path).decode().splitlines(keepends=True)
@@ -99,7 +96,7 @@ def read_csv(path: Path) -> tuple[list[str], np.ndarray]:
         raise UserError(f"{path}: truncated or corrupt: {problem}") from problem
     if not texts:
         raise UserError(f"{path}: truncated or corrupt: it is empty")
-    return texts, np.array(labels, np.int64)
+    return Examples(np.array(texts, object), np.array(labels, np.int64))
 
 
 def _bytes(path: Path) -> bytes:

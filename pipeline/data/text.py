@@ -5,7 +5,7 @@ noise, so no epsilon covers it, and the manifest says so.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -30,13 +30,13 @@ class Encoder:
     vocabulary: Vocab
 
     @classmethod
-    def of(cls, texts: Sequence[str], settings: Text) -> Self:
+    def of(cls, texts: Iterable[str], settings: Text) -> Self:
         """The vocabulary of ``texts``: their most frequent tokens, ties in alphabetical order."""
         counts = Counter(token for text in texts for token in get_tokenizer(TOKENIZER)(text))
         return cls(settings.tokens, Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>")))
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """Token numbers int32 (N, tokens), padded with 0; unknown tokens are 1."""
+    def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
+        """Token numbers, int32 (N, tokens)."""
         tokenize, numbers = get_tokenizer(TOKENIZER), dict(self.vocabulary.stoi)
         encoded = np.full((len(texts), self.tokens), PADDING, np.int32)
         for row, text in zip(encoded, texts, strict=True):

@@ -1,0 +1,77 @@
+"""``data/raw/NAME`` as `fetch` lays it out, read back.
+
+The folder holds the canonical files of the catalogue (archives are unpacked) and ``source.json``: the edition
+and the files' checksums. Nothing there says where the files came from, so a mirror and a download give the
+same bytes.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.data import catalog, formats
+from pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
+from pipeline.data.formats import Examples
+from pipeline.errors import UserError
+from pipeline.files import digest_file, write_text
+from pipeline.settings import PARAMS, Settings
+
+RAW = Path("data/raw")
+SOURCE = "source.json"
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """A raw data set."""
+
+    entry: Entry
+    edition: str
+    files: dict[str, str]  # name -> sha256 digest
+    parts: dict[str, Examples]  # train, test; each in the official order
+
+
+def asked_edition(name: str, settings: Settings) -> str:
+    """The edition that params.yaml asks for."""
+    return SYNTHETIC if settings.source.kind == SYNTHETIC else settings.raw[name].edition
+
+
+def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
+    """Describe the files in ``folder`` in its ``source.json``; return their digests by name."""
+    files = {path.name: digest_file(path) for path in sorted(folder.iterdir())}
+    content = {"data": name, "edition": edition, "files": files}
+    write_text(folder / SOURCE, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    return files
+
+
+def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
+    """Read ``data/raw/NAME`` after checking that it holds the right bytes of the edition asked for.
+
+    Raises:
+        UserError: it doesn't; the line says what to run.
+    """
+    entry, folder, again = catalog.get(name), root / RAW / name, f"run `dprepro fetch {name}`"
+    try:
+        source = json.loads((folder / SOURCE).read_text())
+        edition, files = str(source["edition"]), dict(source["files"])
+    except FileNotFoundError as problem:
+        raise UserError(f"{folder}: missing; {again} first") from problem
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
+    asked = asked_edition(name, settings)
+    if edition != asked:
+        raise UserError(
+            f"{folder}: holds edition {edition!r}, but {PARAMS} asks for {asked!r}; {again} again"
+        )
+    layout = entry.edition(OFFICIAL if edition == SYNTHETIC else edition)
+    for file in layout.files:
+        path = folder / file.name
+        if not path.is_file():
+            raise UserError(f"{path}: missing; {again} again")
+        # Real files must be the catalogue's; of synthetic ones only source.json knows.
+        if digest_file(path) != (files.get(file.name) if edition == SYNTHETIC else file.checksum):
+            raise UserError(f"{path}: truncated or corrupt; {again} again")
+    parts = {
+        part: formats.read(entry.format, [folder / file.name for file in which.files])
+        for part, which in (("train", layout.train), ("test", layout.test))
+    }
+    return RawSet(entry, edition, files, parts)
