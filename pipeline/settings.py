@@ -81,7 +81,8 @@ class Data(Strict):
     train: Count
     validation: Count
     public: Public
-    seed: int = 0  # of the permutation that splits; no privacy rests on it
+    # of the permutation that splits; no privacy rests on it
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0
     text: Text | None = None
 
 
