@@ -1,0 +1,130 @@
+"""Small stand-ins for the official files: the project's synthetic ones, pinned in the catalogue for one test."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pipeline.data import catalog, download, synthetic
+from pipeline.data.catalog import Edition, Entry, File, Part
+from pipeline.files import digest_file
+from pipeline.settings import Settings, parse
+
+COUNTS = {
+    "mnist": (300, 60),
+    "kmnist": (80, 20),
+    "cifar10": (60, 12),
+    "cifar100": (100, 20),
+    "ag-news": (200, 40),
+}
+
+
+def pin(path: Path) -> File:
+    return File(path.name, path.stat().st_size, digest_file(path))
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Entry, Path]]:
+    """small(key, bases=..., archives=...): files whose bytes become the official edition, and where they lie."""
+
+    def make(key: str, **routes) -> tuple[Entry, Path]:
+        entry = catalog.get(key)
+        folder = tmp_path / "published" / key
+        folder.mkdir(parents=True)
+        synthetic.write(entry, *COUNTS[key], folder)
+        official = entry.editions["official"]
+        train, test = (
+            Part(tuple(pin(folder / file.name) for file in part.files), count)
+            for part, count in zip((official.train, official.test), COUNTS[key], strict=True)
+        )
+        edition = Edition(train, test, **routes)
+        entry = replace(entry, editions={**entry.editions, "official": edition})
+        monkeypatch.setitem(catalog.CATALOG, key, entry)
+        return entry, folder
+
+    return make
+
+
+@pytest.fixture
+def params() -> Callable[..., Settings]:
+    """params(source=..., data=..., **raw): settings with every raw data set in its synthetic size."""
+
+    def make(source: dict | None = None, data: dict | None = None, **raw: dict) -> Settings:
+        sizes = {key: {"train": train, "test": test} for key, (train, test) in COUNTS.items()}
+        sizes.update({key.replace("_", "-"): value for key, value in raw.items()})
+        return parse(
+            {"source": source or {"kind": "synthetic"}, "raw": sizes, "data": data or {}, "rows": {}}
+        )
+
+    return make
+
+
+@dataclass
+class Server:
+    """Files by path, and per path how the server misbehaves."""
+
+    address: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    # path -> drop (close after `amount` bytes), ignore-range, short (Content-Length of `amount`), error (503)
+    faults: dict[str, str] = field(default_factory=dict)
+    amount: int = 1000
+    requests: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
+    sent: int = 0  # bytes of bodies
+
+    def add(self, folder: Path, at: str) -> str:
+        """Serve a folder's files under /AT/; return that address."""
+        self.files.update({f"/{at}/{path.name}": path.read_bytes() for path in folder.iterdir()})
+        return f"{self.address}/{at}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 5
+    state: Server
+
+    def do_GET(self) -> None:
+        state, wanted = self.state, self.headers.get("Range")
+        state.requests.append((self.path, wanted))
+        fault = state.faults.get(self.path)
+        if self.path not in state.files or fault == "error":
+            self.send_error(503 if fault else 404)
+            return
+        content = state.files[self.path]
+        start = (
+            int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and fault != "ignore-range" else 0
+        )
+        body = content[start : state.amount] if fault == "short" else content[start:]
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if fault in ("drop", "ignore-range"):
+            body = body[: state.amount]
+        self.wfile.write(body)
+        state.sent += len(body)
+        self.close_connection = True
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(download, "TIMEOUT", 2.0)
+    monkeypatch.setattr(download, "PAUSE", 0.001)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    state = Server()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
+    http.daemon_threads = True
+    state.address = f"http://127.0.0.1:{http.server_port}"
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield state
+    http.shutdown()
+    http.server_close()
+    thread.join(timeout=5)
