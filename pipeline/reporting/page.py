@@ -1,0 +1,132 @@
+"""The one page: self-contained, no script, no network."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.reporting import figures, links, tables, wording
+from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.results import PaperResult, TableResult
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A filled table with the figures drawn from it, as SVG."""
+
+    result: TableResult
+    levels: str | None
+    curves: str | None
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A paper on the page."""
+
+    result: PaperResult
+    tables: tuple[Drawn, ...]
+    claims: tuple[ClaimResult, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a bar: how many, what they are, and the page's colour for it."""
+
+    count: int
+    words: str
+    tone: str  # good, bad, warn, plain or faint
+
+
+def render(chapters: Sequence[Chapter]) -> str:
+    """The page as HTML."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "level": wording.level_value,
+        "level_words": wording.level_words,
+        "number": wording.number,
+        "printed": wording.printed,
+        "signed": wording.signed,
+        "privacy": wording.guarantee_words,
+        "reasons": tables.reasons,
+        "mlflow": links.row,
+        "agreement": agreement,
+        "privacy_bought": privacy_bought,
+        "claims_met": claims_met,
+        "inline": _inline,
+        "duration": duration,
+    }
+    environment.globals |= {"VERDICTS": wording.VERDICTS, "NOT_RUN": wording.NOT_RUN}
+    return environment.get_template("page.html").render(chapters=chapters)
+
+
+def agreement(result: PaperResult) -> list[Share]:
+    """Every printed cell of the declared tables, by how ours compares."""
+    found: Counter[str] = Counter()
+    for table in result.tables:
+        for line in table.lines:
+            for level in line.line.values if line.line else ():
+                cells = [row.cells[level] for row in line.rows if level in row.cells]
+                found.update(
+                    "incomparable" if cell.difference is None else cell.agreement or "single"
+                    for cell in cells
+                )
+                found["missing"] += not cells
+    return _shares(
+        found,
+        ("agrees", "agree with the paper", "good"),
+        ("above", "above the paper", "plain"),
+        ("below", "below the paper", "bad"),
+        ("single", "one seed, no interval", "warn"),
+        ("incomparable", "not comparable", "warn"),
+        ("missing", "not run", "faint"),
+    )
+
+
+def privacy_bought(result: PaperResult) -> list[Share]:
+    """Every cell that claims an epsilon, by what the claim is worth."""
+    cells = [cell for table in result.tables for row in table.rows for cell in row.cells.values()]
+    found: Counter[str] = Counter(cell.guarantee.state for cell in cells)
+    return _shares(
+        found,
+        ("holds", "the claimed ε holds", "good"),
+        ("weaker", "weaker than claimed", "warn"),
+        ("broken", "does not hold", "bad"),
+        ("none", "claim no privacy", "faint"),
+    )
+
+
+def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
+    """Every claim and variant of it, by its status."""
+    found: Counter[str] = Counter(one.status for claim in claims for one in claim.assessments)
+    return _shares(
+        found,
+        ("reproduced", "reproduced", "good"),
+        ("not reproduced", "not reproduced", "bad"),
+        ("undecided", "undecided", "warn"),
+        ("not run", "not run", "faint"),
+    )
+
+
+def _shares(found: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
+    return [Share(found[key], words, tone) for key, words, tone in parts if found[key]]
+
+
+def duration(seconds: float) -> str:
+    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def _inline(svg: str, title: str) -> Markup:
+    return Markup(figures.themed(svg, title))

@@ -1,0 +1,193 @@
+"""What a paper prints and claims: `papers/PAPER.yaml` -> frozen, strict models."""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.errors import UserError
+from pipeline.settings import Key, Strict
+
+FOLDER = Path(__file__).parent / "papers"
+VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
+_WITH_ERROR = re.compile(r"(?P<value>[\d.]+) ± (?P<error>[\d.]+)")
+
+
+class Printed(Strict):
+    """A cell as printed, in the table's unit: a number, a number with its error, or words."""
+
+    value: float | None = None
+    error: float | None = None  # as the paper defines it, e.g. a standard error
+    words: str | None = None  # e.g. 'No-convergence'
+
+
+def _printed(raw: Any) -> Any:
+    """``98.2``, ``98.20 ± 0.07`` or ``No-convergence``."""
+    if isinstance(raw, str):
+        match = _WITH_ERROR.fullmatch(raw)
+        return {key: float(text) for key, text in match.groupdict().items()} if match else {"words": raw}
+    return {"value": raw} if isinstance(raw, int | float) else raw
+
+
+class Line(Strict):
+    """A line of a table or a curve of a figure."""
+
+    key: Key  # the name claims use
+    label: str
+    values: dict[str, Annotated[Printed, BeforeValidator(_printed)]] = Field(default_factory=dict)  # by level
+
+
+class Table(Strict):
+    """A table or figure of the paper."""
+
+    name: str  # 'Table 5'
+    title: str
+    metric: str = "test_accuracy"  # of the records
+    unit: Literal["percent", "number"] = "percent"  # records hold shares, papers print percent
+    decimals: int = 2
+    axis: str  # what the columns are
+    columns: list[str]  # levels in the paper's order
+    lines: tuple[Line, ...] = ()
+
+    @model_validator(mode="after")
+    def _values_in_columns(self) -> "Table":
+        for line in self.lines:
+            if unknown := sorted(set(line.values) - set(self.columns)):
+                raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
+        return self
+
+    @property
+    def scale(self) -> float:
+        """Factor from a record's metric to the printed unit."""
+        return 100.0 if self.unit == "percent" else 1.0
+
+    def line_of(self, label: str) -> tuple[Line | None, str]:
+        """The line a row's label belongs to, and what the row does differently ('' if nothing).
+
+        The longest fitting label wins, so a paper's own label may contain a comma.
+        """
+        for line in sorted(self.lines, key=lambda line: -len(line.label)):
+            if label == line.label:
+                return line, ""
+            if label.startswith(line.label + VARIANT):
+                return line, label.removeprefix(line.label + VARIANT)
+        return None, ""
+
+
+class Assumption(Strict):
+    """What the paper leaves open, and what is done here."""
+
+    open: str
+    choice: str
+
+
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]  # TABLE/LINE
+
+
+class Difference(Strict):
+    """``left - right`` lies between ``above`` and ``below``, in the table's unit, at each level of ``at``."""
+
+    kind: Literal["difference"]
+    left: Reference
+    right: Reference | float  # another line, or a number such as chance level
+    at: Annotated[list[str], Field(min_length=1)]
+    right_at: str | None = None  # the level of ``right`` when it is one for all, e.g. 'sigma=0'
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Difference":
+        if self.above is None and self.below is None:
+            raise ValueError("needs 'above', 'below' or both")
+        return self
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
+
+
+class Guaranteed(Strict):
+    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
+
+    kind: Literal["guarantee"]
+    of: Reference
+    at: Annotated[list[str], Field(min_length=1)]
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line looked at."""
+        return (self.of,)
+
+
+class Claim(Strict):
+    """A sentence of the paper as tests over records."""
+
+    key: Key
+    says: str  # word for word
+    where: str
+    reading: str | None = None  # what we take it to mean, where that is not plain
+    tests: Annotated[
+        list[Annotated[Difference | Guaranteed, Field(discriminator="kind")]], Field(min_length=1)
+    ]
+
+
+class Paper(Strict):
+    """A paper: what it prints, what it leaves open, what it claims."""
+
+    title: str
+    authors: tuple[str, ...] = ()
+    year: int | None = None
+    venue: str | None = None
+    link: str | None = None
+    tables: dict[Key, Table] = Field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    @model_validator(mode="after")
+    def _references_exist(self) -> "Paper":
+        for claim in self.claims:
+            for test in claim.tests:
+                for reference in test.references:
+                    if reference not in self.lines:
+                        raise ValueError(
+                            f"claims: {claim.key}: no line {reference!r}; there are: {', '.join(self.lines)}"
+                        )
+        return self
+
+    @cached_property
+    def lines(self) -> dict[str, Line]:
+        """Every line by its reference TABLE/LINE."""
+        return {f"{key}/{line.key}": line for key, table in self.tables.items() for line in table.lines}
+
+
+def names() -> list[str]:
+    """The papers there are files for, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str, folder: Path = FOLDER) -> Paper:
+    """The paper called ``name``; one without a file is a title and nothing to compare with (one's own rows).
+
+    Raises:
+        UserError: the file does not hold a paper; one line a problem.
+    """
+    path = folder / f"{name}.yaml"
+    if not path.exists():
+        return Paper(title=name)
+    try:
+        return Paper.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
+    except YAMLError as problem:
+        raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
+    except ValidationError as problem:
+        raise UserError("\n".join(f"{path}: {line}" for line in _problems(problem))) from problem
+
+
+def _problems(problem: ValidationError) -> Iterator[str]:
+    for error in problem.errors():
+        yield f"{'.'.join(map(str, error['loc']))}: {error['msg']}"

@@ -1,0 +1,71 @@
+"""The whole report: tables, figures and the page, written under `reports/`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from pipeline.files import write_text
+from pipeline.reporting import claims, figures, page, tables
+from pipeline.reporting.results import PaperResult, gather
+from pipeline.settings import Settings
+
+REPORTS = Path("reports")
+PAGE = REPORTS / "index.html"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and from what."""
+
+    papers: tuple[PaperResult, ...]
+    files: dict[str, list[Path]]  # by paper: its tables and figures
+    page: Path
+
+    def tables(self, paper: str) -> dict[str, pd.DataFrame]:
+        """A paper's tables for reading, by name."""
+        return {
+            table.name: tables.wide(table)
+            for result in self.papers
+            if result.key == paper
+            for table in result.tables
+        }
+
+
+def write(settings: Settings, root: Path = Path()) -> Report:
+    """Draw everything that ``settings`` declares from the records under ``root``; trains and changes nothing.
+
+    Raises:
+        UserError: a record, history, search or paper is not one, or a file can't be written.
+    """
+    papers = gather(settings, root)
+    chapters = [_chapter(paper, root) for paper in papers]
+    files = {chapter.result.key: list(_write_chapter(chapter, root / REPORTS)) for chapter in chapters}
+    write_text(root / PAGE, page.render(chapters))
+    return Report(tuple(papers), files, root / PAGE)
+
+
+def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
+    for drawn in chapter.tables:
+        name = drawn.result.name
+        for path, content in (
+            (folder / "tables" / f"{name}.md", tables.markdown(drawn.result)),
+            (folder / "tables" / f"{name}.csv", tables.csv(drawn.result)),
+            (folder / "tables" / f"{name}.tex", tables.latex(drawn.result)),
+            (folder / "figures" / f"{name}.svg", drawn.levels),
+            (folder / "figures" / f"{name}-curves.svg", drawn.curves),
+        ):
+            if content is not None:
+                write_text(path, content)
+                yield path
+
+
+def _chapter(paper: PaperResult, root: Path) -> page.Chapter:
+    return page.Chapter(
+        paper,
+        tuple(
+            page.Drawn(table, figures.levels(table), figures.curves(table, root)) for table in paper.tables
+        ),
+        tuple(claims.assess(paper)),
+    )

@@ -1,0 +1,189 @@
+"""A filled table as Markdown, LaTeX (wide, for reading) and CSV (long, for computing)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from pipeline.reporting import wording
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "∞": r"$\infty$"},
+    **{"±": r"$\pm$", "−": "$-$", "≤": r"$\le$"},
+}
+
+
+def wide(result: TableResult) -> pd.DataFrame:
+    """One line for the paper, and two for each of our rows: what it reached, and the privacy that buys.
+
+    Columns: 'line', 'source', then one a level; all text.
+    """
+    names = [wording.level_value(level) for level in result.levels]
+    lines = [
+        {"line": line.label, "source": source, **dict(zip(names, cells, strict=True))}
+        for line in result.lines
+        for source, cells in _sources(line, result)
+    ]
+    return pd.DataFrame(lines, columns=["line", "source", *names])
+
+
+def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[str]]]:
+    decimals = result.table.decimals
+    if line.line is not None:
+        values = [line.line.values.get(level) for level in result.levels]
+        yield "paper", [wording.printed(value, decimals) if value else "" for value in values]
+    if not line.rows:
+        yield "ours", [wording.NOT_RUN for _ in result.levels]
+    for row in line.rows:
+        cells = [row.cells.get(level) for level in result.levels]
+        yield (
+            row_words(row),
+            [
+                wording.cell_text(cell.mean, cell.difference, decimals) if cell else wording.NOT_RUN
+                for cell in cells
+            ],
+        )
+        yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells]
+
+
+def row_words(row: RowResult) -> str:
+    """A row's key, what it does differently, and every mark on it."""
+    variant = f", {row.variant}" if row.variant else ""
+    marks = "".join(f" [{mark.words}]" for mark in row.marks)
+    return f"ours: {row.key}{variant}{marks}"
+
+
+def markdown(result: TableResult) -> str:
+    """The wide table, and under it why a guarantee does not hold."""
+    frame = wide(result)
+    lines = [
+        f"# {result.table.name}: {result.table.title}",
+        "",
+        f"Columns: {result.table.axis}. Ours: mean ± 95 % Student-t interval over n seeds, then the "
+        f"difference to the paper{' in points' if result.table.unit == 'percent' else ''}.",
+        "",
+        _markdown_line(frame.columns),
+        _markdown_line("---" for _ in frame.columns),
+        *(_markdown_line(line) for line in frame.itertuples(index=False)),
+    ]
+    if found := reasons(result):
+        lines += ["", *(f"- {row}: **{words}** {reason}" for row, words, reason in found)]
+    return "\n".join(lines) + "\n"
+
+
+def reasons(result: TableResult) -> list[tuple[str, str, str]]:
+    """(row, verdict, reason) wherever the claimed epsilon is not what is bought, once a row and reason."""
+    found = {
+        (row.key, wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason): None
+        for row in result.rows
+        for cell in row.cells.values()
+        if cell.guarantee.state in ("broken", "weaker") and cell.guarantee.reason
+    }
+    return [(row, words, reason) for row, words, reason in found if reason]
+
+
+def _markdown_line(cells: Any) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def latex(result: TableResult) -> str:
+    """The wide table as a booktabs `tabular`."""
+    frame = wide(result)
+    escaped = frame.map(_latex).rename(columns=_latex)
+    return f"% needs \\usepackage{{booktabs}}\n{escaped.to_latex(index=False, escape=False)}"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def long(result: TableResult) -> pd.DataFrame:
+    """One line for each row and level, with the whole ledger and provenance."""
+    return pd.DataFrame(
+        [
+            _entry(result, line, row, level)
+            for line in result.lines
+            for row in line.rows or (None,)
+            for level in result.levels
+        ],
+        columns=list(_entry(result, None, None, "")),
+    ).convert_dtypes()  # counts stay whole numbers beside missing ones
+
+
+def csv(result: TableResult) -> str:
+    """The long table."""
+    return long(result).to_csv(index=False, lineterminator="\n")
+
+
+def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, level: str) -> dict[str, Any]:
+    theirs = line.line.values.get(level) if line and line.line else None
+    cell = row.cells.get(level) if row else None
+    return {
+        "paper": result.paper,
+        "table": result.key,
+        "line": line.label if line else None,
+        "row": row.key if row else None,
+        "variant": row.variant if row else None,
+        "level": level,
+        "status": "run" if cell else wording.NOT_RUN,
+        "marks": "; ".join(mark.words for mark in row.marks) if row else "",
+        "paper_value": theirs.value if theirs else None,
+        "paper_error": theirs.error if theirs else None,
+        "paper_words": theirs.words if theirs else None,
+        **_measured(cell),
+        **_spent(cell),
+        **_made(row if cell else None),
+    }
+
+
+def _measured(cell: Cell | None) -> dict[str, Any]:
+    return {
+        "mean": cell.mean.value if cell else None,
+        "half_width_95": cell.mean.half if cell else None,
+        "seeds": cell.mean.n if cell else None,
+        "difference": cell.difference if cell else None,
+    }
+
+
+def _spent(cell: Cell | None) -> dict[str, Any]:
+    """The ledger of the level's worst replica."""
+    ledger = cell.guarantee.ledger if cell else None
+    opinions = (
+        f"{one.accountant}: {'none' if one.epsilon is None else format(one.epsilon, '.6g')}"
+        + (f" ({one.note})" if one.note else "")
+        for one in (ledger.opinions if ledger else ())
+    )
+    return {
+        "guarantee": wording.VERDICTS[cell.guarantee.state] if cell else None,
+        "reason": cell.guarantee.reason if cell else None,
+        "claimed": ledger.claimed if ledger else None,
+        "claimed_by": ledger.claimed_by if ledger else None,
+        "accounted": ledger.accounted if ledger else None,
+        "accountant": ledger.accountant if ledger else None,
+        "opinions": "; ".join(opinions),
+        "delta": ledger.delta if ledger else None,
+        "unit": ledger.unit if ledger else None,
+        "neighbouring": ledger.neighbouring if ledger else None,
+        "noise_multiplier": ledger.noise_multiplier if ledger else None,
+        "sampling_rate": ledger.sampling_rate if ledger else None,
+        "steps": ledger.steps if ledger else None,
+        "uncounted": "; ".join(ledger.uncounted) if ledger else "",
+    }
+
+
+def _made(row: RowResult | None) -> dict[str, Any]:
+    record = row.record if row else None
+    provenance = record.provenance if record else None
+    return {
+        "budget": record.budget if record else None,
+        "editions": "; ".join(f"{raw}: {name}" for raw, name in sorted(provenance.edition.items()))
+        if provenance
+        else "",
+        "examples": provenance.examples if provenance else None,
+        "device": provenance.device if provenance else None,
+        "revision": provenance.revision if provenance else None,
+        "record": record.digest() if record else None,
+    }

@@ -1,0 +1,75 @@
+"""How numbers, levels and ledgers are written, the same in every table and on the page."""
+
+from pipeline.records import Ledger
+from pipeline.reporting.guarantees import Guarantee, State
+from pipeline.reporting.intervals import Mean
+from pipeline.reporting.papers import Printed
+
+NOT_RUN = "not run"
+MINUS = "−"
+# A broken guarantee is in capitals, so that nobody reads over it.
+VERDICTS: dict[State, str] = {
+    "holds": "holds",
+    "weaker": "WEAKER THAN CLAIMED",
+    "broken": "DOES NOT HOLD",
+    "none": "no privacy",
+}
+_SYMBOLS = {"epsilon": "ε", "sigma": "σ", "inf": "∞"}
+
+
+def number(value: float) -> str:
+    """Three significant digits, without exponent where it can be helped."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def signed(value: float, decimals: int) -> str:
+    """With its sign, a real minus."""
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
+def printed(value: Printed, decimals: int) -> str:
+    """A cell of the paper as the paper prints it."""
+    if value.value is None:
+        return value.words or ""
+    error = "" if value.error is None else f" ± {value.error:.{decimals}f}"
+    return f"{value.value:.{decimals}f}{error}"
+
+
+def with_interval(value: Mean, decimals: int, sign: bool = False) -> str:
+    """``mean ± half the 95 % interval (n seeds)``; a single seed has no interval."""
+    text = signed(value.value, decimals) if sign else f"{value.value:.{decimals}f}"
+    if value.half is None:
+        return f"{text} (n = {value.n}: no interval)"
+    return f"{text} ± {value.half:.{decimals}f} (n = {value.n})"
+
+
+def level_words(level: str) -> str:
+    """``epsilon=3`` as ``ε = 3``."""
+    name, _, value = level.partition("=")
+    return f"{_SYMBOLS.get(name, name)} = {level_value(level)}" if value else level
+
+
+def level_value(level: str) -> str:
+    """``epsilon=inf`` as ``∞``: a column's head."""
+    value = level.partition("=")[2] or level
+    return _SYMBOLS.get(value, value)
+
+
+def bound(ledger: Ledger) -> str:
+    """What is proven: ``ε ≤ 2.87``, or that nothing is."""
+    return "no bound" if ledger.accounted is None else f"ε ≤ {number(ledger.accounted)}"
+
+
+def guarantee_words(found: Guarantee) -> str:
+    """The verdict in a cell: the proven bound, and whether something is wrong with it."""
+    if found.state == "holds":
+        return bound(found.ledger)
+    if found.state == "weaker":
+        return f"{VERDICTS['weaker']}: {bound(found.ledger)}"
+    return VERDICTS[found.state]
+
+
+def cell_text(value: Mean, difference: float | None, decimals: int) -> str:
+    """Ours, and how far from the paper's: ``96.70 ± 0.31 (n = 3), +0.02``."""
+    gap = "" if difference is None else f", {signed(difference, decimals)}"
+    return with_interval(value, decimals) + gap

@@ -1,0 +1,351 @@
+"""Records -> MLflow. Records are the truth; runs are drawn from them, as often as one likes.
+
+An experiment is a paper, a parent run a row, a nested run a replica. `publish` leaves alone what is there and
+up to date, and replaces everything of a row that is not. A parent's `digest` tag is written last: a row
+without it was cut short, and the next call makes it anew.
+"""
+
+import csv
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar
+
+from filelock import FileLock
+
+# MLflow reads these when it is imported. Nothing is reported to its makers, and a server that doesn't answer is
+# one clear line, not minutes of waiting.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run
+from mlflow.exceptions import MlflowException
+
+from pipeline import records
+from pipeline.errors import UserError, writing
+from pipeline.files import digest_file, digest_files, digest_json, write_text
+from pipeline.records import Record, Replica
+from pipeline.reporting import papers
+from pipeline.settings import Settings
+
+STORE = Path("mlflow.db")
+ARTIFACTS = Path("mlartifacts")
+MARKER = Path("published.json")
+# Part of every digest: raised when runs are to look different, it replaces those of older versions.
+FORMAT = 1
+# What MLflow takes in one call (mlflow.utils.validation: 1000 metrics, 100 parameters, 100 tags).
+METRICS, PARAMETERS, TAGS = 1000, 100, 100
+LONGEST = 500  # of a parameter's text, in every store MLflow has
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What `publish` did."""
+
+    address: str
+    written: tuple[str, ...]  # rows that were new or had changed
+    unchanged: tuple[str, ...]
+
+
+def address(root: Path = Path()) -> str:
+    """The store: MLFLOW_TRACKING_URI, or ``mlflow.db`` beside params.yaml."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(root / STORE).resolve()}"
+
+
+def declared(settings: Settings, root: Path = Path()) -> list[Record]:
+    """The records of the rows in params.yaml that have been run, in its order."""
+    return [record for row in settings.rows if (record := records.read(row, root)) is not None]
+
+
+def publish(found: Sequence[Record], root: Path = Path()) -> Published:
+    """Bring MLflow up to date with ``found``, and write ``published.json``: the digest of what is published.
+
+    Raises:
+        UserError: the store can't be reached or written, or a history doesn't belong to its record.
+    """
+    done: dict[bool, list[str]] = {True: [], False: []}
+    with _client(root) as client:
+        experiments = _experiments(client, {record.paper for record in found}, root)
+        for record in found:
+            done[_publish_row(client, experiments[record.paper], record, root)].append(record.row)
+    write_text(root / MARKER, digest_json({record.row: _digest(record, root) for record in found}) + "\n")
+    return Published(address(root), tuple(done[True]), tuple(done[False]))
+
+
+def publish_tables(
+    paper: str, files: Sequence[Path], tables: dict[str, pd.DataFrame], root: Path = Path()
+) -> bool:
+    """Log a paper's report to its experiment: one run with ``files`` and ``tables``. False: it was there.
+
+    Raises:
+        UserError: the store can't be reached or written.
+    """
+    digest = digest_json([FORMAT, digest_files(root, files)])
+    with _client(root) as client:
+        experiment = _experiments(client, {paper}, root)[paper]
+        old = _runs(client, experiment, "tags.report = 'true'")
+        if [run.data.tags.get("digest") for run in old] == [digest]:
+            return False
+        _delete(client, old)
+        run = client.create_run(experiment, tags={"report": "true", "paper": paper}, run_name="report")
+        for name, table in tables.items():
+            client.log_table(run.info.run_id, table, f"{name}.json")
+        for path in files:
+            client.log_artifact(run.info.run_id, str(path))
+        client.set_terminated(run.info.run_id)
+        client.set_tag(run.info.run_id, "digest", digest)
+    return True
+
+
+def experiments(root: Path = Path()) -> dict[str, str]:
+    """Paper -> number of its experiment, of all that are there."""
+    with _client(root) as client:
+        return _experiments(client, set(), root)
+
+
+# -- the store ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _client(root: Path) -> Iterator[MlflowClient]:
+    """A client that nobody else on this machine writes beside, and whose failures are one clear line."""
+    # MLflow tells of its own migrations and of each finished run
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    where = address(root)
+    # Two that make a database at once crash in its migration, and two that publish would double every run.
+    with writing(root), FileLock(root / f"{STORE}.lock"):
+        try:
+            yield MlflowClient(where)
+        except MlflowException as problem:
+            raise UserError(f"MLflow at {where}: {str(problem).splitlines()[0]}") from problem
+
+
+def _experiments(client: MlflowClient, needed: set[str], root: Path) -> dict[str, str]:
+    """Paper -> number of its experiment.
+
+    Those of all known papers are made together, so that the numbers in the report's links are there.
+    Artifacts of a database lie beside it; a server knows its own place for them.
+    """
+    local = address(root).startswith("sqlite:")
+    there = {one.name: one for one in client.search_experiments(view_type=3)}
+    numbers = {}
+    for paper in [*papers.names(), *sorted(needed - set(papers.names()))]:
+        place = (root / ARTIFACTS / paper).resolve().as_uri() if local else None
+        if paper not in there:
+            numbers[paper] = client.create_experiment(paper, artifact_location=place)
+            continue
+        one = there[paper]
+        if place and one.artifact_location != place:
+            raise UserError(
+                f"{address(root)}: keeps its files in {one.artifact_location}, not here, as after a move; "
+                f"delete {STORE} and run `dprepro publish`, which makes it anew from the records"
+            )
+        if one.lifecycle_stage == "deleted":
+            client.restore_experiment(one.experiment_id)
+        numbers[paper] = one.experiment_id
+    return numbers
+
+
+def _runs(client: MlflowClient, experiment: str, wanted: str) -> list[Run]:
+    found: list[Run] = []
+    token = None
+    while True:
+        page = client.search_runs([experiment], wanted, page_token=token)
+        found += page
+        token = page.token
+        if not token:
+            return found
+
+
+def _delete(client: MlflowClient, runs: Sequence[Run]) -> None:
+    """Mark runs deleted, parents first: what a crash leaves behind is then a row without a digest."""
+    for run in sorted(runs, key=lambda run: "mlflow.parentRunId" in run.data.tags):
+        client.delete_run(run.info.run_id)
+
+
+# -- a row -------------------------------------------------------------------------------------------
+
+
+def _digest(record: Record, root: Path) -> str:
+    """Digest of what a row's runs are drawn from.
+
+    Raises:
+        UserError: the history is not the one the record was written with.
+    """
+    path = records.history_path(record.row, root)
+    history = digest_file(path) if path.exists() else None
+    if history not in (None, record.history):
+        raise UserError(
+            f"{path}: does not belong to {records.path(record.row, root)}; evaluate the row again"
+        )
+    return digest_json([FORMAT, record.digest(), history])
+
+
+def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Path) -> bool:
+    """Draw a row's runs anew unless they are there and up to date; True: they were drawn."""
+    digest = _digest(record, root)
+    old = _runs(client, experiment, f"tags.row = '{record.row}'")
+    if digest in [run.data.tags.get("digest") for run in old]:
+        return False
+    _delete(client, old)
+    curves = _curves(record, root)
+    common = _common_tags(record)
+    parent = client.create_run(
+        experiment,
+        start_time=_milliseconds(min(replica.started for replica in record.replicas)),
+        tags={**common, "kind": "row"},
+        run_name=record.row,
+    ).info.run_id
+    for replica in record.replicas:
+        _publish_replica(
+            client, experiment, parent, record, replica, common, curves[replica.level, replica.seed]
+        )
+    ended = _milliseconds(max(replica.ended for replica in record.replicas))
+    _log(client, parent, _row_parameters(record), [Metric(*one, ended, 0) for one in _row_metrics(record)])
+    client.log_artifact(parent, str(records.path(record.row, root)))
+    client.set_terminated(parent, end_time=ended)
+    client.set_tag(parent, "digest", digest)
+    return True
+
+
+def _publish_replica(
+    client: MlflowClient,
+    experiment: str,
+    parent: str,
+    record: Record,
+    replica: Replica,
+    common: dict[str, str],
+    curves: list[tuple[str, int, float]],
+) -> None:
+    run = client.create_run(
+        experiment,
+        start_time=_milliseconds(replica.started),
+        tags={
+            **common,
+            "kind": "replica",
+            "mlflow.parentRunId": parent,
+            "replica": f"{record.row}/{replica.level}/{replica.seed}",
+            "level": replica.level,
+            "seed": str(replica.seed),
+        },
+        run_name=f"{replica.level}, seed {replica.seed}",
+    ).info.run_id
+    last = max((step for _, step, _ in curves), default=0)
+    # Only start and end are known: steps in between are taken as equally long.
+    pace = (replica.ended - replica.started) / max(last, 1)
+    metrics = [
+        Metric(name, value, _milliseconds(replica.started + step * pace), step)
+        for name, step, value in curves
+    ]
+    ended = _milliseconds(replica.ended)
+    metrics += [Metric(name, value, ended, last) for name, value in _final(replica).items()]
+    parameters = {
+        **_row_parameters(record),
+        **_flat(replica.settings),
+        "level": replica.level,
+        "seed": replica.seed,
+    }
+    _log(client, run, parameters, metrics)
+    client.set_terminated(run, end_time=ended)
+
+
+def _final(replica: Replica) -> dict[str, float]:
+    """What a replica ended with."""
+    spent = {"epsilon_claimed": replica.ledger.claimed, "epsilon_accounted": replica.ledger.accounted}
+    return {
+        **replica.metrics,
+        **{name: value for name, value in spent.items() if value is not None},
+        "seconds": replica.seconds,
+    }
+
+
+def _row_metrics(record: Record) -> Iterator[tuple[str, float]]:
+    """Means over seeds, so that whole rows can be compared: ``test_accuracy/epsilon 3``."""
+    values = defaultdict(list)
+    for replica in record.replicas:
+        for name, value in replica.metrics.items():
+            # '=' is not allowed in the name of a metric
+            values[f"{name}/{replica.level.replace('=', ' ')}"].append(value)
+    for name, found in values.items():
+        yield name, fmean(found)
+
+
+def _row_parameters(record: Record) -> dict[str, Any]:
+    return {"data": record.data, "method": record.method, **_flat(record.model, "model.")}
+
+
+def _common_tags(record: Record) -> dict[str, str]:
+    """What every run of a row can be searched by."""
+    made = record.provenance
+    tags = {
+        "row": record.row,
+        "paper": record.paper,
+        "table": record.table,
+        "line": record.label,
+        "budget": record.budget,
+        "edition": ", ".join(f"{raw} {name}" for raw, name in sorted(made.edition.items())),
+        "record": record.digest(),
+        "config": made.config,
+        "code": made.code,
+        "device": made.device,
+        "reproducible": str(made.reproducible).lower(),
+        "mlflow.source.name": made.command,
+        "mlflow.source.type": "LOCAL",
+        **{f"data.{name}": digest for name, digest in made.data.items()},
+    }
+    if made.revision is not None:
+        tags |= {"revision": made.revision, "mlflow.source.git.commit": made.revision}
+    if made.adopted is not None:
+        tags["adopted"] = made.adopted
+    return tags
+
+
+def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[tuple[str, int, float]]]:
+    """(level, seed) -> (metric, step, value) of the row's history; nothing where there is none."""
+    found: dict[tuple[str, int], list[tuple[str, int, float]]] = defaultdict(list)
+    path = records.history_path(record.row, root)
+    if not path.exists():
+        return found
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            found[line["level"], int(line["seed"])].append(
+                (line["metric"], int(line["step"]), float(line["value"]))
+            )
+    return found
+
+
+def _log(client: MlflowClient, run: str, parameters: dict[str, Any], metrics: list[Metric]) -> None:
+    """Log in pieces that MLflow takes. Values that are no number have no place in a curve."""
+    texts = [Param(name, str(value)[:LONGEST]) for name, value in parameters.items()]
+    for part in _pieces(texts, PARAMETERS):
+        client.log_batch(run, params=part)
+    for piece in _pieces([metric for metric in metrics if isfinite(metric.value)], METRICS):
+        client.log_batch(run, metrics=piece)
+
+
+def _pieces(values: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as ``a.b``."""
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        found |= _flat(inner, f"{prefix}{name}.") if isinstance(inner, dict) else {f"{prefix}{name}": inner}
+    return found
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)

@@ -1,0 +1,31 @@
+"""`dprepro report`: tables, figures and the page."""
+
+from typing import Annotated
+
+import typer
+
+
+def report(
+    mlflow: Annotated[bool, typer.Option(help="Also log the tables to MLflow.")] = True,
+) -> None:
+    """Write tables, figures and one self-contained page from the records; trains nothing."""
+    from pipeline import settings
+    from pipeline.reporting import report as reporting
+
+    written = reporting.write(settings.load())
+    count = sum(map(len, written.files.values()))
+    print(f"{written.page}: written, with {count} tables and figures beside it")
+    if not mlflow:
+        return
+    from pipeline import tracking
+
+    fresh = [
+        paper.key
+        for paper in written.papers
+        if paper.records
+        and tracking.publish_tables(paper.key, written.files[paper.key], written.tables(paper.key))
+    ]
+    print(
+        f"{tracking.address()}: "
+        + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log")
+    )

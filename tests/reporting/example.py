@@ -1,0 +1,173 @@
+"""A made-up project folder: params.yaml and records as `evaluate` would write them, with every case in it.
+
+Table 5 of Davody et al., seven levels and three seeds each: the plain row, layer norm, batch norm in two
+variants (public statistics; to the letter, where no bound holds), and a row nobody has run.
+"""
+
+import csv
+import random
+from pathlib import Path
+from typing import Any
+
+from pipeline import records
+from pipeline.files import digest_file
+from pipeline.records import Ledger, Opinion, Provenance, Record, Replica
+from pipeline.settings import Settings, parse
+
+PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
+PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
+MISSING = "davody-t5-gn-lenet5"
+REASON = "batch statistics couple the examples"
+STARTED = 1_700_000_000.0
+LEVELS = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
+# mean test accuracy in percent at each level
+ACCURACY = {
+    PLAIN: (99.0, 97.0, 96.1, 94.0, 91.0, 83.0, 78.0),
+    LAYER: (99.1, 97.9, 97.4, 96.7, 95.0, 87.5, 82.0),
+    PUBLIC: (99.1, 98.6, 98.2, 97.6, 96.8, 90.6, 88.1),
+    LITERAL: (99.0, 98.3, 98.0, 97.1, 96.0, 89.0, 86.0),
+}
+LABELS = {
+    PLAIN: ("DPSGD (LeNet-5)", "none"),
+    LAYER: ("DPSGD (LN-LeNet-5)", "layer"),
+    PUBLIC: ("DPSGD (BN-LeNet-5), public statistics", "public_bn"),
+    LITERAL: ("DPSGD (BN-LeNet-5), Algorithm 1 to the letter", "batch_bn"),
+    MISSING: ("DPSGD (GN-LeNet-5)", "group"),
+}
+
+
+def settings(**changes: dict[str, Any]) -> Settings:
+    """The project's settings; ``changes`` override keys of rows, underscores for hyphens."""
+    rows = {key: _row(key) for key in LABELS}
+    for name, change in changes.items():
+        rows[name.replace("_", "-")] |= change
+    return parse(
+        {
+            "raw": {"mnist": {}, "kmnist": {}},
+            "data": {
+                "mnist": {
+                    "raw": "mnist",
+                    "train": 55000,
+                    "validation": 5000,
+                    "public": {"raw": "kmnist", "count": 128},
+                }
+            },
+            "rows": rows,
+        }
+    )
+
+
+def _row(key: str) -> dict[str, Any]:
+    label, normalization = LABELS[key]
+    return {
+        "paper": "davody2020",
+        "table": "t5",
+        "label": label,
+        "data": "mnist",
+        "model": {"name": "lenet5", "normalization": normalization},
+        "method": "dpsgd",
+        "seeds": 3,
+        "settings": {"batch": 1024, "epochs": 8, "learning_rate": 0.5},
+        "levels": [{"epsilon": level} for level in LEVELS],
+    }
+
+
+def record(key: str, declared: Settings, edition: str = "official", shift: float = 0.0) -> Record:
+    """A row's record, without its history; ``shift`` is added to every accuracy, in points."""
+    row = declared.rows[key]
+    noise = random.Random(key)
+    replicas = [
+        Replica(
+            level=f"epsilon={level}",
+            seed=seed,
+            settings=row.resolved[index].model_dump(mode="json"),
+            metrics={
+                "test_accuracy": (ACCURACY[key][index] + shift + noise.uniform(-0.1, 0.1)) / 100,
+                "validation_accuracy": ACCURACY[key][index] / 100,
+            },
+            ledger=ledger(key, level),
+            seconds=100.0,
+            started=STARTED + index,
+            ended=STARTED + index + 100,
+        )
+        for index, level in enumerate(LEVELS)
+        for seed in range(row.seeds)
+    ]
+    return Record(
+        row=key,
+        paper=row.paper,
+        table=row.table,
+        label=row.label,
+        data=row.data,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        budget=row.budget,
+        search=row.search,
+        replicas=replicas,
+        history="sha256:" + "0" * 64,
+        provenance=Provenance(
+            config=declared.row_digest(key),
+            code="sha256:" + "1" * 64,
+            revision="0123456789abcdef0123456789abcdef01234567",
+            dirty=False,
+            data={"train.inputs": "sha256:" + "2" * 64},
+            examples=55000,
+            edition={"mnist": edition, "kmnist": edition},
+            versions={"python": "3.11.7", "torch": "2.11.0"},
+            device="cpu (x86_64, 2 threads)",
+            reproducible=row.reproducible,
+            command=f"dprepro train {key}",
+        ),
+    )
+
+
+def ledger(key: str, level: float | str) -> Ledger:
+    """What the row spends: nothing claimed at infinity, no bound for Algorithm 1 to the letter."""
+    if level == "inf":
+        return Ledger(
+            event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
+            claimed=None, claimed_by=None, accounted=None, accountant=None, reason="trained without noise",
+        )  # fmt: skip
+    literal = key == LITERAL
+    return Ledger(
+        event="400 x PoissonSampled(0.0186182, Gaussian(1.1))",
+        noise_multiplier=1.1,
+        sampling_rate=1024 / 55000,
+        steps=400,
+        delta=1e-5,
+        claimed=float(level),
+        claimed_by="rdp",
+        accounted=None if literal else 0.92 * float(level),
+        accountant=None if literal else "pld (dp-accounting 0.6.0)",
+        reason=REASON if literal else None,
+        opinions=[Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck")],
+        uncounted=["the choice of hyper-parameters"],
+    )
+
+
+def put(found: Record, root: Path, history: bool = True) -> Record:
+    """Write a record (and a history) where `evaluate` would; returns the record as written."""
+    if history:
+        path = records.history_path(found.row, root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(records.HISTORY_COLUMNS)
+            for replica in found.replicas:
+                for epoch in range(1, 5):
+                    accuracy = replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
+                    here = (replica.level, replica.seed, 54 * epoch, epoch)
+                    writer.writerow([*here, "validation_accuracy", accuracy])
+                    if replica.ledger.claimed is not None:
+                        writer.writerow([*here, "epsilon", replica.ledger.claimed * (epoch / 4) ** 0.5])
+        found = found.model_copy(update={"history": digest_file(path)})
+    records.write(found, root)
+    return found
+
+
+def fill(root: Path) -> Settings:
+    """The whole example; all rows run but `MISSING`."""
+    declared = settings()
+    for key in ACCURACY:
+        put(record(key, declared), root)
+    return declared
