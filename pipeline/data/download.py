@@ -84,9 +84,8 @@ def _connect(address: str, file: File, part: Path, show: Show) -> None:
                 raise _Refused(f"sent another range than asked for: {response.headers.get('Content-Range')}")
             if not resumed:
                 start = 0  # the server ignores Range and sends everything
-            offered = start + int(response.headers.get("Content-Length", file.size - start))
-            if offered != file.size:
-                raise _Refused(f"offers {offered} bytes instead of {file.size}")
+            if response.length is not None and start + response.length != file.size:
+                raise _Refused(f"offers {start + response.length} bytes instead of {file.size}")
             _receive(response, part, start, file.size, show)
     if wrong := fault(part, file):
         with writing(part):

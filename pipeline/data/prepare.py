@@ -115,7 +115,11 @@ def _write_arrays(
         inputs = {split: encoder(texts) for split, texts in inputs.items()}
     digests = {}
     for split, chosen in selections.items():
-        arrays = {"inputs": inputs[split], "labels": _examples(chosen, sets)[1], "indices": chosen.indices}
+        arrays = {
+            "inputs": inputs[split],
+            "labels": _examples(chosen, sets)[1],
+            "indices": chosen.indices.astype(np.int64),
+        }
         for kind, array in arrays.items():
             path = folder / f"{split}.{kind}.npy"
             with writing(path):

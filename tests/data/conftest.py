@@ -1,7 +1,8 @@
-"""Small stand-ins for the official files: the project's synthetic ones, pinned in the catalogue for one test."""
+"""Small stand-ins for the official files: synthetic ones, pinned in the catalogue for one test."""
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,7 +29,7 @@ def pin(path: Path) -> File:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Entry, Path]]:
-    """small(key, bases=..., archives=...): files whose bytes become the official edition, and where they lie."""
+    """small(key, bases=...): files whose bytes become the official edition, and where they lie."""
 
     def make(key: str, **routes) -> tuple[Entry, Path]:
         entry = catalog.get(key)
@@ -68,7 +69,8 @@ class Server:
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    # path -> drop (close after `amount` bytes), ignore-range, short (Content-Length of `amount`), error (503)
+    # path -> drop (close after `amount` bytes), ignore-range (and drop), short (offer `amount` bytes),
+    # shifted (send another range than asked for), endless (no Content-Length), error (503)
     faults: dict[str, str] = field(default_factory=dict)
     amount: int = 1000
     requests: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
@@ -98,16 +100,22 @@ class _Handler(BaseHTTPRequestHandler):
         )
         body = content[start : state.amount] if fault == "short" else content[start:]
         self.send_response(206 if start else 200)
+        if start and fault == "shifted":
+            start, body = start - 1, content[start - 1 :]
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(body)))
+        if fault == "endless":
+            body = content * 1000
+        else:
+            self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
         self.end_headers()
         if fault in ("drop", "ignore-range"):
             body = body[: state.amount]
-        self.wfile.write(body)
-        state.sent += len(body)
         self.close_connection = True
+        with suppress(ConnectionError):  # a client may have had enough
+            self.wfile.write(body)
+        state.sent += len(body)
 
     def log_message(self, *args: object) -> None:
         pass

@@ -104,6 +104,20 @@ def test_next_address_after_404_error_truncation_and_wrong_bytes(server, address
         assert reason in text
 
 
+def test_a_server_that_sends_another_range_is_refused(server, address, path):
+    server.faults["/good/file.gz"] = "shifted"
+    path.with_name("file.gz.part").write_bytes(CONTENT[:3000])
+    with pytest.raises(Unavailable, match="sent another range than asked for: bytes 2999-5119/5120"):
+        download([address], FILE, path)
+
+
+def test_a_server_that_never_ends_is_cut_off(server, address, path):
+    server.faults["/good/file.gz"] = "endless"
+    with pytest.raises(Unavailable, match=r"wrong bytes: .* bytes instead of 5120"):
+        download([address], FILE, path)
+    assert not path.with_name("file.gz.part").exists()
+
+
 def test_an_unreachable_and_a_silent_server_are_given_up(server, address, path, monkeypatch):
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
     with socket.socket() as silent:  # accepts connections in its backlog and never answers
@@ -118,5 +132,5 @@ def test_an_unreachable_and_a_silent_server_are_given_up(server, address, path, 
 
 def test_a_folder_that_cannot_be_written_is_one_line(server, address, tmp_path):
     (tmp_path / "blocked").write_text("")
-    with pytest.raises(UserError, match="blocked.*can't be written"):
+    with pytest.raises(UserError, match=r"blocked.*can't be written"):
         download([address], FILE, tmp_path / "blocked" / "file.gz")

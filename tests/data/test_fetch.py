@@ -205,5 +205,5 @@ def test_full_disk_and_read_only_folder(small, params, tmp_path):
         transfer.copy(published / file.name, full, file)
     # Root may write anywhere, so a file in the way stands for a folder that can't be written.
     (tmp_path / "data").write_text("")
-    with pytest.raises(UserError, match="data.*: can't be written: Not a directory"):
+    with pytest.raises(UserError, match=r"data.*: can't be written: Not a directory"):
         fetch("mnist", params({"kind": "mirror", "folder": str(published)}), tmp_path)

@@ -1,0 +1,276 @@
+"""`prepare`: declared splits that share nothing, with a manifest anyone can check."""
+
+import errno
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.data.prepared import SPLITS
+from pipeline.data.raw import RAW
+from pipeline.data.splits import Selection, check_disjoint, duplicates, select
+from pipeline.errors import UserError
+from pipeline.files import digest, digest_file
+from pipeline.settings import Data, Settings
+
+MNIST = {
+    "raw": "mnist",
+    "train": 200,
+    "validation": 50,
+    "public": {"raw": "kmnist", "part": "train", "count": 16},
+}
+NEWS = {
+    "raw": "ag-news",
+    "train": 120,
+    "validation": 20,
+    "public": {"raw": "ag-news", "count": 10},
+    "text": {"tokens": 12, "vocabulary": 50},
+}
+
+# Of MNIST's 200 training positions at seed 0, as little-endian int64.
+PERMUTED = "sha256:60a8b396ab7c966fc5fd6adff4d271069a0922d1aa53f91a0e7e2f6ef6ecbab4"
+
+
+def run(params, root: Path, **data: dict) -> prepared.Prepared:
+    """Fetch what the data set needs, prepare it and read it back."""
+    settings: Settings = params(data=data)
+    (name,) = data
+    for raw in {data[name]["raw"], data[name]["public"]["raw"]}:
+        fetch(raw, settings, root)
+    prepare(name, settings, root)
+    return prepared.load(name, root)
+
+
+def refused(params, root: Path, **data: dict) -> str:
+    with pytest.raises(UserError) as caught:
+        run(params, root, **data)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_splits_and_manifest(params, tmp_path):
+    done = run(params, tmp_path, small=MNIST)
+    counts = {"train": 200, "validation": 50, "test": 60, "public": 16}
+    assert {name: len(split) for name, split in done.splits.items()} == done.manifest["counts"] == counts
+    for split in done.splits.values():
+        assert split.inputs.shape == (len(split), 1, 28, 28)
+        assert (split.inputs.dtype, split.labels.dtype) == (np.uint8, np.int64)
+    assert done.classes == 10
+    assert done.manifest["input_shape"] == [1, 28, 28]
+    assert {key: raw["edition"] for key, raw in done.manifest["raw"].items()} == {
+        "mnist": "synthetic",
+        "kmnist": "synthetic",
+    }
+    assert done.manifest["balance"]["test"] == np.bincount(done.splits["test"].labels).tolist() == [6] * 10
+    folder = tmp_path / "data/prepared/small"
+    arrays = {path.name.removesuffix(".npy"): digest_file(path) for path in folder.glob("*.npy")}
+    assert done.digests == arrays
+    assert set(arrays) == {f"{split}.{kind}" for split in SPLITS for kind in ("inputs", "labels", "indices")}
+    for raw, about in done.manifest["raw"].items():
+        for name, checksum in about["files"].items():
+            assert digest_file(tmp_path / RAW / raw / name) == checksum
+
+
+def test_the_same_input_gives_the_same_bytes(params, tmp_path):
+    """The pinned digest ties the permutation too: no version of NumPy may change a split."""
+    folders = []
+    for name in ("a", "b"):
+        run(params, tmp_path / name, small=MNIST)
+        folder = tmp_path / name / "data/prepared/small"
+        folders.append({path.name: digest_file(path) for path in folder.iterdir()})
+    assert folders[0] == folders[1]
+    indices = np.load(tmp_path / "a/data/prepared/small/train.indices.npy")
+    assert digest(indices.astype("<i8").tobytes()) == PERMUTED
+
+
+def test_another_seed_is_another_split_of_the_same_sizes(params, tmp_path):
+    one = run(params, tmp_path, small=MNIST)
+    train = set(np.load(tmp_path / "data/prepared/small/train.indices.npy"))
+    other = run(params, tmp_path, small={**MNIST, "seed": 1})
+    assert one.manifest["counts"] == other.manifest["counts"]
+    assert train != set(np.load(tmp_path / "data/prepared/small/train.indices.npy"))
+
+
+def test_d_pub_is_split_off_the_training_part(params, tmp_path):
+    data = {**MNIST, "train": 220, "validation": 50, "public": {"raw": "mnist", "count": 30}}
+    done = run(params, tmp_path, dpub=data)
+    folder = tmp_path / "data/prepared/dpub"
+    indices = [set(np.load(folder / f"{split}.indices.npy")) for split in ("train", "validation", "public")]
+    assert sum(map(len, indices)) == 300
+    assert set.union(*indices) == set(range(300))
+    assert list(done.manifest["raw"]) == ["mnist"]
+    contents = {name: {image.tobytes() for image in split.inputs} for name, split in done.splits.items()}
+    assert not contents["public"] & (contents["train"] | contents["validation"] | contents["test"])
+
+
+def test_text(params, tmp_path):
+    done = run(params, tmp_path, news=NEWS)
+    folder = tmp_path / "data/prepared/news"
+    words = (folder / "vocabulary.txt").read_text().splitlines()
+    assert words[:2] == ["<pad>", "<unk>"]
+    assert len(words) == done.manifest["text"]["vocabulary"] == 52
+    assert "not covered by any epsilon" in done.manifest["text"]["note"]
+    assert done.manifest["text"]["digest"] == digest_file(folder / "vocabulary.txt")
+    for split in done.splits.values():
+        assert split.inputs.shape == (len(split), 12)
+        assert split.inputs.dtype == np.int32
+        assert split.inputs.max() < len(words)
+    # By hand: lower case, the full stop a token of its own, and no words but the training split's.
+    rows = (tmp_path / RAW / "ag-news/train.csv").read_text().splitlines()
+    texts = [
+        rows[index][5:-1].replace('","', " ").lower().replace(".", " .").split()
+        for index in np.load(folder / "train.indices.npy")
+    ]
+    counts = Counter(token for text in texts for token in text)
+    assert words[2:] == sorted(counts, key=lambda token: (-counts[token], token))[:50]
+    expected = [words.index(token) if token in words else 1 for token in texts[0][:12]]
+    assert done.splits["train"].inputs[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"train": 251},
+            "data.x: train 251 + validation 50 is more than the 300 training examples of 'mnist'",
+        ),
+        (
+            {"public": {"raw": "kmnist", "count": 81}},
+            "data.x.public.count: 81, but of the train part of 'kmnist'",
+        ),
+        ({"public": {"raw": "kmnist", "part": "test", "count": 21}}, "only 20 examples can be public"),
+        ({"public": {"raw": "mnist", "count": 51}}, "'mnist', of which public takes 51"),
+        ({"public": {"raw": "mnist", "count": 301}}, "data.x.public.count: 301"),
+        (
+            {"public": {"raw": "mnist", "part": "test", "count": 5}},
+            "data.x.public.part: 'test' is the test split",
+        ),
+        (
+            {"public": {"raw": "cifar10", "count": 5}},
+            "'cifar10' has images of 3x32x32, but 'mnist' has images of 1x28",
+        ),
+        ({"public": {"raw": "ag-news", "count": 5}}, "'ag-news' has texts, but 'mnist' has images"),
+        ({"text": {"tokens": 5, "vocabulary": 5}}, "data.x.text: not allowed; 'mnist' has images"),
+    ],
+)
+def test_declarations_that_do_not_fit(params, tmp_path, change, line):
+    assert line in refused(params, tmp_path, x={**MNIST, **change})
+    assert not (tmp_path / "data/prepared/x").exists()
+
+
+def test_text_needs_its_settings(params, tmp_path):
+    assert "data.x.text: missing" in refused(params, tmp_path, x={**NEWS, "text": None})
+
+
+def test_raw_files_must_be_there_whole_and_of_the_edition_asked_for(params, tmp_path):
+    settings = params(data={"small": MNIST})
+    with pytest.raises(UserError, match="data/raw/mnist: missing; run `dprepro fetch mnist` first"):
+        prepare("small", settings, tmp_path)
+    run(params, tmp_path, small=MNIST)
+    with pytest.raises(UserError, match=r"holds edition 'synthetic', but params\.yaml asks for 'official'"):
+        prepare("small", params({"kind": "official"}, {"small": MNIST}), tmp_path)
+    images = tmp_path / RAW / "mnist/train-images-idx3-ubyte.gz"
+    images.write_bytes(images.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz: truncated or corrupt"):
+        prepare("small", settings, tmp_path)
+    images.unlink()
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz: missing"):
+        prepare("small", settings, tmp_path)
+    (tmp_path / RAW / "mnist/source.json").write_text("{")
+    with pytest.raises(UserError, match=r"source\.json: can't be read"):
+        prepare("small", settings, tmp_path)
+    with pytest.raises(UserError, match="no data set 'big'; there are: small"):
+        prepare("big", settings, tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_folder(params, tmp_path, monkeypatch):
+    run(params, tmp_path, small=MNIST)
+    folder = tmp_path / "data/prepared/small"
+    before = {path.name: digest_file(path) for path in folder.iterdir()}
+
+    def full(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(UserError, match=r"train\.inputs\.npy: can't be written: No space left on device"):
+        prepare("small", params(data={"small": MNIST}), tmp_path)
+    assert {path.name: digest_file(path) for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["small"]
+
+
+def test_a_folder_that_cannot_be_written(params, tmp_path):
+    settings = params(data={"small": MNIST})
+    for raw in ("mnist", "kmnist"):
+        fetch(raw, settings, tmp_path)
+    (tmp_path / "data/prepared").write_text("")  # root may write anywhere, but not below a file
+    with pytest.raises(UserError, match=r"data/prepared.*: can't be written: Not a directory"):
+        prepare("small", settings, tmp_path)
+
+
+def test_manifest_is_sorted_json(params, tmp_path):
+    run(params, tmp_path, small=MNIST)
+    text = (tmp_path / "data/prepared/small/manifest.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def declare(**change: object) -> Data:
+    return Data.model_validate(
+        {"raw": "a", "train": 4, "validation": 2, "public": {"raw": "b", "count": 3}, **change}
+    )
+
+
+def test_public_passes_over_what_is_private_too():
+    keys = {
+        ("a", "train"): [bytes([n]) for n in range(6)],
+        ("a", "test"): [b"t"],
+        ("b", "train"): [b"\x02", b"t", b"x", b"y", b"z"],
+    }
+    selections, passed = select("d", declare(), keys)
+    order = np.argsort(np.random.PCG64(0).random_raw(5), kind="stable").tolist()
+    assert sorted(selections["public"].indices.tolist()) == [2, 3, 4]
+    last = max(order.index(index) for index in (2, 3, 4))
+    assert passed == last - 2  # those of 0 and 1 that come before the last one chosen
+    check_disjoint(selections, keys)
+    with pytest.raises(UserError, match="only 3 examples can be public"):
+        select("d", declare(public={"raw": "b", "count": 4}), keys)
+
+
+def test_d_pub_takes_no_example_that_has_a_twin():
+    keys = {("a", "train"): [b"0", b"0", b"1", b"2", b"t", b"3", b"4"], ("a", "test"): [b"t"]}
+    for seed in range(20):
+        data = declare(train=3, validation=2, public={"raw": "a", "count": 2}, seed=seed)
+        selections, _ = select("d", data, keys)
+        assert not set(selections["public"].indices.tolist()) & {0, 1, 4}
+        check_disjoint(selections, keys)
+    with pytest.raises(UserError, match="only 4 examples can be public"):
+        select("d", declare(train=1, validation=1, public={"raw": "a", "count": 5}), keys)
+
+
+def test_disjointness_is_checked_and_repeats_are_counted():
+    keys = {("a", "train"): [b"0", b"0", b"1", b"2"], ("a", "test"): [b"1"]}
+
+    def split(part: str, *indices: int) -> Selection:
+        return Selection("a", part, np.array(indices))
+
+    fine = {"train": split("train", 0, 1), "test": split("test", 0), "public": split("train", 3)}
+    check_disjoint(fine, keys)
+    assert duplicates({**fine, "validation": split("train", 2)}, keys) == {
+        "within": {"train": 1, "test": 0, "public": 0, "validation": 0},
+        "between": {
+            "train, test": 0,
+            "train, public": 0,
+            "train, validation": 0,
+            "test, public": 0,
+            "test, validation": 1,
+            "public, validation": 0,
+        },
+    }
+    with pytest.raises(RuntimeError, match="train and validation share 1"):
+        check_disjoint({**fine, "validation": split("train", 1, 2)}, keys)
+    with pytest.raises(RuntimeError, match="test and public share 1"):
+        check_disjoint({"test": split("test", 0), "public": split("train", 2)}, keys)

@@ -1,0 +1,102 @@
+"""The project's own files: the same everywhere, in the official formats, learnable but not trivial."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from pipeline.data import catalog, formats, synthetic
+from pipeline.files import digest_files
+
+COUNTS = {"train": 400, "test": 100}
+# A change here changes every demo's data: it must be meant.
+DIGESTS = {
+    "mnist": "sha256:c8abfd14054e9e5f63a7aaa2d8643834508932c81bdba9b57b6109e7d02fef47",
+    "kmnist": "sha256:74ea80e16b9d19add42992b52fbe2f0773ae466742893b151331d61356f5c02c",
+    "cifar10": "sha256:76eae514ab865129557e219157a868b01c05194b3d33c09749d07817a295934d",
+    "cifar100": "sha256:f0b98786cdd864ca9d734f8f91b5175c4a331ab2d157fa9cdaf18774cb94b4ff",
+    "ag-news": "sha256:88c63b30529088777edb82ee73bacb37eea9acbea4d6193ac4962dc92b8ebb45",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made")
+    for key in DIGESTS:
+        (root / key).mkdir()
+        synthetic.write(catalog.get(key), COUNTS["train"], COUNTS["test"], root / key)
+    return root
+
+
+def read(root, key, part):
+    entry = catalog.get(key)
+    files = getattr(entry.editions["official"], part).files
+    return formats.read(entry.format, [root / key / file.name for file in files])
+
+
+@pytest.mark.parametrize("key", DIGESTS)
+def test_bytes_are_the_same_on_every_machine(made, key):
+    assert digest_files(made / key, (made / key).iterdir()) == DIGESTS[key]
+
+
+@pytest.mark.parametrize("key", DIGESTS)
+@pytest.mark.parametrize("part", COUNTS)
+def test_the_official_readers_read_them(made, key, part):
+    entry, examples = catalog.get(key), read(made, key, part)
+    assert len(examples.inputs) == len(examples.labels) == COUNTS[part]
+    assert set(examples.labels.tolist()) == set(range(len(entry.classes)))
+    counts = np.bincount(examples.labels)
+    assert counts.max() - counts.min() <= 1
+    if entry.shape:
+        assert examples.inputs.shape[1:] == entry.shape
+        assert len({image.tobytes() for image in examples.inputs}) == COUNTS[part]
+
+
+def test_more_examples_leave_the_classes_as_they_are(made, tmp_path):
+    """Patterns belong to the set, so counts may change without making another problem of it."""
+    synthetic.write(catalog.get("mnist"), 10, 500, tmp_path)
+    more = formats.read_idx(tmp_path / "t10k-images-idx3-ubyte.gz")
+    labels = formats.read_idx(tmp_path / "t10k-labels-idx1-ubyte.gz")
+    before = read(made, "mnist", "train")
+    means = [before.inputs[before.labels == label, 0].mean(0) for label in range(10)]
+    again = [more[labels == label].mean(0) for label in range(10)]
+    distance = np.array([[np.abs(a - b).mean() for b in again] for a in means])
+    assert (distance.argmin(1) == np.arange(10)).all()
+
+
+@pytest.mark.parametrize("key", ["mnist", "cifar10"])
+def test_images_are_learnable_but_not_by_comparing_pixels_alone(made, key):
+    """Nearest class mean: well above chance (.1), well below what a network reaches."""
+    train, test = read(made, key, "train"), read(made, key, "test")
+    flat = train.inputs.reshape(len(train.inputs), -1).astype(float)
+    means = np.stack([flat[train.labels == label].mean(0) for label in range(10)])
+    images = test.inputs.reshape(len(test.inputs), 1, -1).astype(float)
+    accuracy = (((images - means) ** 2).sum(2).argmin(1) == test.labels).mean()
+    assert 0.3 < accuracy < 0.99
+
+
+def test_public_images_are_not_the_private_ones_again(made):
+    for private, public in (("mnist", "kmnist"), ("cifar10", "cifar100")):
+        images = [read(made, key, part).inputs for key in (private, public) for part in COUNTS]
+        contents = [image.tobytes() for each in images for image in each]
+        assert len(set(contents)) == len(contents)
+        # Finer grain: neighbouring pixels differ more.
+        rough = [np.abs(np.diff(each.astype(int), axis=3)).mean() for each in images]
+        assert min(rough[2:]) > max(rough[:2])
+
+
+def test_texts_tell_their_class_by_their_words(made):
+    train, test = read(made, "ag-news", "train"), read(made, "ag-news", "test")
+    words = [
+        set(" ".join(train.inputs[train.labels == label]).lower().replace(".", "").split())
+        for label in range(4)
+    ]
+    own = [each - set().union(*(other for other in words if other is not each)) for each in words]
+    guesses = [np.argmax([len(each & set(text.split())) for each in own]) for text in test.inputs]
+    assert 0.4 < (np.array(guesses) == test.labels).mean() < 1
+
+
+def test_our_gzip_is_gzip():
+    for size in (1, 65535, 65536, 200_000):
+        content = bytes(range(256)) * (size // 256 + 1)
+        assert gzip.decompress(synthetic._gzip(content[:size])) == content[:size]
