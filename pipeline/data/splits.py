@@ -4,7 +4,8 @@ The rule. The seed permutes the official training part. Public examples are take
 in permuted order, whose content occurs nowhere else in the private raw data set. Then train and validation
 take their counts from what is left, in the same order. Test is the whole official test part. So no public
 example equals a private one, even where an official set repeats itself. Passing an example over looks at
-private data, which no epsilon covers; how many there were is reported, and the catalogue's sets have none.
+private data, which no epsilon covers, so the manifest says how many there were; MNIST and CIFAR-10 with their
+public sets have none.
 """
 
 from collections import Counter

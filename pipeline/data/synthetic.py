@@ -39,10 +39,10 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
         # Patterns come from the seed alone; each part draws its examples from a stream of its own.
         draws = np.random.PCG64([SEEDS[entry.key], 1 + number])
         labels = _labels(count, len(entry.classes), draws)
-        if entry.format == "ag-news":
+        if entry.shape is None:
             contents = [_csv(labels, draws, SEEDS[entry.key])]
         else:
-            images = _images(entry, labels, draws)
+            images = _images(_patterns(entry, entry.shape), labels, draws)
             if entry.format == "idx":
                 contents = [_gzip(_idx(images[:, 0])), _gzip(_idx(labels.astype(np.uint8)))]
             else:
@@ -74,14 +74,12 @@ def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
     return fine
 
 
-def _images(entry: Entry, labels: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
-    """Images (N, C, H, W), uint8."""
-    shape = entry.shape
-    assert shape is not None
-    patterns, count = _patterns(entry, shape), len(labels)
-    other = _integers(draws, len(entry.classes), count)
-    strength = 80 + _integers(draws, 100, count)  # of 256
-    disturbance = _integers(draws, 80, count)
+def _images(patterns: np.ndarray, labels: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
+    """One image a label: uint8 (N, C, H, W)."""
+    count, shape = len(labels), patterns.shape[1:]
+    other = _integers(draws, len(patterns), count)
+    strength = 80 + _integers(draws, 100, count)  # of the class's pattern, in 256ths
+    disturbance = _integers(draws, 80, count)  # of the other one
     shifts = _integers(draws, 2 * SHIFT + 1, count, 2) - SHIFT
     images = np.empty((count, *shape), np.uint8)
     for index in range(count):  # one at a time: a whole set of int64 noise would not fit in small memories
@@ -92,6 +90,7 @@ def _images(entry: Entry, labels: np.ndarray, draws: np.random.PCG64) -> np.ndar
 
 
 def _idx(array: np.ndarray) -> bytes:
+    """An idx file of unsigned bytes."""
     return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
