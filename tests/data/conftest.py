@@ -113,9 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("drop", "ignore-range"):
             body = body[: state.amount]
         self.close_connection = True
+        state.sent += len(body)  # before the client can have it and look
         with suppress(ConnectionError):  # a client may have had enough
             self.wfile.write(body)
-        state.sent += len(body)
 
     def log_message(self, *args: object) -> None:
         pass
