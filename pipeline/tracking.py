@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-# MLflow reads these when it is imported. Nothing is reported to its makers, and a server that doesn't answer is
+# MLflow reads these when it is imported: nothing is told to its makers, and a server that doesn't answer is
 # one clear line, not minutes of waiting.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -29,6 +29,7 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import records
 from pipeline.errors import UserError, writing
@@ -45,6 +46,8 @@ FORMAT = 1
 # What MLflow takes in one call (mlflow.utils.validation: 1000 metrics, 100 parameters, 100 tags).
 METRICS, PARAMETERS, TAGS = 1000, 100, 100
 LONGEST = 500  # of a parameter's text, in every store MLflow has
+# Without it MLflow takes an experiment for one on language models and opens pages about their traces.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
 T = TypeVar("T")
 
 
@@ -127,7 +130,7 @@ def _client(root: Path) -> Iterator[MlflowClient]:
     with writing(root), FileLock(root / f"{STORE}.lock"):
         try:
             yield MlflowClient(where)
-        except MlflowException as problem:
+        except (MlflowException, SQLAlchemyError) as problem:
             raise UserError(f"MLflow at {where}: {str(problem).splitlines()[0]}") from problem
 
 
@@ -143,7 +146,7 @@ def _experiments(client: MlflowClient, needed: set[str], root: Path) -> dict[str
     for paper in [*papers.names(), *sorted(needed - set(papers.names()))]:
         place = (root / ARTIFACTS / paper).resolve().as_uri() if local else None
         if paper not in there:
-            numbers[paper] = client.create_experiment(paper, artifact_location=place)
+            numbers[paper] = client.create_experiment(paper, artifact_location=place, tags=KIND)
             continue
         one = there[paper]
         if place and one.artifact_location != place:

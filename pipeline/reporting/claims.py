@@ -133,7 +133,9 @@ def _guaranteed(test: Guaranteed, level: str, row: RowResult | None, paper: Pape
     text = f"{title}: claimed ε {claimed}, proven {bound(found.ledger)}"
     if found.reason:
         text += f" ({found.reason})"
-    return Outcome("holds" if found.state == "holds" else "fails", text, _caveat(row))
+    # seeded noise is this project's choice and says nothing about the paper's mechanism
+    seeded = next((mark.words for mark in row.marks if mark.seeded), None) if row else None
+    return Outcome("holds" if found.state == "holds" else "fails", text, _caveat(row) or seeded)
 
 
 def _on_paper(claim: Claim, paper: Paper) -> Iterator[Outcome]:

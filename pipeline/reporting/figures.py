@@ -26,7 +26,8 @@ from pipeline.reporting.wording import level_value
 INK, FAINT = "#1c2430", "#c9d0d9"
 # One colour a line of the paper, after Okabe and Ito: colour-blind eyes tell most apart, on light and dark.
 COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
-MARKERS = "osD^vP"
+# and one marker and dash a row of that line
+MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon"
@@ -80,7 +81,8 @@ def levels(result: TableResult) -> str | None:
                     label=f"{line.label}, paper",
                 )
             for number, row in enumerate(line.rows):
-                _plot_row(axes, row, result.levels, colour, MARKERS[number % len(MARKERS)])
+                style = DASHES[number % len(DASHES)] + MARKERS[number % len(MARKERS)]
+                _plot_row(axes, row, result.levels, colour, style)
         axes.set_xticks(range(len(result.levels)), [level_value(level) for level in result.levels])
         axes.set_xlabel(result.table.axis)
         axes.set_ylabel(
@@ -91,7 +93,7 @@ def levels(result: TableResult) -> str | None:
     return _svg(result.name, (8.4, 4.9), draw)
 
 
-def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str, marker: str) -> None:
+def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str, style: str) -> None:
     cells = [(x, row.cells[level]) for x, level in enumerate(columns) if level in row.cells]
     if not cells:
         return
@@ -99,7 +101,7 @@ def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str,
         [x for x, _ in cells],
         [cell.mean.value for _, cell in cells],
         yerr=[cell.mean.half or 0.0 for _, cell in cells],
-        fmt=f"-{marker}",
+        fmt=style,
         color=colour,
         lw=1.6,
         ms=5,

@@ -8,11 +8,14 @@ from pipeline.reporting import papers
 HOST, PORT = "127.0.0.1", 5000
 
 
-def compare(experiments: list[str], rows: str | None = None, address: str = f"http://{HOST}:{PORT}") -> str:
-    """MLflow's comparison of several experiments; ``rows`` leaves only the runs of one row."""
-    chosen = f"?experiments={quote(json.dumps(experiments))}"
-    filtered = "" if rows is None else "&searchFilter=" + quote(f'tags.row = "{rows}"')
-    return f"{address}/#/compare-experiments/s{chosen}{filtered}"
+def runs(experiments: list[str], row: str | None = None, address: str = f"http://{HOST}:{PORT}") -> str:
+    """MLflow's list of the runs of some experiments, ready to compare; ``row`` leaves only a row's."""
+    wanted = [] if row is None else ["searchFilter=" + quote(f'tags.row = "{row}"')]
+    if len(experiments) == 1:  # the page for several would show nothing of a single one's runs
+        return f"{address}/#/experiments/{experiments[0]}/runs" + "".join(f"?{part}" for part in wanted)
+    return f"{address}/#/compare-experiments/s?" + "&".join(
+        [f"experiments={quote(json.dumps(experiments))}", *wanted]
+    )
 
 
 def row(key: str) -> str:
@@ -21,4 +24,4 @@ def row(key: str) -> str:
     MLflow finds experiments by number alone, and numbers depend on the order they were made in. `publish`
     makes one for every paper there is a file for, so that all numbers together always hold the row.
     """
-    return compare([str(number) for number in range(1, len(papers.names()) + 1)], key)
+    return runs([str(number) for number in range(1, len(papers.names()) + 1)], key)

@@ -28,7 +28,8 @@ class Mark:
 
     words: str
     # the row is no reproduction at all: no difference to the paper is shown, no claim rests on it
-    incomparable: bool
+    incomparable: bool = False
+    seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,9 @@ def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
         yield Mark("synthetic data", incomparable=True)
     for raw, edition in sorted(provenance.edition.items()):
         if edition not in (OFFICIAL, SYNTHETIC):
-            yield Mark(f"{raw}: {edition} edition", incomparable=False)
+            yield Mark(f"{raw}: {edition} edition")
     if provenance.reproducible:
-        yield Mark("noise seeded: no guarantee", incomparable=False)
+        yield Mark("noise seeded: no guarantee", seeded=True)
     if provenance.config != config:
         # shown rather than hidden: the numbers are real, but of other settings than those declared now
         yield Mark("settings have changed since this run", incomparable=True)

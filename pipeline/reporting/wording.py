@@ -18,8 +18,8 @@ _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "inf": "∞"}
 
 
 def number(value: float) -> str:
-    """Three significant digits, without exponent where it can be helped."""
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    """Three significant digits, with an exponent only where it is very small."""
+    return f"{value:.3g}".replace("e-0", "e-") if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def signed(value: float, decimals: int) -> str:
