@@ -102,7 +102,8 @@ def publish_tables(
         _delete(client, old)
         run = client.create_run(experiment, tags={"report": "true", "paper": paper}, run_name="report")
         for name, table in tables.items():
-            client.log_table(run.info.run_id, table, f"{name}.json")
+            # MLflow looks for pictures among the columns of objects, and is slow to learn of pandas' texts
+            client.log_table(run.info.run_id, table.astype(object), f"{name}.json")
         for path in files:
             client.log_artifact(run.info.run_id, str(path))
         client.set_terminated(run.info.run_id)

@@ -8,6 +8,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from html import escape
 from io import StringIO
 from pathlib import Path
 from statistics import fmean
@@ -194,8 +195,9 @@ def _svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None])
 def themed(svg: str, title: str) -> str:
     """The figure for inlining: the page's colours and fonts, a name for screen readers, no ids to clash."""
     svg = svg[svg.index("<svg") :]
+    name = f'role="img" aria-label="{escape(title)}"'
     svg = re.sub(
-        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg
+        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', lambda found: f'<svg viewBox="{found[1]}" {name}>', svg
     )
     # groups' ids repeat from figure to figure and nothing refers to them
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)

@@ -163,8 +163,10 @@ def _table(name: str, key: str, paper: Paper, settings: Settings, root: Path) ->
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, settings, root))
     known = {line.label: line for line in table.lines}
     lines = tuple(LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items())
-    further = {level for line in lines for row in line.rows for level in row.cells} - set(table.columns)
-    return TableResult(name, key, table, (*table.columns, *sorted(further)), lines)
+    levels = dict.fromkeys(
+        [*table.columns, *(level for line in lines for row in line.rows for level in row.cells)]
+    )
+    return TableResult(name, key, table, tuple(levels), lines)
 
 
 def _row(

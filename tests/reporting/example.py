@@ -37,10 +37,8 @@ LABELS = {
 
 
 def settings(**changes: dict[str, Any]) -> Settings:
-    """The project's settings; ``changes`` override keys of rows, underscores for hyphens."""
-    rows = {key: _row(key) for key in LABELS}
-    for name, change in changes.items():
-        rows[name.replace("_", "-")] |= change
+    """The project's settings; ``changes`` override parts of rows."""
+    rows = {key: _row(key) | changes.get(key, {}) for key in LABELS}
     return parse(
         {
             "raw": {"mnist": {}, "kmnist": {}},

@@ -1,0 +1,67 @@
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from reporting import example
+
+from pipeline import records
+from pipeline.errors import UserError
+from pipeline.reporting import figures
+from pipeline.reporting.report import Report
+from pipeline.reporting.results import TableResult, gather
+
+
+@pytest.fixture
+def table(written: Report) -> TableResult:
+    return written.papers[0].tables[0]
+
+
+def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
+    svg = figures.levels(table)
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    for text in ("DPSGD (LN-LeNet-5), paper", "DPSGD (LN-LeNet-5), ours", "privacy budget ε", "∞", "0.05"):
+        assert text in svg
+
+
+def test_curves_are_drawn_with_the_epsilon_spent(root: Path, table: TableResult) -> None:
+    svg = figures.curves(table, root)
+    assert svg is not None
+    assert "validation accuracy" in svg
+    assert "ε spent" in svg
+
+
+def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
+    declared = example.settings(**{key: {"paper": "mine"} for key in example.LABELS})
+    table = gather(declared, tmp_path)[0].tables[0]
+    assert figures.levels(table) is None
+    assert figures.curves(table, tmp_path) is None
+
+
+def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
+    path = records.history_path("row", tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "level,seed,step,epoch,metric,value\n"
+        "epsilon=1,0,20,2.0,accuracy,0.8\nepsilon=1,1,20,2.0,accuracy,0.6\nepsilon=1,0,10,1.0,accuracy,0.5\n"
+    )
+    assert figures.read_history("row", tmp_path) == {
+        "accuracy": {"epsilon=1": [(1.0, 0.5), (2.0, pytest.approx(0.7))]}
+    }
+    path.write_text("level,seed\nepsilon=1,0\n")
+    with pytest.raises(UserError, match="not a history"):
+        figures.read_history("row", tmp_path)
+
+
+def test_inlined_figures_take_the_pages_colours_and_share_no_ids(root: Path, table: TableResult) -> None:
+    drawn = [figures.levels(table), figures.curves(table, root)]
+    inlined = [figures.themed(svg, 'A "title"') for svg in drawn if svg]
+    assert len(inlined) == 2
+    ids = []
+    for svg in inlined:
+        parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
+        assert parsed.get("aria-label") == 'A "title"'
+        assert figures.INK not in svg
+        assert "var(--ink)" in svg
+        ids.append({found for element in parsed.iter() if (found := element.get("id"))})
+    assert not ids[0] & ids[1]

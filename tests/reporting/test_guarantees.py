@@ -1,0 +1,40 @@
+import pytest
+from reporting import example
+
+from pipeline.records import Replica
+from pipeline.reporting.guarantees import guarantee
+
+
+def replica(claimed: float | None, accounted: float | None, reason: str | None = None) -> Replica:
+    ledger = example.ledger(example.PLAIN, 1).model_copy(
+        update={"claimed": claimed, "accounted": accounted, "reason": reason}
+    )
+    return Replica(
+        level="epsilon=1", seed=0, settings={}, metrics={}, ledger=ledger, seconds=1, started=0, ended=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("claimed", "accounted", "state"),
+    [
+        (1.0, 0.92, "holds"),
+        (1.0, 1.005, "holds"),
+        (8.0, 300.0, "weaker"),
+        (1.0, None, "broken"),
+        (None, 2.0, "holds"),
+        (None, None, "none"),
+    ],
+)
+def test_what_a_ledger_is_worth(claimed: float | None, accounted: float | None, state: str) -> None:
+    assert guarantee([replica(claimed, accounted)], reproducible=False).state == state
+
+
+def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
+    assert guarantee([replica(1.0, 0.92)], reproducible=True).state == "broken"
+    assert guarantee([replica(None, None)], reproducible=True).state == "none"
+
+
+def test_the_worst_replica_speaks_for_all() -> None:
+    found = guarantee([replica(1.0, 0.9), replica(1.0, None, "why"), replica(1.0, 0.8)], reproducible=False)
+    assert (found.state, found.reason) == ("broken", "why")
+    assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.accounted == 0.9

@@ -1,0 +1,46 @@
+import pytest
+from scipy import stats
+
+from pipeline.reporting.intervals import Mean, difference, mean
+
+LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
+
+
+def test_a_mean_has_scipys_student_interval() -> None:
+    low, high = stats.ttest_1samp(LEFT, 0).confidence_interval()
+    found = mean(LEFT)
+    assert found.half is not None
+    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
+    assert found.n == 4
+
+
+def test_a_difference_has_scipys_welch_interval() -> None:
+    low, high = stats.ttest_ind(LEFT, RIGHT, equal_var=False).confidence_interval()
+    found = difference(LEFT, RIGHT)
+    assert found.half is not None
+    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
+
+
+def test_one_seed_has_no_interval_and_decides_nothing() -> None:
+    for found in (mean([97.0]), difference([97.0], RIGHT)):
+        assert found.half is None
+        assert found.where(above=0, below=None) == "undecided"
+
+
+def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:
+    assert difference([1.0, 1.0], [0.5, 0.5]) == Mean(0.5, 0.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "verdict"),
+    [
+        (0, None, "holds"),
+        (1, None, "undecided"),
+        (1.5, None, "fails"),
+        (None, 2, "holds"),
+        (0.5, 1.5, "undecided"),
+        (None, 0, "fails"),
+    ],
+)
+def test_verdicts_look_at_the_whole_interval(above: float, below: float, verdict: str) -> None:
+    assert Mean(1.0, 0.5, 3).where(above, below) == verdict

@@ -1,0 +1,153 @@
+import html
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from reporting import example
+
+from pipeline.errors import UserError
+from pipeline.files import write_json
+from pipeline.reporting import report
+from pipeline.reporting.report import Report
+
+LOADING = {"src", "srcset", "data", "poster", "action", "background"}
+
+
+class Elements(HTMLParser):
+    """Every element and its attributes, and whether all are closed."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+
+@pytest.fixture
+def page(written: Report) -> str:
+    return written.page.read_text(encoding="utf-8")
+
+
+def words(page: str) -> str:
+    """The page as read: no tags, single spaces."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_everything_is_written(written: Report, root: Path) -> None:
+    names = {path.relative_to(root / "reports").as_posix() for path in written.files["davody2020"]}
+    assert names == {
+        *(f"tables/davody2020-t5.{suffix}" for suffix in ("md", "csv", "tex")),
+        "figures/davody2020-t5.svg",
+        "figures/davody2020-t5-curves.svg",
+    }
+    assert all(path.exists() for path in written.files["davody2020"])
+
+
+def test_the_same_input_gives_the_same_bytes(written: Report, root: Path, tmp_path: Path) -> None:
+    again = report.write(example.fill(tmp_path), tmp_path)
+    for path in [*written.files["davody2020"], written.page]:
+        assert (tmp_path / path.relative_to(root)).read_bytes() == path.read_bytes(), path.name
+    assert again.papers[0].key == "davody2020"
+
+
+def test_the_page_needs_no_network_and_is_well_formed(page: str) -> None:
+    elements = Elements(page)
+    assert elements.open == []
+    for tag, attributes in elements.found:
+        assert tag not in {"script", "link", "iframe", "img"}
+        assert not LOADING & set(attributes), tag
+        # a link may lead elsewhere, but nothing else may
+        if tag != "a":
+            assert not any("http" in (value or "") for key, value in attributes.items() if key != "xmlns")
+    assert "@import" not in page
+    assert "url(http" not in page
+
+
+def test_links_within_the_report_lead_somewhere(page: str, written: Report) -> None:
+    links = [attributes.get("href") or "" for tag, attributes in Elements(page).found if tag == "a"]
+    for link in links:
+        if not link.startswith("http"):
+            assert (written.page.parent / link).exists(), link
+    assert any("searchFilter=tags.row" in link and example.PUBLIC in link for link in links)
+
+
+def test_the_page_answers_both_questions_at_a_glance(page: str) -> None:
+    text = words(page)
+    assert "18 the claimed ε holds 6 does not hold 4 claim no privacy" in text
+    assert re.search(r"\d+ agree with the paper", text)
+    assert "6 reproduced 1 not reproduced 1 undecided" in text
+    assert (
+        f"{example.LITERAL}: the claimed privacy DOES NOT HOLD. Batch statistics couple the examples" in text
+    )
+
+
+def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
+    text = words(page)
+    for expected in (
+        "400 x PoissonSampled(0.0186182, Gaussian(1.1))",
+        "prv (opacus 1.5.4): none (PRV failed: no luck)",
+        "one training example; add or remove one",
+        "the choice of hyper-parameters",
+        "cpu (x86_64, 2 threads)",
+        "0123456789ab",
+        "1 min 40 s for the replicas trained together",
+        "N = 55,000",
+        "What the paper leaves open",
+    ):
+        assert expected in text
+
+
+def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> None:
+    declared = example.settings()
+    row = declared.rows[example.LAYER].model_copy(update={"search": "layer"})
+    declared = declared.model_copy(update={"rows": {example.LAYER: row}})
+    example.put(example.record(example.LAYER, declared), tmp_path)
+    assert "search layer: not run" in words(report.write(declared, tmp_path).page.read_text())
+    search = {"name": "layer", "candidates": [{}, {}], "chosen": {"epsilon=3": {"batch": 1024}}, "more": 1}
+    write_json(tmp_path / "reports/searches/layer.json", search)
+    page = report.write(declared, tmp_path).page.read_text()
+    assert 'href="searches/layer.json"' in page
+    assert "2 candidates" in words(page)
+    assert "ε = 3: batch 1024" in words(page)
+
+
+def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
+    text = words(report.write(example.settings(), tmp_path).page.read_text())
+    assert "Nothing has been run yet." in text
+    assert "21 not run" in text
+
+
+def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
+    declared = example.settings()
+    record = example.record(example.PLAIN, declared)
+    made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
+    example.put(record.model_copy(update={"provenance": made}), tmp_path)
+    assert "<script" not in report.write(declared, tmp_path).page.read_text()
+
+
+def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
+    declared = example.fill(tmp_path)
+    (tmp_path / "reports/records" / f"{example.PLAIN}.json").write_text("{}")
+    with pytest.raises(UserError, match=f"{example.PLAIN}.json: not a record"):
+        report.write(declared, tmp_path)
+
+
+def test_reporting_and_tracking_import_no_torch() -> None:
+    code = "import sys, pipeline.reporting.report, pipeline.tracking; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
