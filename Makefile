@@ -48,12 +48,11 @@ pull-report: $(STAMP) ## the same, with data and models from the DVC remote wher
 
 .PHONY: repro
 repro: $(STAMP) ## the real thing: says what it will train and how long that took before, then trains it
-	$(BIN)/python -m stages.plan
+	$(BIN)/dprepro plan
 	$(BIN)/dvc repro
 
 .PHONY: ui
 ui: $(STAMP) ## MLflow's page over the committed records
-	$(BIN)/dvc repro --single-item publish
 	$(BIN)/dprepro ui
 
 .PHONY: hooks

@@ -11,7 +11,7 @@ PIPELINE = Path(__file__).parent
 # Sources that only show or carry numbers. `stages/` is left out as a whole: its commands parse arguments
 # and print, and whatever they pass on is in the record's settings. A message or a table may then be mended
 # without disowning every number there is.
-BYSTANDERS = ("reporting", "tracking.py", "transport", "provenance.py")
+BYSTANDERS = ("reporting", "tracking.py", "transport", "plan.py", "provenance.py")
 PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")
 
 

@@ -223,8 +223,8 @@ def test_data_not_prepared_here_is_said(away: Path, tmp_path: Path, monkeypatch:
 def test_other_data_by_lock_is_refused(away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
-    entry = {"cmd": "", "deps": [{"path": "data/prepared/toy", "md5": "a.dir"}], "outs": []}
-    monkeypatch.setattr(dvclock, "vouched", lambda stages: {f"train@{ROW}": entry})
+    entry = {f"train@{ROW}": {"deps": [{"path": "data/prepared/toy", "md5": "a.dir"}]}}
+    monkeypatch.setattr(dvclock, "vouched", lambda stages: json.dumps(entry))  # which is YAML too
     pack(parsed(), [ROW], bare / NAME)
     monkeypatch.chdir(bare)
     out = {"path": "data/prepared/toy", "md5": "b.dir"}

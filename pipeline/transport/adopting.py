@@ -101,7 +101,7 @@ def _same_by_lock(name: str, row: str, packed: PackedRow) -> bool | None:
     """Whether both machines' DVC locks mean the same data; None: one of them doesn't say."""
     folder = prepared.PREPARED / name
     here = dvclock.output(f"prepare@{name}", folder)
-    there = dvclock.dependency(packed.lock.get(f"train@{row}", {}), folder)
+    there = dvclock.dependency(packed.lock, f"train@{row}", folder)
     return None if here is None or there is None else here == there
 
 

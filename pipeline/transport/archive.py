@@ -29,7 +29,7 @@ class PackedRow(Strict):
     files: dict[str, str]  # path -> digest
     weights: bool  # False: left out, to save room
     settings: dict[str, Any]  # the parts of params.yaml behind the row, to name the key that differs
-    lock: dict[str, Any]  # the row's entries of dvc.lock; empty where DVC didn't run or didn't vouch for them
+    lock: str  # the row's entries of dvc.lock; empty where DVC didn't run or doesn't vouch for them
 
 
 class Manifest(Strict):

@@ -1,0 +1,56 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from stages.app import app
+
+DPREPRO = Path(sys.executable).parent / "dprepro"
+# What takes seconds to import; a stage imports it when it runs.
+HEAVY = ("torch", "mlflow", "matplotlib", "opacus", "dp_accounting", "pandas", "scipy", "dvc")
+# As the stages of DVC and the README name them.
+COMMANDS = {"fetch", "prepare", "train", "evaluate", "publish", "report"} | {
+    "search",
+    "pack",
+    "adopt",
+    "plan",
+    "ui",
+}
+
+
+def names() -> list[str]:
+    return sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_commands() -> None:
+    assert set(names()) >= COMMANDS
+
+
+@pytest.mark.parametrize("command", [None, *names()])
+def test_help_is_quick(command: str | None) -> None:
+    arguments = [DPREPRO, *([command] if command else []), "--help"]
+    spent = []
+    while not spent or (min(spent) >= 0.7 and len(spent) < 5):  # the best: a busy machine proves nothing
+        begun = time.perf_counter()
+        shown = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+        spent.append(time.perf_counter() - begun)
+    assert "Usage: dprepro" in shown
+    assert min(spent) < 0.7
+
+
+def test_help_imports_nothing_heavy() -> None:
+    probe = f"import sys, stages.app; print([name for name in {HEAVY} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert found == "[]\n"
+
+
+def test_a_mistake_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run([DPREPRO, "train", "row"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == "dprepro: params.yaml: No such file or directory; run this in the folder that holds params.yaml\n"
+    )
