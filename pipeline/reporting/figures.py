@@ -139,6 +139,7 @@ def curves(result: TableResult, root: Path = Path()) -> str | None:
             grid[line][0].set_ylabel("ε spent" if metric == SPENT else metric.replace("_", " "))
             if metric == SPENT:
                 grid[line][0].set_yscale("log")
+                grid[line][0].yaxis.set_major_formatter("{x:g}")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title=result.table.axis)
 

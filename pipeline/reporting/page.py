@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.records import Record
 from pipeline.reporting import figures, links, tables, wording
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.results import PaperResult, TableResult
@@ -63,6 +65,8 @@ def render(chapters: Sequence[Chapter]) -> str:
         "claims_met": claims_met,
         "inline": _inline,
         "duration": duration,
+        "settings_of": settings_of,
+        "settings_words": wording.settings_words,
     }
     environment.globals |= {"VERDICTS": wording.VERDICTS, "NOT_RUN": wording.NOT_RUN}
     return environment.get_template("page.html").render(chapters=chapters)
@@ -118,6 +122,19 @@ def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
 
 def _shares(found: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
     return [Share(found[key], words, tone) for key, words, tone in parts if found[key]]
+
+
+def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The method's settings: those that all levels share, and what else each level has beside its own name."""
+    by_level = {replica.level: replica.settings for replica in record.replicas}
+    first, *others = by_level.values()
+    common = {name: value for name, value in first.items() if all(own.get(name) == value for own in others)}
+    special: dict[str, dict[str, Any]] = {}
+    for level, own in by_level.items():
+        said = {*common, level.partition("=")[0]}
+        if left := {name: value for name, value in own.items() if name not in said}:
+            special[level] = left
+    return common, special
 
 
 def duration(seconds: float) -> str:

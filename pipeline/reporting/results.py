@@ -70,7 +70,8 @@ class RowResult:
     record: Record | None
     marks: tuple[Mark, ...]
     cells: dict[str, Cell]
-    search: dict[str, Any] | None
+    history: bool  # whether its training curves are there
+    search: dict[str, Any] | None  # that chose its settings
 
     @property
     def comparable(self) -> bool:
@@ -176,7 +177,8 @@ def _row(
     marks = tuple(_marks(row, record, settings.row_digest(key))) if record else tuple(_declared_marks(row))
     comparable = not any(mark.incomparable for mark in marks)
     cells = dict(_cells(record, line, table, comparable)) if record else {}
-    return RowResult(key, row, variant, record, marks, cells, _search(row, root))
+    history = records.history_path(key, root).exists()
+    return RowResult(key, row, variant, record, marks, cells, history, _search(row, root))
 
 
 def _declared_marks(row: Row) -> Iterator[Mark]:

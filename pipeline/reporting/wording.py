@@ -1,5 +1,7 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
+from typing import Any
+
 from pipeline.records import Ledger
 from pipeline.reporting.guarantees import Guarantee, State
 from pipeline.reporting.intervals import Mean
@@ -53,6 +55,11 @@ def level_value(level: str) -> str:
     """``epsilon=inf`` as ``∞``: a column's head."""
     value = level.partition("=")[2] or level
     return _SYMBOLS.get(value, value)
+
+
+def settings_words(settings: dict[str, Any]) -> str:
+    """``batch 1024, learning rate 0.5``."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
 
 
 def bound(ledger: Ledger) -> str:

@@ -108,6 +108,7 @@ def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
         "0123456789ab",
         "1 min 40 s for the replicas trained together",
         "N = 55,000",
+        "batch 1024, epochs 8.0, learning rate 0.5",
         "What the paper leaves open",
     ):
         assert expected in text
@@ -131,6 +132,18 @@ def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
     text = words(report.write(example.settings(), tmp_path).page.read_text())
     assert "Nothing has been run yet." in text
     assert "21 not run" in text
+
+
+def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) -> None:
+    levels = [{"epsilon": 7, "batch": 2048}, *({"epsilon": level} for level in example.LEVELS if level != 7)]
+    declared = example.settings(
+        **{example.PLAIN: {"levels": sorted(levels, key=lambda one: one["epsilon"] == 7)}}
+    )
+    example.put(example.record(example.PLAIN, declared), tmp_path)
+    text = words(report.write(declared, tmp_path).page.read_text())
+    assert "epochs 8.0, learning rate 0.5" in text
+    assert "batch 2048" in text
+    assert "batch 1024" in text
 
 
 def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
