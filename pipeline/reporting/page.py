@@ -125,7 +125,7 @@ def _shares(found: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
 
 
 def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The method's settings: those that all levels share, and what else each level has beside its own name."""
+    """The method's settings: those that all levels share, and what each level has beside its name."""
     by_level = {replica.level: replica.settings for replica in record.replicas}
     first, *others = by_level.values()
     common = {name: value for name, value in first.items() if all(own.get(name) == value for own in others)}

@@ -135,15 +135,12 @@ def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
 
 
 def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) -> None:
-    levels = [{"epsilon": 7, "batch": 2048}, *({"epsilon": level} for level in example.LEVELS if level != 7)]
-    declared = example.settings(
-        **{example.PLAIN: {"levels": sorted(levels, key=lambda one: one["epsilon"] == 7)}}
-    )
+    levels = [{"epsilon": level, "batch": 2048 if level == 7 else 1024} for level in example.LEVELS]
+    declared = example.settings(**{example.PLAIN: {"levels": levels}})
     example.put(example.record(example.PLAIN, declared), tmp_path)
     text = words(report.write(declared, tmp_path).page.read_text())
-    assert "epochs 8.0, learning rate 0.5" in text
-    assert "batch 2048" in text
-    assert "batch 1024" in text
+    assert "settings epochs 8.0, learning rate 0.5" in text
+    assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
 def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
