@@ -105,7 +105,7 @@ def test_runs_carry_tags_settings_metrics_and_curves(root: Path, declared: Setti
     assert one.data.metrics["epsilon_claimed"] == 3.0
     assert one.data.metrics["epsilon_accounted"] == pytest.approx(2.76)
     assert row.data.metrics["test_accuracy/epsilon 3"] == pytest.approx(0.974, abs=0.002)
-    curve = MlflowClient(tracking.address(root)).get_metric_history(one.info.run_id, "epsilon")
+    curve = MlflowClient(tracking.address(root)).get_metric_history(one.info.run_id, "epsilon_spent")
     assert [point.step for point in curve] == [54, 108, 162, 216]
     assert [point.value for point in curve] == sorted(point.value for point in curve)
 

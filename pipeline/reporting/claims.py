@@ -4,6 +4,7 @@ Every comparison is one outcome and says what it compared. A claim is not reprod
 fails, and reproduced only when every outcome holds with its whole 95 % interval.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,8 @@ from pipeline.reporting.wording import bound, level_words, number, signed, with_
 
 Verdict = Literal["holds", "fails", "undecided", "not run"]
 Status = Literal["reproduced", "not reproduced", "undecided", "not run"]
+
+_PLURAL = {"holds": "hold", "fails": "fail"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,17 @@ class Assessment:
     variant: str  # '' for the rows that are the paper's lines as they stand
     status: Status
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def tally(self) -> str:
+        """How its outcomes fell: ``6 hold, 6 not run``, ``12 don't count (synthetic data)``."""
+        found = Counter(
+            f"don't count ({outcome.caveat})"
+            if outcome.caveat
+            else _PLURAL.get(outcome.verdict, outcome.verdict)
+            for outcome in self.outcomes
+        )
+        return ", ".join(f"{count} {words}" for words, count in found.items())
 
 
 @dataclass(frozen=True)
@@ -77,11 +91,11 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
 
 
 def _rows(result: PaperResult, reference: str) -> dict[str, RowResult]:
-    """The rows of a line by variant; of two with the same one, the first declared."""
+    """The rows of a line by variant; a second one with the same goes by its key."""
     line = result.line(reference)
     found: dict[str, RowResult] = {}
     for row in line.rows if line else ():
-        found.setdefault(row.variant, row)
+        found[row.key if row.variant in found else row.variant] = row
     return found
 
 

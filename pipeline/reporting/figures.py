@@ -31,7 +31,7 @@ COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
-SPENT = "epsilon"
+SPENT = "epsilon_spent"
 POINTS = 200  # drawn of a curve; a screen shows no more
 
 _STYLE: Any = {

@@ -31,10 +31,10 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     ledger = max((replica.ledger for replica in replicas), key=_badness)
     if ledger.claimed is None and ledger.accounted is None:
         return Guarantee("none", ledger.reason, ledger)
-    if reproducible:
-        return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
     if ledger.accounted is None:
         return Guarantee("broken", ledger.reason or "no bound is known", ledger)
+    if reproducible:
+        return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
     if ledger.claimed is not None and ledger.accounted > SLACK * ledger.claimed:
         return Guarantee("weaker", "the mechanism as run spends more than is claimed", ledger)
     return Guarantee("holds", None, ledger)

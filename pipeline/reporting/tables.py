@@ -70,19 +70,21 @@ def markdown(result: TableResult) -> str:
         *(_markdown_line(line) for line in frame.itertuples(index=False)),
     ]
     if found := reasons(result):
-        lines += ["", *(f"- {row}: **{words}** {reason}" for row, words, reason in found)]
+        lines += ["", *(f"- {', '.join(rows)}: **{words}** {reason}" for rows, words, reason in found)]
     return "\n".join(lines) + "\n"
 
 
-def reasons(result: TableResult) -> list[tuple[str, str, str]]:
-    """(row, verdict, reason) wherever the claimed epsilon is not what is bought, once a row and reason."""
-    found = {
-        (row.key, wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason): None
-        for row in result.rows
-        for cell in row.cells.values()
-        if cell.guarantee.state in ("broken", "weaker") and cell.guarantee.reason
-    }
-    return [(row, words, reason) for row, words, reason in found if reason]
+def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
+    """(rows, verdict, reason) wherever the claimed epsilon is not what is bought; alike rows together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in result.rows:
+        for verdict, reason in dict.fromkeys(
+            (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
+            for cell in row.cells.values()
+            if cell.guarantee.state in ("broken", "weaker")
+        ):
+            found.setdefault((verdict, reason or ""), []).append(row.key)
+    return [(rows, verdict, reason) for (verdict, reason), rows in found.items()]
 
 
 def _markdown_line(cells: Any) -> str:

@@ -157,7 +157,7 @@ def put(found: Record, root: Path, history: bool = True) -> Record:
                     here = (replica.level, replica.seed, 54 * epoch, epoch)
                     writer.writerow([*here, "validation_accuracy", accuracy])
                     if replica.ledger.claimed is not None:
-                        writer.writerow([*here, "epsilon", replica.ledger.claimed * (epoch / 4) ** 0.5])
+                        writer.writerow([*here, "epsilon_spent", replica.ledger.claimed * (epoch / 4) ** 0.5])
         found = found.model_copy(update={"history": digest_file(path)})
     records.write(found, root)
     return found

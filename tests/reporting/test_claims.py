@@ -70,6 +70,7 @@ def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
     example.put(example.record(example.PUBLIC, declared), tmp_path)
     found = assess(tmp_path, declared)
     assert by_variant(found["batch-over-layer"])[PUBLIC].status == "not run"
+    assert by_variant(found["batch-over-layer"])[PUBLIC].tally == "6 not run"
     assert by_variant(found["no-additional-loss"])[PUBLIC].status == "reproduced"  # has one side only
 
 
@@ -87,6 +88,7 @@ def test_what_is_no_reproduction_supports_no_claim(
         for one in result.assessments:
             assert one.status == "not run"
             assert {outcome.caveat for outcome in one.outcomes} == {caveat}
+            assert one.tally.endswith(f"don't count ({caveat})")
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
@@ -102,3 +104,15 @@ def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
     result = by_variant(assess(tmp_path, declared)["batch-over-layer"])[PUBLIC]
     assert result.status == "undecided"
     assert "n = 1: no interval" in result.outcomes[0].text
+
+
+def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
+    label = "DPSGD (BN-LeNet-5)"
+    declared = example.settings(**{key: {"label": label} for key in (example.PUBLIC, example.LITERAL)})
+    for key in example.ACCURACY:
+        example.put(example.record(key, declared), tmp_path)
+    variants = by_variant(assess(tmp_path, declared)["no-additional-loss"])
+    assert {name: one.status for name, one in variants.items()} == {
+        "": "reproduced",
+        example.LITERAL: "not reproduced",
+    }

@@ -32,6 +32,8 @@ def test_what_a_ledger_is_worth(claimed: float | None, accounted: float | None, 
 def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
     assert guarantee([replica(1.0, 0.92)], reproducible=True).state == "broken"
     assert guarantee([replica(None, None)], reproducible=True).state == "none"
+    # what is wrong with the mechanism itself is the better reason
+    assert guarantee([replica(1.0, None, "why")], reproducible=True).reason == "why"
 
 
 def test_the_worst_replica_speaks_for_all() -> None:

@@ -44,6 +44,14 @@ def test_marks_stand_beside_the_row(tmp_path: Path) -> None:
     assert f"{example.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
 
 
+def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -> None:
+    declared = example.settings(**{key: {"reproducible": True} for key in (example.PLAIN, example.LAYER)})
+    for key in (example.PLAIN, example.LAYER, example.LITERAL):
+        example.put(example.record(key, declared), tmp_path)
+    found = tables.reasons(gather(declared, tmp_path)[0].tables[0])
+    assert [rows for rows, _, _ in found] == [[example.PLAIN, example.LAYER], [example.LITERAL]]
+
+
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:
     declared = example.settings(**{example.PLAIN: {"seeds": 1}})
     example.put(example.record(example.PLAIN, declared), tmp_path)
