@@ -1,6 +1,5 @@
 """A finished run -> its record: test accuracy by each method's test protocol, and the privacy ledger."""
 
-import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +18,9 @@ from pipeline.records import Ledger, Opinion, Record
 from pipeline.settings import Settings
 from pipeline.training import RUNS, Replica, Run, Trained, accuracy, make_task
 
-SEARCHED = "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
+SEARCHED = (
+    "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
+)
 UNSAID = "the choice of hyper-parameters, where it looked at these data"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
@@ -34,13 +35,19 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
     run = read_run(folder)
     row = settings.row(key)
     if run.provenance.config != settings.row_digest(key):
-        raise UserError(f"{folder}: trained with other settings than params.yaml has now; run `dprepro train {key}`")
+        raise UserError(
+            f"{folder}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
+        )
     if run.provenance.data != data.digests:
-        raise UserError(f"{folder}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`")
+        raise UserError(
+            f"{folder}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
+        )
     weights = torch.load(folder / "weights.pt", map_location=execution.device, weights_only=True)
     results: list[records.Replica] = []
     for index, trained in enumerate(run.replicas):
-        metrics = _metrics(run, trained, {n: value[index : index + 1] for n, value in weights.items()}, data, execution)
+        metrics = _metrics(
+            run, trained, {n: value[index : index + 1] for n, value in weights.items()}, data, execution
+        )
         results.append(
             records.Replica(
                 level=trained.level,
@@ -83,7 +90,9 @@ def read_run(folder: Path) -> Run:
         raise UserError(f"{folder / 'run.json'}: not a run: {problem.errors()[0]['msg']}") from problem
 
 
-def _metrics(run: Run, trained: Trained, weights: dict, data: Prepared, execution: Execution) -> dict[str, float]:
+def _metrics(
+    run: Run, trained: Trained, weights: dict, data: Prepared, execution: Execution
+) -> dict[str, float]:
     replica = Replica(trained.level, trained.seed, trained.settings)
     task = make_task([replica], run.model, run.provenance.reproducible, data, execution)
     method = build_method(run.method, task, [trained.settings], run.model.normalization)
@@ -120,13 +129,15 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
         accounted=None if reason else pld,
         accountant=None if reason else f"pld ({library})",
         reason=reason,
-        opinions=[
+        opinions=(
             Opinion(accountant=f"rdp ({library})", epsilon=rdp),
             Opinion(accountant=f"pld ({library})", epsilon=pld),
-            Opinion(accountant=f"rdp (opacus {version('opacus')})", epsilon=opacus_rdp(rate, noise, steps, delta)),
+            Opinion(
+                accountant=f"rdp (opacus {version('opacus')})", epsilon=opacus_rdp(rate, noise, steps, delta)
+            ),
             _prv(rate, noise, steps, delta),
-        ],
-        uncounted=[SEARCHED.format(search=search) if search else UNSAID, *trained.uncounted],
+        ),
+        uncounted=(SEARCHED.format(search=search) if search else UNSAID, *trained.uncounted),
     )
 
 

@@ -1,4 +1,4 @@
-"""The record: what evaluation says of one row. Records are the truth; MLflow and the report are drawn from them."""
+"""The record: what evaluation says of a row. Records are the truth; MLflow and the report are drawn from them."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -38,8 +38,8 @@ class Ledger(Strict):
     accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reason`
     accountant: str | None  # that computed `accounted`
     reason: str | None = None  # why `accounted` is None
-    opinions: list[Opinion] = []  # what other accountants and libraries say of the same event
-    uncounted: list[str] = []  # data uses that no epsilon here covers
+    opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
+    uncounted: tuple[str, ...] = ()  # data uses that no epsilon here covers
     audited: float | None = None  # lower bound found by attacks, once audits exist
 
 

@@ -270,7 +270,9 @@ def load(path: Path = PARAMS) -> Settings:
     try:
         raw = YAML(typ="safe", pure=True).load(path.read_text())
     except OSError as problem:
-        raise UserError(f"{path}: {problem.strerror}; run this in the folder that holds params.yaml") from problem
+        raise UserError(
+            f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"
+        ) from problem
     except YAMLError as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     return parse(raw, path)

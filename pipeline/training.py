@@ -1,7 +1,7 @@
 """The loop: replicas trained together, their history, checkpoints and resuming.
 
-A run leaves ``runs/ROW/``: ``run.json`` (`Run`: what was trained, what it spent, on what), ``history.csv`` and
-``weights.pt`` (every parameter with a leading replica dimension, in the order of ``run.json``). It appears as
+A run leaves ``runs/ROW/``: ``run.json`` (`Run`: what was trained, what it spent, on what), ``history.csv``
+and ``weights.pt`` (every parameter with a leading replica dimension, in the order of ``run.json``). It appears as
 a whole when the last step is done. Until then a checkpoint lies in ``.dprepro/checkpoints/``, outside DVC's
 outs, under a name made of the row and the digest of everything that decides its numbers.
 """
@@ -13,11 +13,11 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ class Progress:
     epoch: float
     epsilon: tuple[float, float] | None  # least and most spent so far by RDP; None: not private
     train_loss: float
-    validation_accuracy: float | None
+    validation_accuracy: float
     seconds_left: float
 
 
@@ -147,10 +147,10 @@ def train(
         UserError: another process trains this row; the disk can't be written; the data don't fit.
     """
     row = settings.row(key)
-    source = _provenance(key, settings, data, execution)
+    source = provenance_of(key, settings, data, execution)
     identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
     checkpoint = root / CHECKPOINTS / f"{key}-{identity[7:19]}"
-    with _alone(checkpoint):
+    with alone(checkpoint):
         trained = train_replicas(
             replicas(row), row.model, row.method, row.reproducible, data, execution, show,
             checkpoint, checkpoint_every,
@@ -221,7 +221,9 @@ def make_task(
     )
 
 
-def accuracy(method: Method, state: State, inputs: np.ndarray, labels: np.ndarray, device: torch.device) -> Tensor:
+def accuracy(
+    method: Method, state: State, inputs: np.ndarray, labels: np.ndarray, device: torch.device
+) -> Tensor:
     """(R,) share of ``inputs`` classified as ``labels``."""
     right: Tensor | float = 0.0
     for start in range(0, len(labels), 2000):
@@ -317,7 +319,7 @@ def _restore(path: Path, device: torch.device) -> tuple[State, int, list, float,
 
 
 @contextmanager
-def _alone(checkpoint: Path) -> Iterator[None]:
+def alone(checkpoint: Path) -> Iterator[None]:
     """Hold the row's lock: a killed `dvc` leaves its trainer running, and the next one must not join it."""
     with writing(checkpoint):
         checkpoint.mkdir(parents=True, exist_ok=True)
@@ -363,7 +365,9 @@ def _write_run(folder: Path, run: Run, groups: Sequence[Group]) -> Path:
     torch.save(weights, content)
     try:
         write_bytes(temporary / "weights.pt", content.getvalue())
-        write_text(temporary / "history.csv", history_csv([line for group in groups for line in group.history]))
+        write_text(
+            temporary / "history.csv", history_csv([line for group in groups for line in group.history])
+        )
         write_text(temporary / "run.json", run.model_dump_json(indent=2) + "\n")
         with writing(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -378,7 +382,9 @@ def history_csv(lines: Sequence[tuple[Any, ...]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HISTORY_COLUMNS)
-    for level, seed, step, epoch, metric, value in sorted(lines, key=lambda line: (line[0], line[1], line[4], line[2])):
+    for level, seed, step, epoch, metric, value in sorted(
+        lines, key=lambda line: (line[0], line[1], line[4], line[2])
+    ):
         writer.writerow([level, seed, step, f"{epoch:.4f}", metric, f"{value:.6g}"])
     return text.getvalue()
 
@@ -390,7 +396,8 @@ def describe_device(device: torch.device) -> str:
     return f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
 
 
-def _provenance(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
+def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
+    """What is about to make a row's numbers."""
     row = settings.row(key)
     revision, dirty = provenance.revision()
     return Provenance(

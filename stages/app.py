@@ -7,8 +7,14 @@ import typer
 from pipeline.errors import UserError
 from stages.evaluate import evaluate
 from stages.fetch import fetch
+from stages.pack import adopt, pack
+from stages.plan import plan
 from stages.prepare import prepare
+from stages.publish import publish
+from stages.report import report
+from stages.search import search
 from stages.train import train
+from stages.ui import ui
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
-for command in (fetch, prepare, train, evaluate):
+for command in (plan, fetch, prepare, search, train, evaluate, publish, report, ui, pack, adopt):
     app.command()(command)
 
 

@@ -10,7 +10,7 @@ from stages.train import Device, Physical
 def evaluate(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
     device: Device = "auto",
-    physical: Physical = 16384,
+    physical: Physical = 0,
 ) -> None:
     """Judge a trained row on test data and write its record with the privacy ledger."""
     from pipeline import evaluation, settings

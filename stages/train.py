@@ -1,28 +1,33 @@
 """`dprepro train ROW`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.errors import UserError
 
+if TYPE_CHECKING:
+    from pipeline.methods.base import Execution
+
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto takes a GPU when there is one.")]
 Physical = Annotated[
-    int, typer.Option(min=1, help="Examples of one forward pass, all replicas together: bounds memory, not results.")
+    int,
+    typer.Option(min=0, help="Examples of one pass, all replicas together; 0: 256 on a CPU, 65536 on a GPU."),
 ]
 AtOnce = Annotated[
     int,
-    typer.Option(min=0, help="Replicas of one pass; 0: all on a GPU, one at a time on a CPU. Never changes results."),
+    typer.Option(min=0, help="Replicas of one pass; 0: one on a CPU, all on a GPU."),
 ]
 Reference = Annotated[
-    bool, typer.Option("--reference", help="Take per-example gradients the slow, obvious way, to compare with.")
+    bool,
+    typer.Option("--reference", help="Take per-example gradients the slow, obvious way, to compare with."),
 ]
 CheckpointEvery = Annotated[
     float, typer.Option(min=0, help="Seconds between checkpoints: what a kill loses at most.")
 ]
 
 
-def execution(device: str, physical: int, at_once: int, reference: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def execution(device: str, physical: int, at_once: int, reference: bool) -> "Execution":
     """The `Execution` that the speed options describe.
 
     Raises:
@@ -39,15 +44,20 @@ def execution(device: str, physical: int, at_once: int, reference: bool):  # typ
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError) as problem:
         reason = str(problem).splitlines()[0]
-        raise UserError(f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N") from problem
-    default = 1 if chosen.type == "cpu" else None
-    return Execution(chosen, at_once or default, physical, reference)
+        raise UserError(
+            f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N"
+        ) from problem
+    # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants all there is
+    on_cpu = chosen.type == "cpu"
+    return Execution(
+        chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 65536), reference
+    )
 
 
 def train(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
     device: Device = "auto",
-    physical: Physical = 4096,
+    physical: Physical = 0,
     replicas_at_once: AtOnce = 0,
     reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
@@ -61,7 +71,10 @@ def train(
     own = loaded.row(row)
     how = execution(device, physical, replicas_at_once, reference)
     data = prepared.load(own.data)
-    print(f"{row}: {len(own.resolved) * own.seeds} replicas on {training.describe_device(how.device)}", flush=True)
+    print(
+        f"{row}: {len(own.resolved) * own.seeds} replicas on {training.describe_device(how.device)}",
+        flush=True,
+    )
     with showing(row) as show:
         folder = training.train(row, loaded, data, how, show, checkpoint_every)
     print(f"{row}: trained, {folder}")

@@ -85,4 +85,6 @@ def as_input(stored: Tensor) -> Tensor:
 
 def leading(state: State, replica: int) -> dict[str, Any]:
     """One replica's part of a state."""
-    return {group: {name: value[replica] for name, value in tensors.items()} for group, tensors in state.items()}
+    return {
+        group: {name: value[replica] for name, value in tensors.items()} for group, tensors in state.items()
+    }

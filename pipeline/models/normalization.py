@@ -23,6 +23,7 @@ class BatchStatistics(nn.Module):
     var: Tensor
 
     def __init__(self, channels: int, epsilon: float):
+        """Scale 1 and shift 0, as in section 2 of the paper; ``epsilon`` is added to variances."""
         super().__init__()
         self.epsilon = epsilon
         self.weight = nn.Parameter(torch.ones(channels))
@@ -35,7 +36,9 @@ class BatchStatistics(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise, scale and shift; same shape out as in."""
         mean, var = (self.mean, self.var) if self.counted is None else self._measure(inputs, self.counted)
-        return self.normalized(inputs, mean, var) * self._wide(self.weight, inputs) + self._wide(self.bias, inputs)
+        return self.normalized(inputs, mean, var) * self._wide(self.weight, inputs) + self._wide(
+            self.bias, inputs
+        )
 
     def normalized(self, inputs: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """``inputs`` before scale and shift."""
@@ -85,7 +88,7 @@ def normalization(model: Model, channels: int) -> nn.Module:
     """The layer that ``model`` puts after a trainable layer of ``channels`` outputs.
 
     'layer' takes each example's statistics over all hidden units of a layer (Davody et al. Eq. 3). In a
-    convolution the gain and bias are one a channel, as in group norm with one group; the paper leaves it open.
+    convolution gain and bias are one a channel, as in group norm with one group; the paper leaves it open.
     """
     if model.normalization == "none":
         return nn.Identity()

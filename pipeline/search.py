@@ -1,0 +1,124 @@
+"""Choosing hyper-parameters on validation data, on the record.
+
+Every candidate is trained on the training split and judged on the validation split; the test split is never
+read. What was tried and how it did goes to ``reports/searches/NAME.json``. What these runs spend is in no
+row's epsilon, and every ledger says so.
+"""
+
+import itertools
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.files import digest_json, write_json
+from pipeline.methods.base import Execution
+from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, pick
+from pipeline.training import CHECKPOINTS, Group, Replica, Show, alone, provenance_of, train_replicas
+
+SEARCHES = Path("reports/searches")
+# The row's own seeds stay unseen until its settings are fixed.
+FIRST_SEED = 1000
+
+
+def search(
+    name: str, settings: Settings, data: Prepared, execution: Execution, show: Show, root: Path = Path()
+) -> Path:
+    """Run a search and write its results; an interrupted one continues from its checkpoint.
+
+    Raises:
+        UserError: a candidate is not a valid setting.
+    """
+    asked = pick(settings.searches, name, "search")
+    row = settings.row(asked.row)
+    source = provenance_of(asked.row, settings, data, execution)
+    identity = digest_json([asked.model_dump(mode="json"), source.config, source.code, source.data])
+    checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
+    candidates: list[dict[str, Any]] = []
+    with alone(checkpoint):
+        for number, (model, choices) in enumerate(_by_model(name, asked, settings)):
+            wanted = [
+                Replica(f"epsilon={own.epsilon:g}/{index}", FIRST_SEED + seed, own)
+                for index, (_, own) in enumerate(choices)
+                for seed in range(asked.seeds)
+            ]
+            groups = train_replicas(
+                wanted, model, row.method, row.reproducible, data, execution, show,
+                checkpoint / str(number), checkpoint_every=60,
+            )  # fmt: skip
+            accuracies = _final_accuracies(groups)
+            for index, (values, own) in enumerate(choices):
+                level = f"epsilon={own.epsilon:g}"
+                found = [accuracies[f"{level}/{index}", FIRST_SEED + seed] for seed in range(asked.seeds)]
+                candidates.append(
+                    {
+                        "level": level,
+                        "settings": values,
+                        "seeds": asked.seeds,
+                        "validation_accuracy": found,
+                        "seconds": round(
+                            sum(g.seconds * len(_of(g, level, index)) / len(g.replicas) for g in groups), 1
+                        ),
+                    }
+                )
+    best: dict[str, Any] = {}
+    for candidate in candidates:
+        rival = best.get(candidate["level"])
+        if rival is None or fmean(candidate["validation_accuracy"]) > fmean(rival["validation_accuracy"]):
+            best[candidate["level"]] = candidate
+    target = root / SEARCHES / f"{name}.json"
+    write_json(
+        target,
+        {
+            "name": name,
+            "row": asked.row,
+            "judged_on": f"validation split of {row.data} ({len(data.splits['validation'])} examples)",
+            "candidates": candidates,
+            "chosen": {level: candidate["settings"] for level, candidate in best.items()},
+            "provenance": source.model_dump(mode="json"),
+        },
+    )
+    return target
+
+
+def _of(group: Group, level: str, index: int) -> list[Replica]:
+    return [replica for replica in group.replicas if replica.level == f"{level}/{index}"]
+
+
+def _by_model(
+    name: str, asked: Search, settings: Settings
+) -> list[tuple[Model, list[tuple[dict, DpsgdSettings]]]]:
+    """Candidates as (values tried, full settings), gathered by the model they train."""
+    row = settings.row(asked.row)
+    gathered: dict[Model, list[tuple[dict, DpsgdSettings]]] = {}
+    for values in itertools.product(*asked.grid.values()):
+        tried = dict(zip(asked.grid, values, strict=True))
+        parts = {
+            key.removeprefix("model."): value for key, value in tried.items() if key.startswith("model.")
+        }
+        others = {key: value for key, value in tried.items() if not key.startswith("model.")}
+        try:
+            model = Model.model_validate({**row.model.model_dump(), **parts})
+            for level in asked.levels or row.levels:
+                own = DpsgdSettings.model_validate({**row.settings, **level, **asked.settings, **others})
+                gathered.setdefault(model, []).append((tried, own))
+        except ValidationError as problem:
+            error = problem.errors()[0]
+            where = ".".join(map(str, error["loc"]))
+            raise UserError(
+                f"{PARAMS}: searches.{name}: {where}: {error['input']!r}: {error['msg']}"
+            ) from problem
+    return list(gathered.items())
+
+
+def _final_accuracies(groups: list[Group]) -> dict[tuple[str, int], float]:
+    """Validation accuracy after the last step, by (level, seed)."""
+    return {
+        (level, seed): value
+        for group in groups
+        for level, seed, step, _, metric, value in group.history
+        if metric == "validation_accuracy" and step == group.steps
+    }

@@ -1,0 +1,29 @@
+"""`dprepro search NAME`."""
+
+from typing import Annotated
+
+import typer
+
+from stages.train import AtOnce, Device, Physical
+
+
+def search(
+    name: Annotated[str, typer.Argument(help="A key of `searches` in params.yaml.")],
+    device: Device = "auto",
+    physical: Physical = 0,
+    replicas_at_once: AtOnce = 0,
+) -> None:
+    """Try a grid of settings on validation data and write down how each did."""
+    from pipeline import search as library
+    from pipeline import settings
+    from pipeline.data import prepared
+    from stages.progress import showing
+    from stages.train import execution
+
+    loaded = settings.load()
+    asked = settings.pick(loaded.searches, name, "search")
+    data = prepared.load(loaded.row(asked.row).data)
+    how = execution(device, physical, replicas_at_once, False)
+    with showing(f"search {name}") as show:
+        path = library.search(name, loaded, data, how, show)
+    print(f"search {name}: written, {path}")

@@ -1,0 +1,52 @@
+"""Small worlds that engine tests share. Images are LeNet-5's size, but few."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.data.prepared import Prepared, Split
+from pipeline.methods.base import Execution
+from pipeline.settings import DpsgdSettings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    # thousands of tiny operations: threads only get in each other's way
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def cpu() -> Execution:
+    return Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+
+
+def make_data(train: int = 200, validation: int = 40, test: int = 30, public: int = 8) -> Prepared:
+    """Ten learnable classes: a bright square whose place tells the class."""
+    generator = np.random.default_rng(7)
+
+    def split(count: int) -> Split:
+        labels = generator.integers(0, 10, count)
+        images = generator.integers(0, 60, (count, 1, 28, 28), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            row, column = divmod(int(label), 5)
+            image[0, 4 + 12 * row : 12 + 12 * row, 1 + 5 * column : 7 + 5 * column] = 230
+        return Split(images, labels.astype(np.int64))
+
+    sizes = {"train": train, "validation": validation, "test": test, "public": public}
+    manifest = {
+        "classes": [str(number) for number in range(10)],
+        "digests": {f"{name}.inputs": f"sha256:{name}" for name in sizes},
+        "raw": {"mnist": {"edition": "synthetic"}},
+    }
+    return Prepared("tiny", {name: split(count) for name, count in sizes.items()}, manifest)
+
+
+@pytest.fixture
+def tiny() -> Prepared:
+    return make_data()
+
+
+def dpsgd(**changes: object) -> DpsgdSettings:
+    """Settings of a short private run."""
+    values = {"batch": 20, "epochs": 0.5, "learning_rate": 0.5, "clip": 1.0, "epsilon": 3.0, "delta": 1e-3}
+    return DpsgdSettings.model_validate(values | changes)

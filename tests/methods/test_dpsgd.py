@@ -1,0 +1,183 @@
+"""DP-SGD's step against a hand-written one; the three answers to where batch norm's statistics come from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call, grad
+from torch.nn import functional as F
+
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Execution, Task, as_input
+from pipeline.methods.dpsgd import Dpsgd
+from pipeline.methods.statistics import JointStatistics, PublicStatistics
+from pipeline.models.normalization import measuring
+from pipeline.privacy import accounting
+from pipeline.settings import DpsgdSettings, Model
+from pipeline.training import Replica, make_task
+from tests.conftest import dpsgd
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+
+
+def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
+    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)  # type: ignore[arg-type]
+    members = [Replica(f"epsilon={own.epsilon:g}", seed, own) for seed, own in enumerate(settings)]
+    return Dpsgd(make_task(members, model, True, data, how), settings, normalization)
+
+
+def one(tensors: dict[str, torch.Tensor], index: int = 0) -> dict[str, torch.Tensor]:
+    return {name: value[index] for name, value in tensors.items()}
+
+
+def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    chosen = torch.from_numpy(indices)
+    return as_input(task.inputs[chosen]), task.labels[chosen], torch.ones(len(chosen))
+
+
+def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
+    own = dpsgd(learning_rate=0.3, clip=0.4)
+    method = make(tiny, [own], "layer")
+    before = method.init()
+    after, _ = method.step(before, 5)
+    parameters = {n: v[0].clone().requires_grad_() for n, v in before["parameters"].items()}
+    total = torch.zeros(sum(v.numel() for v in parameters.values()))
+    for index in method.task.streams.poisson(5, 200, 0.1)[0]:
+        inputs, labels, _ = sample_of(method.task, np.array([index]))
+        loss = F.cross_entropy(functional_call(method.task.net, parameters, (inputs,)), labels)
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(parameters.values()))])
+        total += gradient * min(1.0, 0.4 / gradient.norm().item())
+    noise = accounting.noise_for(own.epsilon, own.delta, 0.1, own.steps(200), "rdp")
+    total += 0.4 * noise * method.task.streams.normal(5, len(total))[0]
+    expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.3 * total / 20
+    found = torch.cat([v[0].flatten() for v in after["parameters"].values()])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn"])
+def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
+    settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
+    ways = [
+        CPU,
+        replace(CPU, replicas_at_once=1, physical=7),
+        replace(CPU, replicas_at_once=2, physical=23),
+        replace(CPU, reference=True),
+    ]
+    results = []
+    for how in ways:
+        method = make(tiny, settings, normalization, how)
+        state = method.init()
+        for step in range(2):
+            state, _ = method.step(state, step)
+        results.append(torch.cat([v.flatten(1) for v in state["parameters"].values()], dim=1))
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-5)
+
+
+def test_momentum_and_rate_are_torchs(tiny: Prepared) -> None:
+    own = dpsgd(epsilon="inf", momentum=0.9, learning_rate=0.05)
+    method = make(tiny, [own], "none")
+    state = method.init()
+    leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+    optimizer = torch.optim.SGD(leaves.values(), lr=0.05, momentum=0.9)
+    for step in range(3):
+        sample = method.task.streams.poisson(step, 200, 0.1)[0]
+        inputs, labels, _ = sample_of(method.task, sample)
+        optimizer.zero_grad()
+        (
+            F.cross_entropy(functional_call(method.task.net, leaves, (inputs,)), labels, reduction="sum") / 20
+        ).backward()
+        optimizer.step()
+        state, _ = method.step(state, step)
+    for name, value in leaves.items():
+        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_an_empty_sample_is_a_step_of_noise(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd(batch=1, epochs=0.01)], "none")
+    step = next(s for s in range(99) if len(method.task.streams.poisson(s, 200, 1 / 200)[0]) == 0)
+    state, metrics = method.step(method.init(), step)
+    assert metrics["train_loss"].item() == 0
+    assert not torch.equal(state["parameters"]["0.weight"], method.init()["parameters"]["0.weight"])
+
+
+def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd(statistics_weight=0.3)], "public_bn")
+    own, parameters = method.statistics, one(method.init()["parameters"])
+    assert isinstance(own, PublicStatistics)
+    inputs, labels, mask = sample_of(method.task, np.arange(12))
+    tensors = {**parameters, **own.given(parameters)}
+    sums = own.clipper()(tensors, inputs, labels, mask, torch.tensor(1e9)).sums
+    exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
+    for name, value in own.back(parameters, sums).items():
+        torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
+
+
+def moved_by_one_record(method: Dpsgd, sample: np.ndarray, clip: float) -> float:
+    """How far the clipped sum moves when the sample's last record leaves, over all released tensors."""
+    own, parameters = method.statistics, one(method.init()["parameters"])
+    tensors = {**parameters, **own.given(parameters)}
+    sums = []
+    for chosen in (sample, sample[:-1]):
+        sums.append(own.clipper()(tensors, *sample_of(method.task, chosen), torch.tensor(clip)).sums)
+    return float(torch.cat([(sums[0][n] - sums[1][n]).flatten() for n in tensors]).norm())
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer", "group", "public_bn"])
+def test_one_record_moves_what_is_released_by_at_most_the_clip(tiny: Prepared, normalization: str) -> None:
+    method = make(tiny, [dpsgd()], normalization)
+    for clip in (0.1, 1.0):
+        assert moved_by_one_record(method, np.arange(30), clip) <= clip * (1 + 1e-4)
+
+
+def test_with_batch_statistics_the_clip_bounds_nothing(tiny: Prepared) -> None:
+    """The ledger's reason for `batch_bn`, seen: one record moves the sum by several times C."""
+    # a record unlike the others; even ordinary ones move the sum by about 1.5 C
+    tiny.splits["train"].inputs[59] = np.random.default_rng(0).choice([0, 255], (1, 28, 28))
+    method = make(tiny, [dpsgd()], "batch_bn")
+    assert isinstance(method.statistics, JointStatistics)
+    assert moved_by_one_record(method, np.arange(60), 0.1) > 3 * 0.1
+    assert method.guarantee(0, 1).broken is not None
+
+
+def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd()], "batch_bn", replace(CPU, physical=40))
+    own, parameters = method.statistics, one(method.init()["parameters"])
+    inputs, labels, mask = sample_of(method.task, np.arange(6))
+    mask[5] = 0  # padding must leave no trace, in the statistics either
+    found = own.clipper()(parameters, inputs, labels, mask, torch.tensor(0.2))
+    public = as_input(method.task.public)
+    total = torch.zeros(())
+    for index in range(5):
+        leaves = {n: v.clone().requires_grad_() for n, v in parameters.items()}
+        with measuring(method.task.net, torch.ones(5 + len(public))):
+            logits = functional_call(method.task.net, leaves, (torch.cat([inputs[:5], public]),))
+        loss = F.cross_entropy(logits[index : index + 1], labels[index : index + 1])
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
+        total = total + gradient * torch.clamp(0.2 / gradient.norm(), max=1)
+    torch.testing.assert_close(
+        torch.cat([found.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
+    )
+
+
+def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd()], "batch_bn")
+    parameters = one(method.init()["parameters"])
+    inputs = as_input(torch.from_numpy(tiny.splits["test"].inputs[:4]))
+    together = method.statistics.logits(parameters, inputs)
+    for index in range(4):
+        joint = torch.cat([inputs[index : index + 1], as_input(method.task.public)])
+        with measuring(method.task.net, torch.ones(len(joint))):
+            expected = functional_call(method.task.net, parameters, (joint,))[0]
+        torch.testing.assert_close(together[index], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd(), dpsgd(epsilon=8)], "none")
+    for replica, target in enumerate((3, 8)):
+        spent = method.guarantee(replica, method.steps)
+        assert method.mechanism is not None
+        assert spent.noise_multiplier == method.mechanism.noise_multipliers[replica]
+        assert 0.98 * target < accounting.rdp_epsilon(spent.event, 1e-3) <= target
+    assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0, 9).event is None

@@ -1,0 +1,71 @@
+"""Every accountant against another library's, within 1 % at tightened settings."""
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.privacy import accounting
+from pipeline.privacy.mechanisms import PoissonGaussian, poisson_gaussian
+
+# (rate, z, steps, delta): Table 5's range, and a large-batch one (TAN's reference)
+SETTINGS = [
+    (1024 / 55000, 0.963, 430, 1e-5),
+    (1024 / 55000, 1.801, 430, 1e-5),
+    (256 / 55000, 0.7, 2150, 1e-5),
+    (4096 / 50000, 3.0, 2500, 1e-5),
+]
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
+def test_rdp_agrees_with_opacus(rate: float, noise: float, steps: int, delta: float) -> None:
+    own = accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
+    assert own == pytest.approx(accounting.opacus_rdp(rate, noise, steps, delta), rel=0.01)
+    assert own == pytest.approx(accounting.rdp_spent(rate, noise, steps, delta), rel=0.01)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
+def test_pld_agrees_with_opacus_prv(rate: float, noise: float, steps: int, delta: float) -> None:
+    own = accounting.pld_epsilon(poisson_gaussian(rate, noise, steps), delta, interval=2e-5)
+    other, error = accounting.opacus_prv(rate, noise, steps, delta, error=0.002)
+    assert own == pytest.approx(other - error, rel=0.01)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
+def test_pld_is_the_tighter_bound(rate: float, noise: float, steps: int, delta: float) -> None:
+    event = poisson_gaussian(rate, noise, steps)
+    assert accounting.pld_epsilon(event, delta) < accounting.rdp_epsilon(event, delta)
+
+
+def test_published_epsilon_of_the_tan_reference() -> None:
+    event = poisson_gaussian(4096 / 50000, 3.0, 2500)
+    assert accounting.rdp_epsilon(event, 1e-5) == pytest.approx(7.10, abs=0.02)
+    assert accounting.pld_epsilon(event, 1e-5) == pytest.approx(6.58, abs=0.02)
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+@pytest.mark.parametrize("epsilon", [7.0, 1.0, 0.05])
+def test_calibrated_noise_spends_the_target_and_not_more(
+    epsilon: float, accountant: accounting.Accountant
+) -> None:
+    rate, steps, delta = 1024 / 55000, 430, 1e-5
+    noise = accounting.noise_for(epsilon, delta, rate, steps, accountant)
+    spent = accounting.EPSILON[accountant](poisson_gaussian(rate, noise, steps), delta)
+    assert 0.99 * epsilon < spent <= epsilon
+    # the second library agrees that the target is kept
+    if accountant == "rdp":
+        assert accounting.opacus_rdp(rate, noise, steps, delta) <= epsilon * 1.001
+    else:
+        upper, error = accounting.opacus_prv(rate, noise, steps, delta, error=0.001)
+        assert upper - error <= epsilon * 1.01
+
+
+def test_a_mechanism_accounts_for_what_it_adds() -> None:
+    mechanism = PoissonGaussian(0.02, clips=(1.0, 3.0), noise_multipliers=(1.0, 2.0))
+    spent = [accounting.rdp_epsilon(mechanism.event(replica, 100), 1e-5) for replica in range(2)]
+    expected = [accounting.opacus_rdp(0.02, z, 100, 1e-5) for z in (1.0, 2.0)]
+    assert spent == pytest.approx(expected, rel=0.01)
+    assert accounting.describe(mechanism.event(1, 100)) == "100 x PoissonSampled(0.02, Gaussian(2))"
+
+
+def test_an_impossible_target_is_one_clear_line() -> None:
+    with pytest.raises(UserError, match=r"epsilon 1e-09 .* can't be reached"):
+        accounting.noise_for(1e-9, 1e-12, 1.0, 10_000, "rdp")

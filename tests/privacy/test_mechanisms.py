@@ -1,0 +1,62 @@
+"""Noise scale, sampling, secrecy of the streams."""
+
+import numpy as np
+import torch
+
+from pipeline.privacy.mechanisms import PoissonGaussian
+from pipeline.privacy.randomness import Streams
+
+CPU = torch.device("cpu")
+
+
+def streams(reproducible: bool = True, names: tuple[str, ...] = ("a", "b")) -> Streams:
+    return Streams(names, reproducible, CPU)
+
+
+def test_noise_has_standard_deviation_z_times_clip_for_each_replica() -> None:
+    mechanism = PoissonGaussian(0.1, clips=(0.5, 2.0), noise_multipliers=(1.5, 3.0))
+    sums = {"w": torch.zeros(2, 300, 100), "s": torch.zeros(2, 20_000)}
+    noisy = mechanism.release(sums, streams(), step=0)
+    for value in noisy.values():
+        flat = value.flatten(1)
+        assert torch.allclose(flat.std(1), torch.tensor([0.75, 6.0]), rtol=0.02)
+        assert (flat.mean(1).abs() < torch.tensor([0.02, 0.15])).all()
+
+
+def test_the_sum_comes_through_the_noise() -> None:
+    mechanism = PoissonGaussian(0.1, (1.0, 1.0), (2.0, 2.0))
+    zero = mechanism.release({"w": torch.zeros(2, 7)}, streams(), 3)["w"]
+    five = mechanism.release({"w": torch.full((2, 7), 5.0)}, streams(), 3)["w"]
+    torch.testing.assert_close(five - zero, torch.full((2, 7), 5.0))
+
+
+def test_noise_is_new_every_step_and_for_every_replica() -> None:
+    drawn = [streams().normal(step, 50) for step in range(3)]
+    rows = torch.cat(drawn)
+    assert len({tuple(row.tolist()) for row in rows}) == 6
+    correlation = torch.corrcoef(rows) - torch.eye(6)
+    assert correlation.abs().max() < 0.6
+
+
+def test_a_poisson_sample_has_the_binomial_count_and_every_example_the_same_chance() -> None:
+    source, examples, rate = streams(names=("a",)), 40, 0.2
+    samples = [source.poisson(step, examples, rate)[0] for step in range(4000)]
+    counts = np.array([len(sample) for sample in samples])
+    assert all(len(set(sample.tolist())) == len(sample) for sample in samples)
+    assert abs(counts.mean() - 8) < 0.15
+    assert abs(counts.var() - 6.4) < 0.6
+    hits = np.bincount(np.concatenate(samples), minlength=examples) / len(samples)
+    assert np.abs(hits - rate).max() < 4.5 * np.sqrt(rate * (1 - rate) / len(samples))
+
+
+def test_seeded_streams_repeat_and_fresh_ones_do_not() -> None:
+    torch.testing.assert_close(streams().normal(5, 10), streams().normal(5, 10))
+    assert not torch.equal(streams(False).normal(5, 10), streams(False).normal(5, 10))
+    same = [streams(False).poisson(0, 1000, 0.3)[0].tolist() for _ in range(2)]
+    assert same[0] != same[1]
+
+
+def test_a_replica_does_not_depend_on_its_neighbours() -> None:
+    together, alone = streams(names=("a", "b")), streams(names=("b",))
+    torch.testing.assert_close(together.normal(2, 9)[1], alone.normal(2, 9)[0])
+    assert together.poisson(2, 99, 0.5)[1].tolist() == alone.poisson(2, 99, 0.5)[0].tolist()

@@ -1,0 +1,290 @@
+"""The loop: replicas together, resuming, checkpoints, locks, what is written."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline import evaluation, records, training
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.methods.base import Execution
+from pipeline.settings import Model, Settings
+from pipeline.training import Group, Progress, Replica, train_replicas
+from tests.conftest import dpsgd
+
+LAYER = Model(name="lenet5", normalization="layer")
+
+
+def quiet(_: Progress) -> None:
+    pass
+
+
+def run(
+    wanted: list[Replica], data: Prepared, how: Execution, folder: Path, reproducible: bool = True
+) -> list[Group]:
+    return train_replicas(wanted, LAYER, "dpsgd", reproducible, data, how, quiet, folder, 1e9)
+
+
+def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
+    return {
+        (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
+        for group in groups
+        for i, replica in enumerate(group.replicas)
+    }
+
+
+def test_ten_replicas_together_give_what_ten_single_runs_give(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    wanted = [
+        Replica(f"epsilon={own.epsilon:g}", seed, own)
+        for own in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
+        for seed in range(5)
+    ]
+    together = weights(run(wanted, tiny, replace(cpu, replicas_at_once=None), tmp_path / "together"))
+    for number, replica in enumerate(wanted):
+        single = weights(run([replica], tiny, cpu, tmp_path / str(number)))
+        key = (replica.level, replica.seed)
+        torch.testing.assert_close(together[key], single[key], rtol=1e-4, atol=1e-5)
+    assert len({tuple(value[:5].tolist()) for value in together.values()}) == 10
+
+
+class Killed(Exception):
+    """Stands for a kill in the middle of training."""
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_resumed_run_gives_what_an_unbroken_one_gives(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, at: int
+) -> None:
+    wanted = [Replica("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
+    wanted.append(Replica("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
+    unbroken = run(wanted, tiny, cpu, tmp_path / "unbroken")
+    calls = []
+
+    def kill(state: Progress) -> None:
+        calls.append(state.step)
+        if len(calls) == at:
+            raise Killed
+
+    arguments = (wanted, LAYER, "dpsgd", True, tiny, cpu)
+    with pytest.raises(Killed):
+        train_replicas(*arguments, kill, tmp_path / "broken", 0.0)
+    resumed = train_replicas(*arguments, lambda state: calls.append(state.step), tmp_path / "broken", 0.0)
+    assert calls[at] == calls[at - 1]  # it went on one step back, where the last checkpoint was
+    for key, value in weights(unbroken).items():
+        assert torch.equal(value, weights(resumed)[key])
+    assert [group.history for group in resumed] == [group.history for group in unbroken]
+
+
+def test_fresh_noise_is_never_the_same_and_never_saved(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd())]
+    first = weights(run(wanted, tiny, cpu, tmp_path / "1", reproducible=False))
+    second = weights(run(wanted, tiny, cpu, tmp_path / "2", reproducible=False))
+    assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
+    saved = torch.load(tmp_path / "1" / "group0.pt", weights_only=True)
+    # state of the model and the clock, nothing from which a stream could be drawn again
+    assert set(saved) == {"state", "done", "history", "seconds", "started"}
+    assert set(saved["state"]) == {"parameters", "momentum"}
+
+
+PARAMS = """
+source: {kind: synthetic}
+raw:
+  mnist: {train: 400, test: 60}
+  kmnist: {train: 40, test: 10}
+data:
+  mnist: {raw: mnist, train: 300, validation: 100, public: {raw: kmnist, count: 8}}
+rows:
+  quick:
+    paper: davody2020
+    table: t5
+    label: DPSGD (LN-LeNet-5)
+    data: mnist
+    model: {name: lenet5, normalization: layer}
+    method: dpsgd
+    seeds: 2
+    reproducible: true
+    settings: {batch: 30, epochs: 6, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
+    levels: [{epsilon: 3}, {epsilon: .inf}]
+searches:
+  quick:
+    row: quick
+    grid: {learning_rate: [0.01, 0.5], model.normalize_output: [true, false]}
+    settings: {epochs: 0.5}
+    levels: [{epsilon: 3}]
+"""
+
+
+def command(*arguments: str, cwd: Path) -> list[str]:
+    return [sys.executable, "-c", "from stages.app import main; main()", *arguments]
+
+
+def dprepro(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments, cwd=cwd), cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with params.yaml and prepared synthetic data."""
+    from pipeline import settings
+    from pipeline.data.fetch import fetch
+    from pipeline.data.prepare import prepare
+
+    root = tmp_path_factory.mktemp("project")
+    (root / "params.yaml").write_text(PARAMS)
+    loaded = settings.load(root / "params.yaml")
+    for name in loaded.raw:
+        fetch(name, loaded, root)
+    prepare("mnist", loaded, root)
+    return root
+
+
+def loaded(project: Path) -> tuple[Settings, Prepared]:
+    from pipeline import settings
+    from pipeline.data import prepared
+
+    return settings.load(project / "params.yaml"), prepared.load("mnist", project)
+
+
+def test_a_killed_process_resumes_to_the_unbroken_numbers(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    unbroken = training.train("quick", own, data, cpu, quiet, 1e9, project)
+    expected = torch.load(unbroken / "weights.pt", weights_only=True)
+    curves = (unbroken / "history.csv").read_text()
+    process = subprocess.Popen(
+        command("train", "quick", "--checkpoint-every", "0", "--physical", "64", cwd=project),
+        cwd=project, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    checkpoints = project / training.CHECKPOINTS
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("*/group0.pt")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert (unbroken / "weights.pt").exists()  # the finished run is untouched until the new one is whole
+    (saved,) = checkpoints.glob("*/group0.pt")
+    done = torch.load(saved, weights_only=True)["done"]
+    assert 0 < done < 60
+    again = dprepro("train", "quick", "--physical", "64", cwd=project)
+    assert again.returncode == 0, again.stderr
+    found = torch.load(unbroken / "weights.pt", weights_only=True)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
+    assert (unbroken / "history.csv").read_text().count("\n") == curves.count("\n")
+    assert not list(checkpoints.glob("*/group0.pt"))
+
+
+def test_evaluation_writes_a_record_that_says_what_it_bought(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    training.train("quick", own, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("quick", own, data, cpu, project)
+    record = records.read("quick", project)
+    assert record is not None
+    assert [(r.level, r.seed) for r in record.replicas] == [
+        ("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=inf", 0), ("epsilon=inf", 1),
+    ]  # fmt: skip
+    private, open_ = record.replicas[0].ledger, record.replicas[2].ledger
+    assert private.claimed == pytest.approx(3, rel=0.02)
+    assert private.accounted is None  # the row is reproducible
+    assert "seeded" in str(private.reason)
+    opinions = {opinion.accountant.split(" ")[0]: opinion.epsilon for opinion in private.opinions}
+    assert opinions["pld"] < opinions["rdp"]  # type: ignore[operator]
+    assert open_.claimed is None
+    assert open_.event is None
+    assert record.replicas[2].metrics["test_accuracy"] > 0.5
+    assert record.provenance.edition == {"mnist": "synthetic", "kmnist": "synthetic"}
+    rows = list(csv.DictReader(records.history_path("quick", project).open()))
+    assert tuple(rows[0]) == records.HISTORY_COLUMNS
+    final = [
+        r
+        for r in rows
+        if r["metric"] == "validation_accuracy" and r["seed"] == "1" and r["level"] == "epsilon=3"
+    ]
+    assert float(final[-1]["value"]) == pytest.approx(record.replicas[1].metrics["validation_accuracy"])
+    spent = [float(r["value"]) for r in rows if r["metric"] == "epsilon_spent" and r["seed"] == "0"]
+    assert spent == sorted(spent)
+    assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
+
+
+def test_evaluation_refuses_a_run_of_other_settings(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    training.train("quick", own, data, cpu, quiet, 1e9, project)
+    from pipeline.settings import parse
+
+    changed = own.model_dump(mode="json", exclude_none=True)
+    changed["rows"]["quick"]["settings"]["clip"] = 2.0
+    with pytest.raises(UserError, match="trained with other settings"):
+        evaluation.evaluate("quick", parse(changed), data, cpu, project)
+    other = Prepared(data.name, data.splits, {**data.manifest, "digests": {"train.inputs": "sha256:other"}})
+    with pytest.raises(UserError, match="trained on other data"):
+        evaluation.evaluate("quick", own, other, cpu, project)
+    with pytest.raises(UserError, match="not trained yet; run `dprepro train quick` first"):
+        evaluation.evaluate("quick", own, data, cpu, project / "elsewhere")
+
+
+def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+
+    def second(_: Progress) -> None:
+        training.train("quick", own, data, cpu, quiet, 1e9, project)
+
+    with pytest.raises(UserError, match="held by another process"):
+        training.train("quick", own, data, cpu, second, 1e9, project)
+
+
+def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
+    from pipeline import search
+
+    own, data = loaded(project)
+    del data.splits["test"]  # a search that looks at test data can't run
+    found = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
+    assert len(found["candidates"]) == 4
+    best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
+    assert found["chosen"] == {"epsilon=3": best["settings"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("train", "nothing"), "params.yaml: no row 'nothing'; there are: quick"),
+        (("train", "quick", "--device", "cuda"), "--device cuda: not usable here"),
+        (("train", "quick", "--device", "gpu"), "--device gpu: not usable here"),
+        (("search", "nothing"), "params.yaml: no search 'nothing'; there are: quick"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(project: Path, arguments: tuple[str, ...], expected: str) -> None:
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    result = dprepro(*arguments, cwd=project)
+    assert result.returncode == 1
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert expected in result.stderr
+
+
+def test_a_full_disk_leaves_the_old_run(
+    project: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, data = loaded(project)
+    folder = training.train("quick", own, data, cpu, quiet, 1e9, project)
+    before = (folder / "run.json").read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(UserError, match="can't be written: No space left on device"):
+        training.train("quick", own, data, cpu, quiet, 1e9, project)
+    assert (folder / "run.json").read_text() == before
