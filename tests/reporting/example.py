@@ -138,8 +138,8 @@ def ledger(key: str, level: float | str) -> Ledger:
         accounted=None if literal else 0.92 * float(level),
         accountant=None if literal else "pld (dp-accounting 0.6.0)",
         reason=REASON if literal else None,
-        opinions=[Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck")],
-        uncounted=["the choice of hyper-parameters"],
+        opinions=(Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),),
+        uncounted=("the choice of hyper-parameters",),
     )
 
 
