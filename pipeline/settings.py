@@ -29,6 +29,14 @@ Normalization = Literal["none", "layer", "group", "batch_bn", "public_bn"]
 T = TypeVar("T")
 
 
+class _Inside(ValueError):
+    """Problems with keys below the one being checked, one line each."""
+
+    def __init__(self, lines: list[str]):
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+
 class Strict(BaseModel):
     """Frozen; an unknown key is an error."""
 
@@ -167,7 +175,10 @@ class Row(Strict):
                 f"model.normalization: {self.model.normalization!r} does not work with method "
                 f"{self.method!r}; allowed: {', '.join(allowed)}"
             )
-        names = [level.epsilon for level in self.resolved]
+        try:
+            names = [level.epsilon for level in self.resolved]
+        except ValidationError as problem:
+            raise _Inside([f"settings.{line}" for line in _lines(problem)]) from problem
         if len(set(names)) != len(names):
             raise ValueError("levels: the same epsilon twice")
         return self
@@ -292,8 +303,8 @@ def _lines(problem: ValidationError) -> list[str]:
     for error in problem.errors():
         where = ".".join(str(part) for part in error["loc"] if part != "[key]")
         inner = error.get("ctx", {}).get("error")
-        if isinstance(inner, ValidationError):
-            lines += [f"{where}.settings.{line}" for line in _lines(inner)]
+        if isinstance(inner, _Inside):
+            lines += [f"{where}.{line}" for line in inner.lines]
         elif error["type"] == "extra_forbidden":
             lines.append(f"{where}: unknown key")
         elif error["type"] == "missing":
