@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # DVC runs `dprepro` by name
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
+# Threads that wait by spinning, OpenMP's default, take ten times as long once anything else runs beside them.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 # The first that is new enough; `make PYTHON=/path/to/python3.12 demo` names another.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
