@@ -8,23 +8,33 @@ from pathlib import Path
 from pipeline.files import digest_files
 
 PIPELINE = Path(__file__).parent
-# Sources that only show or carry numbers. `stages/` is left out as a whole: its commands parse arguments
-# and print, and whatever they pass on is in the record's settings. A message or a table may then be mended
+# Sources behind every row's numbers, besides its own model and method; the same that dvc.yaml lists under
+# `train` and `evaluate`. What reads settings and data is left out, because their values have digests of their
+# own, and so is what shows or carries numbers: a message or a table may be mended, and another model added,
 # without disowning every number there is.
-BYSTANDERS = ("reporting", "tracking.py", "transport", "plan.py", "provenance.py")
+ENGINE = (
+    "evaluation.py",
+    "methods/base.py",
+    "methods/registry.py",
+    "methods/statistics.py",
+    "models/normalization.py",
+    "privacy/accounting.py",
+    "privacy/gradients.py",
+    "privacy/mechanisms.py",
+    "privacy/randomness.py",
+    "training.py",
+)
 PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")
 
 
-def code_digest() -> str:
-    """Digest over the names and bytes of the sources that decide numbers."""
-    return digest_files(PIPELINE, sources())
+def code_digest(method: str, model: str) -> str:
+    """Digest over the names and bytes of the sources that decide a row's numbers."""
+    return digest_files(PIPELINE, sources(method, model))
 
 
-def sources() -> list[Path]:
-    """The sources that decide numbers: all of `pipeline/` but the `BYSTANDERS`."""
-    return sorted(
-        path for path in PIPELINE.rglob("*.py") if path.relative_to(PIPELINE).parts[0] not in BYSTANDERS
-    )
+def sources(method: str, model: str) -> list[Path]:
+    """The sources that decide the numbers of a row with this method and model."""
+    return sorted(PIPELINE / name for name in (*ENGINE, f"methods/{method}.py", f"models/{model}.py"))
 
 
 def revision() -> tuple[str | None, bool | None]:

@@ -402,7 +402,7 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     revision, dirty = provenance.revision()
     return Provenance(
         config=settings.row_digest(key),
-        code=provenance.code_digest(),
+        code=provenance.code_digest(row.method, row.model.name),
         revision=revision,
         dirty=dirty,
         data=data.digests,

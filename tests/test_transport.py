@@ -82,7 +82,7 @@ def train(root: Path) -> None:
             history=digest_file(history),
             provenance=records.Provenance(
                 config=made.row_digest(ROW),
-                code=provenance.code_digest(),
+                code=provenance.code_digest(row.method, row.model.name),
                 revision=None,
                 dirty=None,
                 data=prepare(root),
@@ -196,8 +196,8 @@ def test_other_code_is_refused_by_file(
     bring: Callable[..., list[Adopted]], home: Path, away: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(parsed(), [ROW], home / NAME)
-    changed = [path for path in provenance.sources() if path.name != "lenet5.py"]
-    monkeypatch.setattr(provenance, "sources", lambda: changed)
+    changed = [path for path in provenance.sources("dpsgd", "lenet5") if path.name != "lenet5.py"]
+    monkeypatch.setattr(provenance, "sources", lambda method, model: changed)
     monkeypatch.chdir(home)
     with pytest.raises(UserError, match=r"other code: pipeline/models/lenet5\.py$"):
         adopt(parsed(), Path(NAME))
@@ -258,7 +258,7 @@ def test_failure_on_the_way_leaves_what_was_there(
 def test_stale_results_are_not_packed(away: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = parsed(batch=2) if kind == "settings" else parsed()
     if kind == "code":
-        monkeypatch.setattr(provenance, "code_digest", lambda: "sha256:other")
+        monkeypatch.setattr(provenance, "code_digest", lambda method, model: "sha256:other")
     with pytest.raises(UserError, match=f"other {kind}"):
         pack(here, [ROW], away / NAME)
     assert not (away / NAME).exists()

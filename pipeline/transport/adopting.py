@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pipeline import provenance, records
+from pipeline import records
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file
@@ -19,7 +19,7 @@ from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, Manifest, PackedRow
-from pipeline.transport.packing import behind, code, stages
+from pipeline.transport.packing import behind, code, code_digest, stages
 
 STAGING = Path(".dprepro")
 
@@ -43,7 +43,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         for row in manifest.rows:
             record = records.read(row, staged)
             assert record is not None  # a pack without it has been refused
-            _check(settings, manifest, row, record, records.history_path(row, staged))
+            _check(settings, manifest.rows[row], row, record, records.history_path(row, staged))
             origin = f"{source.name} ({digest_file(source)})"
             made = record.provenance.model_copy(update={"adopted": origin})
             records.write(record.model_copy(update={"provenance": made}), staged)
@@ -60,12 +60,11 @@ def _staging() -> Iterator[Path]:
             yield Path(folder)
 
 
-def _check(settings: Settings, manifest: Manifest, row: str, record: Record, history: Path) -> None:
+def _check(settings: Settings, packed: PackedRow, row: str, record: Record, history: Path) -> None:
     """Refuse a row whose settings, code or data are not those of this checkout."""
     if record.row != row or record.history != digest_file(history):
         raise UserError(f"{row}: not adopted: the record belongs to another row or another history")
     made = record.provenance
-    packed = manifest.rows[row]
     here = behind(settings, row)
     if made.config != settings.row_digest(row):
         differing = [
@@ -73,8 +72,8 @@ def _check(settings: Settings, manifest: Manifest, row: str, record: Record, his
             for key in _differing(packed.settings, here)
         ]
         _refuse(row, "settings", differing)
-    if made.code != provenance.code_digest():
-        _refuse(row, "code", _differing(manifest.code, code()))
+    if made.code != code_digest(settings.rows[row]):
+        _refuse(row, "code", _differing(packed.code, code(settings.rows[row])))
     name = settings.rows[row].data
     if _has_data(name):
         digests = prepared.load(name).digests

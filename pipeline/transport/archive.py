@@ -29,6 +29,7 @@ class PackedRow(Strict):
     files: dict[str, str]  # path -> digest
     weights: bool  # False: left out, to save room
     settings: dict[str, Any]  # the parts of params.yaml behind the row, to name the key that differs
+    code: dict[str, str]  # source that decides numbers -> digest, to name the file that differs
     lock: str  # the row's entries of dvc.lock; empty where DVC didn't run or doesn't vouch for them
 
 
@@ -36,7 +37,6 @@ class Manifest(Strict):
     """First member of a pack."""
 
     schema_version: Literal[1] = 1
-    code: dict[str, str]  # source that decides numbers -> digest, to name the file that differs
     rows: dict[Key, PackedRow]
 
 

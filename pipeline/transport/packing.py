@@ -7,7 +7,7 @@ from typing import Any
 from pipeline import provenance, records
 from pipeline.errors import UserError
 from pipeline.files import digest_file
-from pipeline.settings import Settings, Strict
+from pipeline.settings import Row, Settings, Strict
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, WEIGHTS, Manifest, PackedRow
 
@@ -19,13 +19,18 @@ def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True
         UserError: a row has not been evaluated, or by other settings or code than there are now.
     """
     packed = {row: _pack_row(settings, row, weights) for row in dict.fromkeys(rows)}
-    archive.write(target, Manifest(code=code(), rows=packed))
+    archive.write(target, Manifest(rows=packed))
 
 
-def code() -> dict[str, str]:
-    """Digest of each source that decides numbers."""
-    root = provenance.PIPELINE.parent
-    return {path.relative_to(root).as_posix(): digest_file(path) for path in provenance.sources()}
+def code(row: Row) -> dict[str, str]:
+    """Digest of each source that decides the row's numbers."""
+    root, sources = provenance.PIPELINE.parent, provenance.sources(row.method, row.model.name)
+    return {path.relative_to(root).as_posix(): digest_file(path) for path in sources}
+
+
+def code_digest(row: Row) -> str:
+    """One digest of them all, as in the row's record."""
+    return provenance.code_digest(row.method, row.model.name)
 
 
 def behind(settings: Settings, row: str) -> dict[str, Any]:
@@ -59,7 +64,7 @@ def _pack_row(settings: Settings, row: str, weights: bool) -> PackedRow:
         )
     for kind, recorded, current in (
         ("settings", record.provenance.config, settings.row_digest(row)),
-        ("code", record.provenance.code, provenance.code_digest()),
+        ("code", record.provenance.code, code_digest(settings.rows[row])),
     ):
         if recorded != current:
             raise UserError(
@@ -74,4 +79,10 @@ def _pack_row(settings: Settings, row: str, weights: bool) -> PackedRow:
         files = {path.as_posix(): digest_file(path) for path in paths}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
-    return PackedRow(files=files, weights=weights, settings=parts, lock=dvclock.vouched(stages(row)))
+    return PackedRow(
+        files=files,
+        weights=weights,
+        settings=parts,
+        code=code(settings.rows[row]),
+        lock=dvclock.vouched(stages(row)),
+    )
