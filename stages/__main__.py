@@ -1,0 +1,5 @@
+"""`python -m stages`: the `dprepro` command without an installation."""
+
+from stages.app import main
+
+main()
