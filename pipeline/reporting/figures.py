@@ -32,6 +32,7 @@ MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon_spent"
+LEGEND_COLUMN = 60  # letters that fit into half the figure's width
 POINTS = 200  # drawn of a curve; a screen shows no more
 
 _STYLE: Any = {
@@ -89,7 +90,13 @@ def levels(result: TableResult) -> str | None:
         axes.set_ylabel(
             result.table.metric.replace("_", " ") + (" (%)" if result.table.unit == "percent" else "")
         )
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        handles, labels = axes.get_legend_handles_labels()
+        narrow = max(map(len, labels)) <= LEGEND_COLUMN
+        figure.legend(handles, labels, loc="outside lower center", ncols=2 if narrow else 1)
+        if result.table.unit == "percent":
+            # an interval may leave the scale, an accuracy can't
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(0, low), min(100.5, high))
 
     return _svg(result.name, (8.4, 4.9), draw)
 
