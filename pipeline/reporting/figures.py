@@ -116,7 +116,7 @@ def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str,
         capsize=3,
         # what is no reproduction must not look like one
         alpha=1.0 if row.comparable else 0.45,
-        label=f"{row.row.label}, ours" + "".join(f" [{mark.words}]" for mark in row.marks),
+        label=f"{row.row.label}, ours" + ("" if row.comparable else " (not comparable)"),
     )
 
 
