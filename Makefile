@@ -19,7 +19,7 @@ help: ## list the targets
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "make: needs Python 3.11 or newer, this is $$(python3 --version 2>&1 | head -n 1);" \
+		echo "make: needs Python 3.11 or newer, this is $$($(or $(PYTHON),python3) --version 2>&1);" \
 			"name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
@@ -45,9 +45,11 @@ lint: $(STAMP) ## style and types
 report: $(STAMP) ## the report from the committed records; trains nothing
 	$(BIN)/dvc repro --single-item report
 
+# Not `dvc repro --pull --allow-missing`: that trains rows which nobody has run yet.
 .PHONY: pull-report
-pull-report: $(STAMP) ## the same, with data and models from the DVC remote where a stage asks for them; trains nothing
-	$(BIN)/dvc repro --pull --allow-missing
+pull-report: $(STAMP) ## data, models and results from the DVC remote, then the report; trains nothing
+	$(BIN)/dvc pull --allow-missing dvc.yaml
+	$(BIN)/dvc repro --single-item publish report
 
 .PHONY: repro
 repro: $(STAMP) ## the real thing: says what it will train and how long that took before, then trains it
