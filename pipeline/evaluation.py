@@ -4,9 +4,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 
-from pipeline import records
+from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
@@ -15,8 +14,9 @@ from pipeline.methods.registry import build_method
 from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, pld_epsilon, rdp_epsilon
 from pipeline.privacy.mechanisms import poisson_gaussian
 from pipeline.records import Ledger, Opinion, Record
+from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import Settings
-from pipeline.training import RUNS, Replica, Run, Trained, accuracy, make_task
+from pipeline.training import Replica, accuracy, make_task
 
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
@@ -32,7 +32,7 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
         UserError: the row has not been trained, or with other settings or data than those here.
     """
     folder = root / RUNS / key
-    run = read_run(folder)
+    run = runs.read(folder)
     row = settings.row(key)
     if run.provenance.config != settings.row_digest(key):
         raise UserError(
@@ -78,16 +78,6 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
         provenance=run.provenance,
     )
     return records.write(record, root)
-
-
-def read_run(folder: Path) -> Run:
-    """``run.json`` of a run folder."""
-    try:
-        return Run.model_validate_json((folder / "run.json").read_text())
-    except FileNotFoundError as problem:
-        raise UserError(f"{folder}: not trained yet; run `dprepro train {folder.name}` first") from problem
-    except ValidationError as problem:
-        raise UserError(f"{folder / 'run.json'}: not a run: {problem.errors()[0]['msg']}") from problem
 
 
 def _metrics(

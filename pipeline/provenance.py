@@ -13,6 +13,7 @@ PIPELINE = Path(__file__).parent
 # own, and so is what shows or carries numbers: a message or a table may be mended, and another model added,
 # without disowning every number there is.
 ENGINE = (
+    "checkpoints.py",
     "evaluation.py",
     "methods/base.py",
     "methods/registry.py",
@@ -22,6 +23,7 @@ ENGINE = (
     "privacy/gradients.py",
     "privacy/mechanisms.py",
     "privacy/randomness.py",
+    "runs.py",
     "training.py",
 )
 PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")

@@ -1,4 +1,4 @@
-"""The record: what evaluation says of a row. Records are the truth; MLflow and the report are drawn from them."""
+"""The record: what evaluation says of a row. MLflow and the report are drawn from records alone."""
 
 from pathlib import Path
 from typing import Any, Literal

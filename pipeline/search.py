@@ -12,12 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline.checkpoints import CHECKPOINTS, alone
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
 from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, pick
-from pipeline.training import CHECKPOINTS, Group, Replica, Show, alone, provenance_of, train_replicas
+from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 
 SEARCHES = Path("reports/searches")
 # The row's own seeds stay unseen until its settings are fixed.

@@ -1,72 +1,35 @@
-"""The loop: replicas trained together, their history, checkpoints and resuming.
+"""The loop: replicas trained together, their history, and resuming.
 
-A run leaves ``runs/ROW/``: ``run.json`` (`Run`: what was trained, what it spent, on what), ``history.csv``
-and ``weights.pt`` (every parameter with a leading replica dimension, in the order of ``run.json``). It appears as
-a whole when the last step is done. Until then a checkpoint lies in ``.dprepro/checkpoints/``, outside DVC's
-outs, under a name made of the row and the digest of everything that decides its numbers.
+A run appears in ``runs/ROW/`` as a whole when its last step is done. Until then a checkpoint lies under a
+name made of the row and the digests of everything that decides its numbers.
 """
 
-import csv
-import io
-import os
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
-from pipeline import provenance
+from pipeline import checkpoints, provenance, runs
+from pipeline.checkpoints import CHECKPOINTS, Checkpoint, alone
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError, writing
-from pipeline.files import digest_json, write_bytes, write_text
+from pipeline.files import digest_json
 from pipeline.methods.base import Execution, Guarantee, Method, State, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.privacy.accounting import rdp_spent
 from pipeline.privacy.randomness import Streams, initial_seed
-from pipeline.records import HISTORY_COLUMNS, Provenance
-from pipeline.settings import DpsgdSettings, Model, Row, Settings, Strict
+from pipeline.records import Provenance
+from pipeline.runs import RUNS, Run, Trained
+from pipeline.settings import DpsgdSettings, Model, Row, Settings
 
-RUNS = Path("runs")
-CHECKPOINTS = Path(".dprepro/checkpoints")
-
-
-class Trained(Strict):
-    """One replica of a finished run."""
-
-    level: str
-    seed: int
-    settings: DpsgdSettings
-    steps: int
-    # the guarantee, in numbers from which the ledger is computed
-    noise_multiplier: float | None
-    rate: float | None
-    delta: float | None
-    claimed_by: str | None
-    broken: str | None
-    uncounted: list[str]
-    seconds: float
-    started: float
-    ended: float
-
-
-class Run(Strict):
-    """`run.json`: everything about a run but its numbers' curves and weights."""
-
-    row: str
-    model: Model
-    method: str
-    data: str
-    replicas: list[Trained]
-    provenance: Provenance
+SHOW_EVERY = 1.0  # seconds between looks at training inside an epoch
 
 
 @dataclass(frozen=True)
@@ -93,9 +56,10 @@ class Progress:
     step: int
     steps: int
     epoch: float
+    ends_epoch: bool
     epsilon: tuple[float, float] | None  # least and most spent so far by RDP; None: not private
-    train_loss: float
-    validation_accuracy: float
+    train_loss: float  # mean over replicas, of the last sample
+    validation_accuracy: float | None  # mean over replicas, at the last epoch's end
     seconds_left: float
 
 
@@ -139,7 +103,7 @@ def train(
         settings: all settings.
         data: the row's prepared data.
         execution: device and how to compute on it.
-        show: called at least once an epoch.
+        show: called at every epoch's end, and about once a second in between.
         checkpoint_every: seconds between checkpoints: what a kill loses at most.
         root: the folder of params.yaml.
 
@@ -151,7 +115,7 @@ def train(
     identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
     checkpoint = root / CHECKPOINTS / f"{key}-{identity[7:19]}"
     with alone(checkpoint):
-        trained = train_replicas(
+        groups = train_replicas(
             replicas(row), row.model, row.method, row.reproducible, data, execution, show,
             checkpoint, checkpoint_every,
         )  # fmt: skip
@@ -160,12 +124,14 @@ def train(
             model=row.model,
             method=row.method,
             data=row.data,
-            replicas=[_trained(group, index) for group in trained for index in range(len(group.replicas))],
+            replicas=[_trained(group, index) for group in groups for index in range(len(group.replicas))],
             provenance=source,
         )
-        folder = _write_run(root / RUNS / key, run, trained)
+        states = [group.state["parameters"] for group in groups]
+        weights = {name: torch.cat([state[name].cpu() for state in states]) for name in states[0]}
+        runs.write(root / RUNS / key, run, weights, [line for group in groups for line in group.history])
         shutil.rmtree(checkpoint, ignore_errors=True)
-    return folder
+    return root / RUNS / key
 
 
 def train_replicas(
@@ -245,95 +211,62 @@ def _train_group(
     show: Show,
     place: tuple[int, int],
 ) -> Group:
-    own = members[0].settings
-    examples = len(task.labels)
+    own, examples = members[0].settings, len(task.labels)
     steps = own.steps(examples)
-    validation = data.splits["validation"]
+    device, validation = task.execution.device, data.splits["validation"]
     guarantees = [method.guarantee(replica, steps) for replica in range(len(members))]
-    saved = _restore(path, task.execution.device)
-    state, first, history, before, started = saved or (method.init(), 0, [], 0.0, time.time())
-    begun = saved_at = time.monotonic()
-    for step in range(first, steps):
+    last = checkpoints.restore(path, device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
+    state, history, judged = last.state, last.history, None
+    begun = saved = shown = time.monotonic()
+    for step in range(last.done, steps):
         with torch.no_grad():
             state, metrics = method.step(state, step)
-        done, seconds = step + 1, before + time.monotonic() - begun
-        # the first step of each epoch's end, and the last: a curve point an epoch
-        ends_epoch = int(done * own.batch / examples) > int(step * own.batch / examples) or done == steps
-        if ends_epoch:
+        done, now = step + 1, time.monotonic()
+        epoch = done * own.batch / examples
+        ends_epoch = int(epoch) > int(step * own.batch / examples) or done == steps
+        if ends_epoch or now - shown >= SHOW_EVERY:
+            spent = [_spent(guarantee, done) for guarantee in guarantees] if own.private else []
             values = {name: value.tolist() for name, value in metrics.items()}
-            values["validation_accuracy"] = accuracy(
-                method, state, validation.inputs, validation.labels, task.execution.device
-            ).tolist()
-            spent = [_spent(guarantee, done) for guarantee in guarantees]
-            if own.private:
-                values["epsilon_spent"] = spent
-            epoch = done * own.batch / examples
-            history += [
-                (replica.level, replica.seed, done, epoch, name, column[index])
-                for name, column in sorted(values.items())
-                for index, replica in enumerate(members)
-            ]
+            if ends_epoch:
+                if own.private:
+                    values["epsilon_spent"] = spent
+                values["validation_accuracy"] = accuracy(
+                    method, state, validation.inputs, validation.labels, device
+                ).tolist()
+                judged = float(np.mean(values["validation_accuracy"]))
+                history += [
+                    (replica.level, replica.seed, done, epoch, name, column[index])
+                    for name, column in sorted(values.items())
+                    for index, replica in enumerate(members)
+                ]
             show(
                 Progress(
                     *place,
-                    len(members),
-                    done,
-                    steps,
-                    epoch,
-                    (min(spent), max(spent)) if own.private else None,
-                    float(np.mean(values["train_loss"])),
-                    float(np.mean(values["validation_accuracy"])),
-                    (time.monotonic() - begun) / (done - first) * (steps - done),
+                    replicas=len(members),
+                    step=done,
+                    steps=steps,
+                    epoch=epoch,
+                    ends_epoch=ends_epoch,
+                    epsilon=(min(spent), max(spent)) if spent else None,
+                    train_loss=float(np.mean(values["train_loss"])),
+                    validation_accuracy=judged,
+                    seconds_left=(now - begun) / (done - last.done) * (steps - done),
                 )
             )
-        if done == steps or time.monotonic() - saved_at >= checkpoint_every:
-            _save(path, state, done, history, before + time.monotonic() - begun, started)
-            saved_at = time.monotonic()
-    seconds = before + time.monotonic() - begun
-    return Group(tuple(members), method, state, history, steps, seconds, started, time.time())
+            shown = now
+        if done == steps or time.monotonic() - saved >= checkpoint_every:
+            trained = last.seconds + time.monotonic() - begun
+            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started))
+            saved = time.monotonic()
+    seconds = last.seconds + time.monotonic() - begun
+    return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 
 
 def _spent(guarantee: Guarantee, steps: int) -> float:
-    if guarantee.noise_multiplier is None or guarantee.rate is None or guarantee.delta is None:
-        return float("inf")
+    assert guarantee.noise_multiplier is not None
+    assert guarantee.rate is not None
+    assert guarantee.delta is not None
     return rdp_spent(guarantee.rate, guarantee.noise_multiplier, steps, guarantee.delta)
-
-
-# -- checkpoints -------------------------------------------------------------------------------------
-
-
-def _save(path: Path, state: State, done: int, history: list, seconds: float, started: float) -> None:
-    """State of training, and never of the random streams: those are derived anew."""
-    content = io.BytesIO()
-    torch.save(
-        {"state": state, "done": done, "history": history, "seconds": seconds, "started": started}, content
-    )
-    write_bytes(path, content.getvalue())
-
-
-def _restore(path: Path, device: torch.device) -> tuple[State, int, list, float, float] | None:
-    if not path.exists():
-        return None
-    saved = torch.load(path, map_location=device, weights_only=True)
-    return saved["state"], saved["done"], saved["history"], saved["seconds"], saved["started"]
-
-
-@contextmanager
-def alone(checkpoint: Path) -> Iterator[None]:
-    """Hold the row's lock: a killed `dvc` leaves its trainer running, and the next one must not join it."""
-    with writing(checkpoint):
-        checkpoint.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(checkpoint.with_suffix(".lock"))
-    try:
-        with lock.acquire(blocking=False):
-            yield
-    except Timeout as problem:
-        raise UserError(
-            f"{lock.lock_file}: held by another process that trains this row; wait for it or stop it"
-        ) from problem
-
-
-# -- the run folder ----------------------------------------------------------------------------------
 
 
 def _trained(group: Group, index: int) -> Trained:
@@ -354,39 +287,6 @@ def _trained(group: Group, index: int) -> Trained:
         started=group.started,
         ended=group.ended,
     )
-
-
-def _write_run(folder: Path, run: Run, groups: Sequence[Group]) -> Path:
-    """Write the run beside its place, then rename: nobody sees half a run."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    names = groups[0].state["parameters"]
-    weights = {name: torch.cat([group.state["parameters"][name].cpu() for group in groups]) for name in names}
-    content = io.BytesIO()
-    torch.save(weights, content)
-    try:
-        write_bytes(temporary / "weights.pt", content.getvalue())
-        write_text(
-            temporary / "history.csv", history_csv([line for group in groups for line in group.history])
-        )
-        write_text(temporary / "run.json", run.model_dump_json(indent=2) + "\n")
-        with writing(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return folder
-
-
-def history_csv(lines: Sequence[tuple[Any, ...]]) -> str:
-    """Training curves as CSV, one value a line, sorted by replica, metric and step."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HISTORY_COLUMNS)
-    for level, seed, step, epoch, metric, value in sorted(
-        lines, key=lambda line: (line[0], line[1], line[4], line[2])
-    ):
-        writer.writerow([level, seed, step, f"{epoch:.4f}", metric, f"{value:.6g}"])
-    return text.getvalue()
 
 
 def describe_device(device: torch.device) -> str:

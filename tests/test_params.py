@@ -1,4 +1,4 @@
-"""The project's own params.yaml: every searched row uses what its committed search chose on validation data."""
+"""The project's own params.yaml: a searched row uses what its committed search chose on validation data."""
 
 import json
 from pathlib import Path

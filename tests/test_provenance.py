@@ -42,7 +42,9 @@ def test_code_digest_counts_what_decides_numbers(checkout: Path) -> None:
 def test_dvc_watches_the_same_sources() -> None:
     """A source that changes a record's code digest must also make DVC run the row again."""
     stages = YAML(typ="safe").load(Path("dvc.yaml").read_text())["stages"]
-    watched = {dep for name in ("train", "evaluate") for dep in stages[name]["do"]["deps"] if "${code}" in dep}
+    watched = {
+        dep for name in ("train", "evaluate") for dep in stages[name]["do"]["deps"] if "${code}" in dep
+    }
     names = {"${code}": "pipeline", "${item.method}": "dpsgd", "${item.model.name}": "lenet5"}
     for placeholder, name in names.items():
         watched = {dep.replace(placeholder, name) for dep in watched}

@@ -55,8 +55,16 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("rows/one/seeds", "two", "rows.one.seeds: 'two' is not allowed: Input should be a valid integer"),
         ("rows/one/seeds", 0, "rows.one.seeds: 0 is not allowed: Input should be greater than or equal to 1"),
         ("rows/one/settings/batch", 1.5, "rows.one.settings.batch: 1.5 is not allowed"),
-        ("rows/one/settings/clip", -1, "rows.one.settings.clip: -1 is not allowed: Input should be greater than 0"),
-        ("rows/one/settings/delta", 1, "rows.one.settings.delta: 1 is not allowed: Input should be less than 1"),
+        (
+            "rows/one/settings/clip",
+            -1,
+            "rows.one.settings.clip: -1 is not allowed: Input should be greater than 0",
+        ),
+        (
+            "rows/one/settings/delta",
+            1,
+            "rows.one.settings.delta: 1 is not allowed: Input should be less than 1",
+        ),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
         (
             "rows/one/settings/batch",
@@ -80,11 +88,17 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
         ("searches/grid/row", "two", "searches.grid.row: no such entry 'two'; allowed: one"),
         ("source", {"kind": "mirror"}, "'folder' goes with 'kind: mirror', and only with it"),
-        ("source", {"kind": "official", "folder": "/x"}, "'folder' goes with 'kind: mirror', and only with it"),
+        (
+            "source",
+            {"kind": "official", "folder": "/x"},
+            "'folder' goes with 'kind: mirror', and only with it",
+        ),
         ("source", {"kind": "web"}, "Input should be 'official', 'mirror' or 'synthetic'"),
     ],
 )
-def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(path: str, value: Any, line: str) -> None:
+def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
+    path: str, value: Any, line: str
+) -> None:
     with pytest.raises(UserError) as caught:
         settings.parse(changed(path, value))
     found = str(caught.value).splitlines()

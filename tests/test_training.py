@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from pipeline import evaluation, records, training
+from pipeline.checkpoints import CHECKPOINTS
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution
@@ -71,15 +72,19 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     unbroken = run(wanted, tiny, cpu, tmp_path / "unbroken")
     calls = []
 
+    def note(state: Progress) -> None:
+        if state.ends_epoch:
+            calls.append(state.step)
+
     def kill(state: Progress) -> None:
-        calls.append(state.step)
+        note(state)
         if len(calls) == at:
             raise Killed
 
     arguments = (wanted, LAYER, "dpsgd", True, tiny, cpu)
     with pytest.raises(Killed):
         train_replicas(*arguments, kill, tmp_path / "broken", 0.0)
-    resumed = train_replicas(*arguments, lambda state: calls.append(state.step), tmp_path / "broken", 0.0)
+    resumed = train_replicas(*arguments, note, tmp_path / "broken", 0.0)
     assert calls[at] == calls[at - 1]  # it went on one step back, where the last checkpoint was
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
@@ -168,7 +173,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(project: Path, cpu: Ex
         command("train", "quick", "--checkpoint-every", "0", "--physical", "64"),
         cwd=project, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    checkpoints = project / training.CHECKPOINTS
+    checkpoints = project / CHECKPOINTS
     deadline = time.monotonic() + 60
     while not list(checkpoints.glob("*/group0.pt")) and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -1,0 +1,62 @@
+"""Checkpoints: what an interrupted training goes on from, and the lock that keeps it to one process."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from pipeline.errors import UserError, writing
+from pipeline.files import write_bytes
+from pipeline.methods.base import State
+
+# Outside DVC's outs, which DVC deletes before it runs a stage.
+CHECKPOINTS = Path(".dprepro/checkpoints")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Training after ``done`` steps. Nothing of the random streams is in it: they are derived anew."""
+
+    state: State
+    done: int
+    history: list[tuple[Any, ...]]
+    seconds: float  # trained so far
+    started: float  # Unix time of the first step
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; the one before stays until the new one is whole."""
+    content = io.BytesIO()
+    torch.save({name: getattr(checkpoint, name) for name in checkpoint.__dataclass_fields__}, content)
+    write_bytes(path, content.getvalue())
+
+
+def restore(path: Path, device: torch.device) -> Checkpoint | None:
+    """The last checkpoint, on ``device``; None where there is none."""
+    if not path.exists():
+        return None
+    return Checkpoint(**torch.load(path, map_location=device, weights_only=True))
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a checkpoint folder's lock: a killed `dvc` leaves its trainer running, and the next must not join.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        with lock.acquire(blocking=False):
+            yield
+    except Timeout as problem:
+        raise UserError(
+            f"{lock.lock_file}: held by another process that trains this row; wait for it or stop it"
+        ) from problem
