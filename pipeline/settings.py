@@ -158,8 +158,8 @@ class Row(Strict):
     model: Model
     method: Literal["dpsgd"]
     seeds: Count
-    # True: DP noise is seeded too, so that numbers repeat, at the price of the guarantee
-    reproducible: bool = False
+    # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
+    reproducible: bool
     # 'reduced' rows are marked in every report and never compared as if they were the paper's
     budget: Literal["full", "reduced"] = "full"
     # the search that chose the hyper-parameters on validation data

@@ -39,6 +39,7 @@ rows:
     model: {name: lenet5}
     method: dpsgd
     seeds: 1
+    reproducible: true
     settings: {batch: 8, epochs: 0.4, learning_rate: 0.1}
     levels: [{epsilon: .inf}]
 """

@@ -24,6 +24,7 @@ rows:
     model: {name: lenet5}
     method: dpsgd
     seeds: 2
+    reproducible: false
     settings: {batch: 100, epochs: 1, learning_rate: 0.5}
     levels: [{epsilon: 1}, {epsilon: .inf}]
 searches:

@@ -29,6 +29,7 @@ PARAMS = {
             "model": {"name": "lenet5"},
             "method": "dpsgd",
             "seeds": 1,
+            "reproducible": False,
             "settings": {"batch": 4, "epochs": 1, "learning_rate": 0.5},
             "levels": [{"epsilon": 3}],
         }

@@ -199,4 +199,4 @@ def _cell(row: RowResult | None, level: str) -> Cell | None:
 
 
 def _caveat(row: RowResult | None) -> str | None:
-    return next((mark.words for mark in row.marks if mark.incomparable), None) if row else None
+    return next((mark.words for mark in row.marks if mark.inconclusive), None) if row else None

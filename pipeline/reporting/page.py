@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pipeline.records import Record
 from pipeline.reporting import figures, links, tables, wording
 from pipeline.reporting.claims import ClaimResult
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import Cell, PaperResult, TableResult
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,7 @@ def agreement(result: PaperResult) -> list[Share]:
         for line in table.lines:
             for level in line.line.values if line.line else ():
                 cells = [row.cells[level] for row in line.rows if level in row.cells]
-                found.update(
-                    "incomparable" if cell.difference is None else cell.agreement or "single"
-                    for cell in cells
-                )
+                found.update(map(_verdict, cells))
                 found["missing"] += not cells
     return _shares(
         found,
@@ -90,9 +87,16 @@ def agreement(result: PaperResult) -> list[Share]:
         ("above", "above the paper", "plain"),
         ("below", "below the paper", "bad"),
         ("single", "one seed, no interval", "warn"),
+        ("unjudged", "reduced budget, not judged", "warn"),
         ("incomparable", "not comparable", "warn"),
         ("missing", "not run", "faint"),
     )
+
+
+def _verdict(cell: Cell) -> str:
+    if cell.difference is None:
+        return "incomparable"
+    return cell.agreement or ("single" if cell.conclusive else "unjudged")
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:

@@ -27,8 +27,10 @@ class Mark:
     """Something a reader must know before comparing a row with the paper."""
 
     words: str
-    # the row is no reproduction at all: no difference to the paper is shown, no claim rests on it
+    # the row is no reproduction at all: no difference to the paper is shown
     incomparable: bool = False
+    # the row's numbers decide nothing: no verdict and no claim rests on them
+    inconclusive: bool = False
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 
@@ -43,6 +45,7 @@ class Cell:
     difference: float | None  # ours minus the paper's; None: no number printed, or not comparable
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
+    conclusive: bool  # whether the difference may be judged
 
     @property
     def agreement(self) -> Agreement | None:
@@ -51,7 +54,7 @@ class Cell:
         A paper that prints no standard error is taken to print a single run: it agrees where one further run
         of ours could have been it.
         """
-        if self.difference is None or self.mean.half is None or self.printed is None:
+        if self.difference is None or self.mean.half is None or self.printed is None or not self.conclusive:
             return None
         error = self.printed.error
         reach = self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)
@@ -75,7 +78,7 @@ class RowResult:
 
     @property
     def comparable(self) -> bool:
-        """Whether its numbers may stand beside the paper's."""
+        """Whether its numbers may be subtracted from the paper's."""
         return not any(mark.incomparable for mark in self.marks)
 
 
@@ -175,22 +178,21 @@ def _row(
 ) -> RowResult:
     record = records.read(key, root)
     marks = tuple(_marks(row, record, settings.row_digest(key))) if record else tuple(_declared_marks(row))
-    comparable = not any(mark.incomparable for mark in marks)
-    cells = dict(_cells(record, line, table, comparable)) if record else {}
+    cells = dict(_cells(record, line, table, marks)) if record else {}
     history = records.history_path(key, root).exists()
     return RowResult(key, row, variant, record, marks, cells, history, _search(row, root))
 
 
 def _declared_marks(row: Row) -> Iterator[Mark]:
     if row.budget == "reduced":
-        yield Mark("reduced budget", incomparable=True)
+        yield Mark("reduced budget", inconclusive=True)
 
 
 def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
     provenance = record.provenance
     yield from _declared_marks(row.model_copy(update={"budget": record.budget}))
     if SYNTHETIC in provenance.edition.values():
-        yield Mark("synthetic data", incomparable=True)
+        yield Mark("synthetic data", incomparable=True, inconclusive=True)
     for raw, edition in sorted(provenance.edition.items()):
         if edition not in (OFFICIAL, SYNTHETIC):
             yield Mark(f"{raw}: {edition} edition")
@@ -198,10 +200,14 @@ def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
         yield Mark("noise seeded: no guarantee", seeded=True)
     if provenance.config != config:
         # shown rather than hidden: the numbers are real, but of other settings than those declared now
-        yield Mark("settings have changed since this run", incomparable=True)
+        yield Mark("settings have changed since this run", incomparable=True, inconclusive=True)
 
 
-def _cells(record: Record, line: Line | None, table: Table, comparable: bool) -> Iterator[tuple[str, Cell]]:
+def _cells(
+    record: Record, line: Line | None, table: Table, marks: tuple[Mark, ...]
+) -> Iterator[tuple[str, Cell]]:
+    comparable = not any(mark.incomparable for mark in marks)
+    conclusive = not any(mark.inconclusive for mark in marks)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         replicas = tuple(
             replica
@@ -223,6 +229,7 @@ def _cells(record: Record, line: Line | None, table: Table, comparable: bool) ->
                 ours.value - printed.value if known and printed and printed.value is not None else None,
                 guarantee(replicas, record.provenance.reproducible),
                 replicas,
+                conclusive,
             ),
         )
 

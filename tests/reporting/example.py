@@ -65,6 +65,7 @@ def _row(key: str) -> dict[str, Any]:
         "model": {"name": "lenet5", "normalization": normalization},
         "method": "dpsgd",
         "seeds": 3,
+        "reproducible": False,
         "settings": {"batch": 1024, "epochs": 8, "learning_rate": 0.5},
         "levels": [{"epsilon": level} for level in LEVELS],
     }
