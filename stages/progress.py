@@ -20,19 +20,30 @@ def _minutes(seconds: float) -> str:
 
 
 def describe(state: "State") -> str:
-    """Where training stands, in one line."""
-    spent = "not private"
-    if state.epsilon is not None:
-        low, high = (f"{value:.2f}" for value in state.epsilon)
-        spent = f"epsilon spent {low}" if low == high else f"epsilon spent {low} to {high}"
-    judged = (
-        "" if state.validation_accuracy is None else f"validation {100 * state.validation_accuracy:.2f} %  "
-    )
+    """Where training stands, in one plain line."""
+    judged = ""
+    if state.validation_accuracy is not None:
+        judged = f"validation {100 * state.validation_accuracy:.2f} %  "
+    spent = f"epsilon spent {_spent(state, ' to ', '.2f')}" if state.epsilon else "not private"
     return (
         f"group {state.group + 1}/{state.groups} ({state.replicas} replicas)  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {spent}  "
         f"loss {state.train_loss:.3f}  {judged}{_minutes(state.seconds_left)} left"
     )
+
+
+def glance(state: "State") -> str:
+    """The same in few letters: a terminal of 80 columns has a bar and the row's name beside it."""
+    judged = f" acc {100 * state.validation_accuracy:.1f}%" if state.validation_accuracy is not None else ""
+    spent = f" ε {_spent(state, '-', '.2g')}" if state.epsilon else ""
+    place = f"{state.group + 1}/{state.groups} " if state.groups > 1 else ""
+    return f"{place}epoch {state.epoch:.1f}{spent}{judged} {_minutes(state.seconds_left)} left"
+
+
+def _spent(state: "State", between: str, digits: str) -> str:
+    assert state.epsilon is not None
+    low, high = (format(value, digits) for value in state.epsilon)
+    return low if low == high else f"{low}{between}{high}"
 
 
 @contextmanager
@@ -50,11 +61,11 @@ def showing(title: str) -> Iterator["Show"]:
 
         yield plain
         return
-    columns = (TextColumn("[bold]{task.fields[title]}"), BarColumn(), TextColumn("{task.description}"))
+    columns = (TextColumn("[bold]{task.fields[title]}"), BarColumn(6), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("starting", title=title, total=None)
 
         def live(state: "State") -> None:
-            bar.update(task, description=describe(state), completed=state.step, total=state.steps)
+            bar.update(task, description=glance(state), completed=state.step, total=state.steps)
 
         yield live
