@@ -147,9 +147,10 @@ def _guaranteed(test: Guaranteed, level: str, row: RowResult | None, paper: Pape
     text = f"{title}: claimed ε {claimed}, proven {bound(found.ledger)}"
     if found.reason:
         text += f" ({found.reason})"
-    # seeded noise is this project's choice and says nothing about the paper's mechanism
-    seeded = next((mark.words for mark in row.marks if mark.seeded), None) if row else None
-    return Outcome("holds" if found.state == "holds" else "fails", text, _caveat(row) or seeded)
+    # Seeded noise is this project's choice and says nothing about the paper's mechanism. A reduced budget is
+    # no caveat here: fewer steps of a mechanism are accounted for like many.
+    caveats = [mark.words for mark in row.marks if mark.incomparable or mark.seeded] if row else []
+    return Outcome("holds" if found.state == "holds" else "fails", text, next(iter(caveats), None))
 
 
 def _on_paper(claim: Claim, paper: Paper) -> Iterator[Outcome]:

@@ -84,11 +84,21 @@ def test_what_is_no_reproduction_supports_no_claim(
     declared = example.settings(**dict.fromkeys(example.ACCURACY, change))
     for key in example.ACCURACY:
         example.put(example.record(key, declared, edition), tmp_path)
-    for result in assess(tmp_path, declared).values():
+    for name, result in assess(tmp_path, declared).items():
+        if name == "no-additional-loss" and change:
+            continue  # about the guarantee, and not about accuracy
         for one in result.assessments:
             assert one.status == "not run"
             assert {outcome.caveat for outcome in one.outcomes} == {caveat}
             assert one.tally.endswith(f"don't count ({caveat})")
+
+
+def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> None:
+    declared = example.settings(**dict.fromkeys(example.ACCURACY, {"budget": "reduced"}))
+    for key in example.ACCURACY:
+        example.put(example.record(key, declared), tmp_path)
+    found = by_variant(assess(tmp_path, declared)["no-additional-loss"])
+    assert {name: one.status for name, one in found.items()} == {PUBLIC: "reproduced", "": "not reproduced"}
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
