@@ -94,7 +94,7 @@ def test_what_is_no_reproduction_supports_no_claim(
 
 
 def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> None:
-    declared = example.settings(**dict.fromkeys(example.ACCURACY, {"budget": "reduced"}))
+    declared = example.settings(**{key: {"budget": "reduced"} for key in example.ACCURACY})
     for key in example.ACCURACY:
         example.put(example.record(key, declared), tmp_path)
     found = by_variant(assess(tmp_path, declared)["no-additional-loss"])
