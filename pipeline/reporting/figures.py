@@ -147,6 +147,7 @@ def curves(result: TableResult, root: Path = Path()) -> str | None:
             if metric == SPENT:
                 grid[line][0].set_yscale("log")
                 grid[line][0].yaxis.set_major_formatter("{x:g}")
+                grid[line][0].yaxis.set_minor_formatter("{x:g}")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title=result.table.axis)
 
