@@ -1,5 +1,6 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from pipeline.records import Ledger
@@ -64,7 +65,13 @@ def settings_words(settings: dict[str, Any]) -> str:
 
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
-    return "no bound" if ledger.accounted is None else f"ε ≤ {number(ledger.accounted)}"
+    return "no bound" if ledger.accounted is None else f"ε ≤ {number(_upwards(ledger.accounted))}"
+
+
+def _upwards(value: float) -> float:
+    """Three significant digits and never less than ``value``: a bound rounded down would not be one."""
+    exact = Decimal(f"{value:.9g}")  # 3 * 0.92 is no reason to print 2.77
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_CEILING))
 
 
 def guarantee_words(found: Guarantee) -> str:

@@ -3,6 +3,7 @@ from reporting import example
 
 from pipeline.records import Replica
 from pipeline.reporting.guarantees import guarantee
+from pipeline.reporting.wording import bound
 
 
 def replica(claimed: float | None, accounted: float | None, reason: str | None = None) -> Replica:
@@ -40,3 +41,17 @@ def test_the_worst_replica_speaks_for_all() -> None:
     found = guarantee([replica(1.0, 0.9), replica(1.0, None, "why"), replica(1.0, 0.8)], reproducible=False)
     assert (found.state, found.reason) == ("broken", "why")
     assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.accounted == 0.9
+
+
+@pytest.mark.parametrize(
+    ("accounted", "words"),
+    [
+        (6.0142, "ε ≤ 6.02"),
+        (0.9047, "ε ≤ 0.905"),
+        (2.0, "ε ≤ 2"),
+        (0.044481, "ε ≤ 0.0445"),
+        (298.4, "ε ≤ 299"),
+    ],
+)
+def test_a_bound_is_never_rounded_down(accounted: float, words: str) -> None:
+    assert bound(replica(claimed=7.0, accounted=accounted).ledger) == words
