@@ -1,6 +1,7 @@
 """Checkpoints: what an interrupted training goes on from, and the lock that keeps it to one process."""
 
 import io
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,10 +38,17 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def restore(path: Path, device: torch.device) -> Checkpoint | None:
-    """The last checkpoint, on ``device``; None where there is none."""
+    """The last checkpoint, on ``device``; None where there is none.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     if not path.exists():
         return None
-    return Checkpoint(**torch.load(path, map_location=device, weights_only=True))
+    try:
+        return Checkpoint(**torch.load(path, map_location=device, weights_only=True))
+    except (OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
+        raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 
 @contextmanager

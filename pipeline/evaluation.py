@@ -3,8 +3,6 @@
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
@@ -21,7 +19,7 @@ from pipeline.training import Replica, accuracy, make_task
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
 )
-UNSAID = "the choice of hyper-parameters, where it looked at these data"
+OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
 
@@ -42,7 +40,7 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
         raise UserError(
             f"{folder}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
-    weights = torch.load(folder / "weights.pt", map_location=execution.device, weights_only=True)
+    weights = runs.weights(folder, execution.device)
     results: list[records.Replica] = []
     for index, trained in enumerate(run.replicas):
         metrics = _metrics(
@@ -88,9 +86,7 @@ def _metrics(
     method = build_method(run.method, task, [trained.settings], run.model.normalization)
     state = {"parameters": weights}
     return {
-        f"{split}_accuracy": accuracy(
-            method, state, data.splits[split].inputs, data.splits[split].labels, execution.device
-        ).item()
+        f"{split}_accuracy": accuracy(method, state, data.splits[split], execution).item()
         for split in ("validation", "test")
     }
 
@@ -108,6 +104,8 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
     rdp, pld = rdp_epsilon(event, delta), pld_epsilon(event, delta)
     library = f"dp-accounting {version('dp-accounting')}"
     reason = trained.broken or (SEEDED if reproducible else None)
+    # both are upper bounds; PLD is the tighter one unless its numbers run out, as at a very small delta
+    accounted, accountant = min((pld, "pld"), (rdp, "rdp"))
     return Ledger(
         event=describe(event),
         noise_multiplier=noise,
@@ -116,8 +114,8 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
         delta=delta,
         claimed={"rdp": rdp, "pld": pld}[trained.claimed_by or "rdp"],
         claimed_by=trained.claimed_by,
-        accounted=None if reason else pld,
-        accountant=None if reason else f"pld ({library})",
+        accounted=None if reason else accounted,
+        accountant=None if reason else f"{accountant} ({library})",
         reason=reason,
         opinions=(
             Opinion(accountant=f"rdp ({library})", epsilon=rdp),
@@ -127,7 +125,7 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
             ),
             _prv(rate, noise, steps, delta),
         ),
-        uncounted=(SEARCHED.format(search=search) if search else UNSAID, *trained.uncounted),
+        uncounted=(*([SEARCHED.format(search=search)] if search else []), OTHERWISE, *trained.uncounted),
     )
 
 

@@ -7,6 +7,7 @@
 import csv
 import io
 import os
+import pickle
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from pipeline.records import HISTORY_COLUMNS, Provenance
 from pipeline.settings import DpsgdSettings, Model, Strict
 
 RUNS = Path("runs")
+WEIGHTS = "weights.pt"
 
 
 class Trained(Strict):
@@ -54,13 +56,13 @@ class Run(Strict):
     provenance: Provenance
 
 
-def write(folder: Path, run: Run, weights: Tensors, history: Iterable[tuple[Any, ...]]) -> None:
+def write(folder: Path, run: Run, parameters: Tensors, history: Iterable[tuple[Any, ...]]) -> None:
     """Write a run beside its place, then rename: nobody sees half of one.
 
     Args:
         folder: ``runs/ROW``; what was there is replaced.
         run: for ``run.json``.
-        weights: (R, ...) each, on the CPU.
+        parameters: (R, ...) each, on the CPU.
         history: lines of `HISTORY_COLUMNS`.
 
     Raises:
@@ -68,16 +70,42 @@ def write(folder: Path, run: Run, weights: Tensors, history: Iterable[tuple[Any,
     """
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     content = io.BytesIO()
-    torch.save(weights, content)
+    torch.save(parameters, content)
     try:
-        write_bytes(temporary / "weights.pt", content.getvalue())
+        write_bytes(temporary / WEIGHTS, content.getvalue())
         write_text(temporary / "history.csv", history_csv(history))
         write_text(temporary / "run.json", run.model_dump_json(indent=2) + "\n")
         with writing(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            temporary.rename(folder)
+            _replace(folder, temporary)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(folder: Path, new: Path) -> None:
+    """Put ``new`` in the place of ``folder``, or leave ``folder`` as it was."""
+    old = folder.with_name(f"{new.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def weights(folder: Path, device: torch.device) -> Tensors:
+    """``weights.pt`` of a run folder, on ``device``.
+
+    Raises:
+        UserError: the file is missing, as in a row adopted without weights, or damaged.
+    """
+    path = folder / WEIGHTS
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as problem:
+        raise UserError(f"{path}: missing or damaged; run `dprepro train {folder.name}` again") from problem
 
 
 def read(folder: Path) -> Run:

@@ -6,6 +6,7 @@ row's epsilon, and every ledger says so.
 """
 
 import itertools
+import shutil
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,7 +18,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
-from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, pick
+from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, check_fits, pick
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 
 SEARCHES = Path("reports/searches")
@@ -82,6 +83,7 @@ def search(
             "provenance": source.model_dump(mode="json"),
         },
     )
+    shutil.rmtree(checkpoint, ignore_errors=True)
     return target
 
 
@@ -105,6 +107,7 @@ def _by_model(
             model = Model.model_validate({**row.model.model_dump(), **parts})
             for level in asked.levels or row.levels:
                 own = DpsgdSettings.model_validate({**row.settings, **level, **asked.settings, **others})
+                check_fits(f"searches.{name}", own, row.data, settings.data[row.data].train)
                 gathered.setdefault(model, []).append((tried, own))
         except ValidationError as problem:
             error = problem.errors()[0]

@@ -176,7 +176,7 @@ class Row(Strict):
                 f"{self.method!r}; allowed: {', '.join(allowed)}"
             )
         try:
-            names = [level.epsilon for level in self.resolved]
+            names = [f"{level.epsilon:g}" for level in self.resolved]
         except ValidationError as problem:
             raise _Inside([f"settings.{line}" for line in _lines(problem)]) from problem
         if len(set(names)) != len(names):
@@ -195,7 +195,7 @@ class Search(Strict):
     row: Key
     seeds: Count = 1
     # lists of values a setting may take; keys as in the row's `settings`, or `model.KEY`
-    grid: Annotated[dict[str, list[Any]], Field(min_length=1)]
+    grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
     # settings replaced for the search only (fewer epochs, say)
     settings: dict[str, Any] = {}
     levels: list[dict[str, Any]] | None = None  # None: the row's own
@@ -218,14 +218,17 @@ class Settings(Strict):
         for key, row in self.rows.items():
             _known(f"rows.{key}.data", row.data, self.data)
             for level in row.resolved:
-                size = self.data[row.data].train
-                if level.batch > size:
-                    raise ValueError(
-                        f"rows.{key}.settings.batch: {level.batch} is larger than the training split "
-                        f"of {row.data!r}; allowed: 1 to {size}"
-                    )
+                try:
+                    check_fits(f"rows.{key}.settings", level, row.data, self.data[row.data].train)
+                except UserError as problem:
+                    raise ValueError(str(problem).removeprefix(f"{PARAMS}: ")) from problem
             if row.search is not None:
                 _known(f"rows.{key}.search", row.search, self.searches)
+                searched = self.rows.get(self.searches[row.search].row)
+                if searched and searched.data != row.data:
+                    raise ValueError(
+                        f"rows.{key}.search: {row.search!r} searched on other data, {searched.data!r}"
+                    )
         for key, search in self.searches.items():
             _known(f"searches.{key}.row", search.row, self.rows)
         return self
@@ -258,6 +261,21 @@ class Settings(Strict):
             UserError: there is none; the message lists those there are.
         """
         return pick(self.rows, key, "row")
+
+
+def check_fits(where: str, own: DpsgdSettings, data: str, size: int) -> None:
+    """Hold settings against the size of the training split.
+
+    Raises:
+        UserError: the batch is larger, or delta allows publishing somebody's example outright.
+    """
+    if own.batch > size:
+        raise UserError(
+            f"{PARAMS}: {where}.batch: {own.batch} is larger than the training split of {data!r}; "
+            f"allowed: 1 to {size}"
+        )
+    if own.private and own.delta >= 1 / size:
+        raise UserError(f"{PARAMS}: {where}.delta: {own.delta} means nothing; allowed: below 1/{size}")
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:

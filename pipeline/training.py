@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pipeline import checkpoints, provenance, runs
 from pipeline.checkpoints import CHECKPOINTS, Checkpoint, alone
-from pipeline.data.prepared import Prepared
+from pipeline.data.prepared import Prepared, Split
 from pipeline.files import digest_json
 from pipeline.methods.base import Execution, Guarantee, Method, State, Task
 from pipeline.methods.registry import build_method, build_net
@@ -187,18 +187,17 @@ def make_task(
     )
 
 
-def accuracy(
-    method: Method, state: State, inputs: np.ndarray, labels: np.ndarray, device: torch.device
-) -> Tensor:
-    """(R,) share of ``inputs`` classified as ``labels``."""
-    right: Tensor | float = 0.0
-    for start in range(0, len(labels), 2000):
-        part = torch.from_numpy(np.array(inputs[start : start + 2000])).to(device)
-        truth = torch.from_numpy(np.array(labels[start : start + 2000])).to(device)
+def accuracy(method: Method, state: State, split: Split, execution: Execution) -> Tensor:
+    """(R,) share of a split's inputs that are classified as labelled."""
+    replicas = len(next(iter(state["parameters"].values())))
+    size = min(2000, execution.examples_at_once(replicas))
+    right = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
+    for start in range(0, len(split), size):
+        part = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
+        truth = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
         with torch.no_grad():
-            right = right + (method.predict(state, part) == truth).double().sum(1)
-    assert isinstance(right, Tensor)
-    return right / len(labels)
+            right += (method.predict(state, part) == truth).sum(1)
+    return right / len(split)
 
 
 def _train_group(
@@ -213,9 +212,11 @@ def _train_group(
 ) -> Group:
     own, examples = members[0].settings, len(task.labels)
     steps = own.steps(examples)
-    device, validation = task.execution.device, data.splits["validation"]
+    validation = data.splits["validation"]
     guarantees = [method.guarantee(replica, steps) for replica in range(len(members))]
-    last = checkpoints.restore(path, device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
+    last = checkpoints.restore(path, task.execution.device) or Checkpoint(
+        method.init(), 0, [], 0.0, time.time()
+    )
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
     for step in range(last.done, steps):
@@ -230,9 +231,7 @@ def _train_group(
             if ends_epoch:
                 if own.private:
                     values["epsilon_spent"] = spent
-                values["validation_accuracy"] = accuracy(
-                    method, state, validation.inputs, validation.labels, device
-                ).tolist()
+                values["validation_accuracy"] = accuracy(method, state, validation, task.execution).tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
                     (replica.level, replica.seed, done, epoch, name, column[index])

@@ -41,6 +41,8 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
+        if chosen.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"a {chosen.type} device")
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError) as problem:
         reason = str(problem).splitlines()[0]

@@ -81,6 +81,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("rows/one/method", "sgd", "rows.one.method: 'sgd' is not allowed: Input should be 'dpsgd'"),
         ("rows/one/levels", [], "rows.one.levels"),
         ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0}], "levels: the same epsilon twice"),
+        ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0000001}], "levels: the same epsilon twice"),
+        (
+            "rows/one/settings/delta",
+            0.001,
+            "rows.one.settings.delta: 0.001 means nothing; allowed: below 1/1000",
+        ),
+        ("searches/grid/grid", {"clip": []}, "searches.grid.grid.clip: [] is not allowed"),
         ("rows/one/levels", [{"epsilon": 0}], "rows.one.settings.epsilon: 0 is not allowed"),
         ("rows/one/data", "cifar", "rows.one.data: no such entry 'cifar'; allowed: mnist"),
         ("rows/one/search", "none", "rows.one.search: no such entry 'none'; allowed: grid"),
@@ -112,6 +119,15 @@ def test_a_method_refuses_a_normalisation_it_can_not_take(monkeypatch: pytest.Mo
     monkeypatch.setitem(settings.NORMALIZATIONS, "dpsgd", ("none",))
     with pytest.raises(UserError, match="'layer' does not work with method 'dpsgd'; allowed: none"):
         settings.parse(changed("rows/one/model/normalization", "layer"))
+
+
+def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
+    raw = changed("rows/one/search", "grid")
+    raw["data"]["other"] = raw["data"]["mnist"]
+    raw["rows"]["two"] = {**raw["rows"]["one"], "data": "other", "search": None}
+    raw["searches"]["grid"]["row"] = "two"
+    with pytest.raises(UserError, match=r"rows\.one\.search: 'grid' searched on other data, 'other'"):
+        settings.parse(raw)
 
 
 def test_several_problems_are_a_line_each() -> None:

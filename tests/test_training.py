@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pipeline.checkpoints import CHECKPOINTS
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution
+from pipeline.methods.registry import build_net
 from pipeline.settings import Model, Settings
 from pipeline.training import Group, Progress, Replica, train_replicas
 from tests.conftest import dpsgd
@@ -89,6 +91,20 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
     assert [group.history for group in resumed] == [group.history for group in unbroken]
+
+
+def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+
+    def kill(state: Progress) -> None:
+        raise Killed
+
+    arguments = (wanted, LAYER, "dpsgd", False, tiny, cpu)
+    with pytest.raises(Killed):
+        train_replicas(*arguments, kill, tmp_path / "one", 0.0)
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    ends = [weights(train_replicas(*arguments, quiet, tmp_path / name, 0.0)) for name in ("one", "other")]
+    assert not torch.equal(ends[0]["epsilon=3", 0], ends[1]["epsilon=3", 0])
 
 
 def test_fresh_noise_is_never_the_same_and_never_saved(
@@ -270,6 +286,7 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     assert len(found["candidates"]) == 4
     best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
     assert found["chosen"] == {"epsilon=3": best["settings"]}
+    assert not list((project / CHECKPOINTS).glob("search-*/*"))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +317,33 @@ def test_a_full_disk_leaves_the_old_run(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(UserError, match="can't be written: No space left on device"):
-        training.train("quick", own, data, cpu, quiet, 1e9, project)
-    assert (folder / "run.json").read_text() == before
+    rename = Path.rename
+
+    def full_at_the_end(self: Path, target: Path) -> Path:
+        if target == folder and not self.name.endswith(".old"):
+            full()
+        return rename(self, target)
+
+    for place, name, failing in ((os, "replace", full), (Path, "rename", full_at_the_end)):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, failing)
+            with pytest.raises(UserError, match="can't be written: No space left on device"):
+                training.train("quick", own, data, cpu, quiet, 1e9, project)
+        assert (folder / "run.json").read_text() == before
+        assert [path.name for path in folder.parent.iterdir()] == ["quick"]
+
+
+def test_damaged_weights_are_one_clear_line(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    folder = training.train("quick", own, data, cpu, quiet, 1e9, project)
+    (folder / "weights.pt").write_bytes(b"")
+    with pytest.raises(UserError, match=r"weights\.pt: missing or damaged; run `dprepro train quick` again"):
+        evaluation.evaluate("quick", own, data, cpu, project)
+
+
+def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
+    groups = Model(name="lenet5", normalization="group", groups=4)
+    with pytest.raises(UserError, match="model 'lenet5' can't be built for inputs of shape"):
+        build_net(groups, (1, 28, 28), 10)
+    with pytest.raises(UserError, match="can't be built for inputs of shape"):
+        build_net(Model(name="lenet5"), (64,), 4)

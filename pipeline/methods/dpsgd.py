@@ -22,7 +22,9 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.mechanisms import PoissonGaussian
 from pipeline.settings import DpsgdSettings
 
-CURVES = "training loss and gradient norms in the history are computed on private data without noise"
+CURVES = (
+    "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
+)
 
 
 class Dpsgd:

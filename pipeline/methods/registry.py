@@ -5,6 +5,7 @@ from importlib import import_module
 
 from torch import nn
 
+from pipeline.errors import UserError
 from pipeline.methods.base import Method, Task
 from pipeline.methods.dpsgd import Dpsgd
 from pipeline.settings import DpsgdSettings, Model
@@ -18,5 +19,14 @@ def build_method(name: str, task: Task, settings: Sequence[DpsgdSettings], norma
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of `pipeline/models/NAME.py` for inputs of ``shape``, with fresh weights."""
-    return import_module(f"pipeline.models.{model.name}").build(model, shape, classes)
+    """The network of `pipeline/models/NAME.py` for inputs of ``shape``, with fresh weights.
+
+    Raises:
+        UserError: it can't be built for that shape or with those settings.
+    """
+    try:
+        return import_module(f"pipeline.models.{model.name}").build(model, shape, classes)
+    except (ValueError, TypeError, RuntimeError) as problem:
+        raise UserError(
+            f"model {model.name!r} can't be built for inputs of shape {shape}: {problem}"
+        ) from problem

@@ -26,6 +26,7 @@ class NoStatistics:
         """Keep what a function of parameters and examples needs besides them."""
         self.net: nn.Module = task.net
         self.execution = task.execution
+        self.at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
         self.weights = self._weights(settings)
@@ -95,7 +96,8 @@ class JointStatistics(NoStatistics):
 
     broken = (
         "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient, so the sum moves by up to the batch size times C, not by C (Davody et al., Algorithm 1)"
+        "gradient, so the sum moves by up to about twice the batch size times C, not by C (Davody et al., "
+        "Algorithm 1)"
     )
     divisible = False
 
@@ -111,7 +113,7 @@ class JointStatistics(NoStatistics):
         norms: list[Tensor] = []
         picks = torch.eye(len(labels), device=losses.device)
         # pieces in a plain loop: every example's gradient at once would not fit
-        size = max(1, self.execution.physical // (len(labels) + len(self.public)))
+        size = max(1, self.at_once // (len(labels) + len(self.public)))
         for pick, present in zip(picks.split(size), mask.split(size), strict=True):
             gradients = vmap(lambda which: pullback(which)[0])(pick)
             norms.append(
@@ -139,7 +141,7 @@ class JointStatistics(NoStatistics):
             with measuring(self.net, together.new_ones(len(together))):
                 return functional_call(self.net, parameters, (together,))[0]
 
-        size = max(1, self.execution.physical // (1 + len(self.public)))
+        size = max(1, self.at_once // (1 + len(self.public)))
         return vmap(joined, chunk_size=size)(inputs)
 
 

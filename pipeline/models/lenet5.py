@@ -13,7 +13,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     every trainable layer (section 2 of the paper).
     """
     channels, height, width = shape
-    flat = 16 * (height // 2 - 4) // 2 * ((width // 2 - 4) // 2)
+    flat = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
     return nn.Sequential(
         *(nn.Conv2d(channels, 6, 5, padding=2), normalization(model, 6), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(6, 16, 5), normalization(model, 16), nn.ReLU(), nn.MaxPool2d(2)),

@@ -113,7 +113,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
     """Smallest noise multiplier (to a thousandth) that keeps ``steps`` Poisson-sampled steps within epsilon.
 
     Raises:
-        UserError: no multiplier below 10,000 is enough.
+        UserError: no multiplier below 10,000 is enough, or one of .2 is already.
     """
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     make = {"rdp": lambda: RdpAccountant(ORDERS, relation), "pld": lambda: PLDAccountant(relation)}
@@ -126,16 +126,22 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
                 f"epsilon {epsilon} at delta {delta} can't be reached with {steps} steps "
                 f"at sampling rate {rate:.4g}"
             )
-    return float(
-        dp_accounting.calibrate_dp_mechanism(
-            make[accountant],
-            lambda multiplier: poisson_gaussian(rate, multiplier, steps),
-            epsilon,
-            delta,
-            dp_accounting.ExplicitBracketInterval(low, high),
-            tol=1e-3 * high,
+    try:
+        return float(
+            dp_accounting.calibrate_dp_mechanism(
+                make[accountant],
+                lambda multiplier: poisson_gaussian(rate, multiplier, steps),
+                epsilon,
+                delta,
+                dp_accounting.ExplicitBracketInterval(low, high),
+                tol=1e-3 * high,
+            )
         )
-    )
+    except ValueError as problem:  # no sign change: the lower end of the bracket is enough already
+        raise UserError(
+            f"epsilon {epsilon} at delta {delta} is so loose for {steps} steps at sampling rate {rate:.4g} "
+            f"that a noise multiplier of {low} already keeps it; lower it, or train with epsilon .inf"
+        ) from problem
 
 
 def describe(event: DpEvent) -> str:

@@ -45,7 +45,8 @@ class Clipper(Protocol):
 def clip_factors(norms: Tensor, mask: Tensor, clip: Tensor) -> Tensor:
     """(B,) factor min(1, C / norm) of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
-    A gradient that is not finite has no norm to clip to; its factor is 0, so it adds nothing.
+    A gradient that is not finite has no norm to clip to; its factor is 0. Whoever sums must also replace its
+    values (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
     """
     factors = mask * torch.clamp(clip / norms.clamp_min(1e-12), max=1.0)
     return torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
@@ -88,7 +89,7 @@ class Outer(NamedTuple):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """(O, I) sum over examples, one matrix product."""
-        return (self.left * factors[:, None]).T @ self.right
+        return (torch.nan_to_num(self.left) * factors[:, None]).T @ torch.nan_to_num(self.right)
 
 
 class Full(NamedTuple):
@@ -102,7 +103,7 @@ class Full(NamedTuple):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """Sum over examples."""
-        return torch.tensordot(factors, self.value, dims=1)
+        return torch.tensordot(factors, torch.nan_to_num(self.value), dims=1)
 
 
 Gradients = dict[str, Outer | Full]
@@ -139,7 +140,8 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
 
 def _plain(layer: nn.Conv2d) -> bool:
     """Whether `_conv` has the layer's case."""
-    return layer.groups == 1 and layer.dilation == (1, 1) and not isinstance(layer.padding, str)
+    zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return zeros and layer.groups == 1 and layer.dilation == (1, 1)
 
 
 def _affine(normalized: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +189,8 @@ class BookKeeping:
         """Record the layers' output shapes on ``example`` (1, ...).
 
         Raises:
-            NotImplementedError: a trainable layer has no rule here; `PerExample` takes every layer.
+            NotImplementedError: a trainable layer has no rule here, or is used twice in a pass;
+                `PerExample` takes every network.
         """
         self.net = net
         self.weights = weights
@@ -202,6 +205,10 @@ class BookKeeping:
         shapes: dict[str, torch.Size] = {}
 
         def note(name: str, output: Tensor) -> Tensor:
+            if name in shapes:
+                raise NotImplementedError(
+                    f"no fast per-example gradient for layer {name!r}: it is used twice"
+                )
             shapes[name] = output.shape[1:]
             return output
 

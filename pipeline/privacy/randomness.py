@@ -22,7 +22,13 @@ class Streams:
     """The streams of replicas trained together; each depends on its own name alone, not on its neighbours."""
 
     def __init__(self, names: Sequence[str], reproducible: bool, device: torch.device):
-        """Name one replica each, such as 'epsilon=3/seed=0'."""
+        """Name one replica each, such as 'epsilon=3/seed=0'.
+
+        Raises:
+            ValueError: two have the same name, and would have the same noise.
+        """
+        if len(set(names)) != len(names):
+            raise ValueError(f"the same name twice among {names}")
         self.names = tuple(names)
         self.device = device
         self._entropy = b"reproducible" if reproducible else secrets.token_bytes(32)

@@ -66,6 +66,12 @@ def test_a_mechanism_accounts_for_what_it_adds() -> None:
     assert accounting.describe(mechanism.event(1, 100)) == "100 x PoissonSampled(0.02, Gaussian(2))"
 
 
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_a_target_too_loose_is_one_clear_line(accountant: accounting.Accountant) -> None:
+    with pytest.raises(UserError, match="so loose for 10 steps"):
+        accounting.noise_for(300, 1e-5, 0.02, 10, accountant)
+
+
 def test_an_impossible_target_is_one_clear_line() -> None:
     with pytest.raises(UserError, match=r"epsilon 1e-09 .* can't be reached"):
         accounting.noise_for(1e-9, 1e-12, 1.0, 10_000, "rdp")

@@ -133,7 +133,25 @@ def test_replicas_by_vmap_equal_single_runs() -> None:
             torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_gradient_that_is_not_finite_adds_nothing() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("present", [1.0, 0.0])
+def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: float) -> None:
+    """Neither as a record of the sample nor as padding, which repeats the first record."""
+    net = make(kind)
+    tensors, (inputs, labels) = tensors_of(net), batch()
+    inputs[4] = 3e38
+    mask = torch.ones(len(labels))
+    mask[4] = present
+    others = torch.arange(len(labels)) != 4
+    for way in (PerExample(net, weights_of(tensors)), BookKeeping(net, weights_of(tensors), inputs[:1])):
+        found = way(tensors, inputs, labels, mask, torch.tensor(0.5))
+        without = way(tensors, inputs[others], labels[others], mask[others], torch.tensor(0.5))
+        assert not torch.isfinite(found.norms[4])
+        for name in tensors:
+            torch.testing.assert_close(found.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_that_is_not_finite_has_factor_zero() -> None:
     norms = torch.tensor([1.0, float("nan"), float("inf"), 0.0])
     assert clip_factors(norms, torch.ones(4), torch.tensor(0.5)).tolist() == [0.5, 0.0, 0.0, 1.0]
 
@@ -143,11 +161,15 @@ def test_the_fast_way_refuses_what_it_has_no_rule_for() -> None:
         nn.Conv2d(2, 2, 1, groups=2),
         nn.Conv2d(2, 2, 3, dilation=2),
         nn.Conv2d(2, 2, 3, padding="same"),
+        nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
     ):
         with pytest.raises(NotImplementedError, match="no fast per-example gradient"):
             BookKeeping(nn.Sequential(layer), {}, torch.zeros(1, 2, 8, 8))
     with pytest.raises(NotImplementedError):
         BookKeeping(nn.Sequential(nn.LayerNorm(8)), {}, torch.zeros(1, 8))
+    twice = nn.Linear(8, 8)
+    with pytest.raises(NotImplementedError, match="used twice"):
+        BookKeeping(nn.Sequential(twice, nn.ReLU(), twice), {}, torch.zeros(1, 8))
 
 
 def test_measured_statistics_ignore_padding_and_equal_torch() -> None:

@@ -1,6 +1,7 @@
 """Noise scale, sampling, secrecy of the streams."""
 
 import numpy as np
+import pytest
 import torch
 
 from pipeline.privacy.mechanisms import PoissonGaussian
@@ -54,6 +55,11 @@ def test_seeded_streams_repeat_and_fresh_ones_do_not() -> None:
     assert not torch.equal(streams(False).normal(5, 10), streams(False).normal(5, 10))
     same = [streams(False).poisson(0, 1000, 0.3)[0].tolist() for _ in range(2)]
     assert same[0] != same[1]
+
+
+def test_two_replicas_never_share_a_name() -> None:
+    with pytest.raises(ValueError, match="the same name twice"):
+        streams(names=("a", "a"))
 
 
 def test_a_replica_does_not_depend_on_its_neighbours() -> None:
