@@ -11,6 +11,7 @@ from pipeline.settings import Strict
 
 RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")
+SEARCHES = Path("reports/searches")
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 
 
@@ -103,6 +104,11 @@ def path(row: str, root: Path = Path()) -> Path:
 def history_path(row: str, root: Path = Path()) -> Path:
     """Where a row's training curves lie: CSV with `HISTORY_COLUMNS`, one value a line."""
     return root / HISTORIES / f"{row}.csv"
+
+
+def search_path(name: str, root: Path = Path()) -> Path:
+    """Where the results of a search for hyper-parameters lie."""
+    return root / SEARCHES / f"{name}.json"
 
 
 def write(record: Record, root: Path = Path()) -> Path:

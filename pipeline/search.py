@@ -13,15 +13,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline import records
 from pipeline.checkpoints import CHECKPOINTS, alone
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
-from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, check_fits, pick
+from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, pick
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 
-SEARCHES = Path("reports/searches")
 # The row's own seeds stay unseen until its settings are fixed.
 FIRST_SEED = 1000
 
@@ -71,7 +71,7 @@ def search(
         rival = best.get(candidate["level"])
         if rival is None or fmean(candidate["validation_accuracy"]) > fmean(rival["validation_accuracy"]):
             best[candidate["level"]] = candidate
-    target = root / SEARCHES / f"{name}.json"
+    target = records.search_path(name, root)
     write_json(
         target,
         {
@@ -107,7 +107,8 @@ def _by_model(
             model = Model.model_validate({**row.model.model_dump(), **parts})
             for level in asked.levels or row.levels:
                 own = DpsgdSettings.model_validate({**row.settings, **level, **asked.settings, **others})
-                check_fits(f"searches.{name}", own, row.data, settings.data[row.data].train)
+                if misfit := own.misfit(row.data, settings.data[row.data].train):
+                    raise UserError(f"{PARAMS}: searches.{name}.{misfit}")
                 gathered.setdefault(model, []).append((tried, own))
         except ValidationError as problem:
             error = problem.errors()[0]

@@ -147,6 +147,17 @@ class DpsgdSettings(Strict):
         """Number of steps T that make `epochs` passes over ``examples`` in expectation."""
         return max(1, round(self.epochs * examples / self.batch))
 
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.batch > examples:
+            return (
+                f"batch: {self.batch} is larger than the training split of {data!r}; allowed: 1 to {examples}"
+            )
+        # such a delta would allow publishing somebody's example outright
+        if self.private and self.delta >= 1 / examples:
+            return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
+        return None
+
 
 class Row(Strict):
     """A line of a paper's table or a curve of a figure: its levels times its seeds are its replicas."""
@@ -218,10 +229,8 @@ class Settings(Strict):
         for key, row in self.rows.items():
             _known(f"rows.{key}.data", row.data, self.data)
             for level in row.resolved:
-                try:
-                    check_fits(f"rows.{key}.settings", level, row.data, self.data[row.data].train)
-                except UserError as problem:
-                    raise ValueError(str(problem).removeprefix(f"{PARAMS}: ")) from problem
+                if misfit := level.misfit(row.data, self.data[row.data].train):
+                    raise ValueError(f"rows.{key}.settings.{misfit}")
             if row.search is not None:
                 _known(f"rows.{key}.search", row.search, self.searches)
                 searched = self.rows.get(self.searches[row.search].row)
@@ -261,21 +270,6 @@ class Settings(Strict):
             UserError: there is none; the message lists those there are.
         """
         return pick(self.rows, key, "row")
-
-
-def check_fits(where: str, own: DpsgdSettings, data: str, size: int) -> None:
-    """Hold settings against the size of the training split.
-
-    Raises:
-        UserError: the batch is larger, or delta allows publishing somebody's example outright.
-    """
-    if own.batch > size:
-        raise UserError(
-            f"{PARAMS}: {where}.batch: {own.batch} is larger than the training split of {data!r}; "
-            f"allowed: 1 to {size}"
-        )
-    if own.private and own.delta >= 1 / size:
-        raise UserError(f"{PARAMS}: {where}.delta: {own.delta} means nothing; allowed: below 1/{size}")
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:

@@ -43,8 +43,8 @@ ARTIFACTS = Path("mlartifacts")
 MARKER = Path("published.json")
 # Part of every digest: raised when runs are to look different, it replaces those of older versions.
 FORMAT = 1
-# What MLflow takes in one call (mlflow.utils.validation: 1000 metrics, 100 parameters, 100 tags).
-METRICS, PARAMETERS, TAGS = 1000, 100, 100
+# What MLflow takes in one call (mlflow.utils.validation: 1000 metrics, 100 parameters).
+METRICS, PARAMETERS = 1000, 100
 LONGEST = 500  # of a parameter's text, in every store MLflow has
 # Without it MLflow takes an experiment for one on language models and opens pages about their traces.
 KIND = {"mlflow.experimentKind": "custom_model_development"}

@@ -1,7 +1,7 @@
 """What a method is given, and what it must offer."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from dp_accounting import DpEvent
@@ -81,10 +81,3 @@ class Method(Protocol):
 def as_input(stored: Tensor) -> Tensor:
     """Images as stored (uint8) to [0, 1]; no statistic of the data enters. Tokens stay as they are."""
     return stored.float() / 255 if stored.dtype == torch.uint8 else stored
-
-
-def leading(state: State, replica: int) -> dict[str, Any]:
-    """One replica's part of a state."""
-    return {
-        group: {name: value[replica] for name, value in tensors.items()} for group, tensors in state.items()
-    }

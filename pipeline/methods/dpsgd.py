@@ -18,7 +18,7 @@ from torch.func import grad, vmap
 from pipeline.methods.base import Guarantee, State, Task, as_input
 from pipeline.methods.statistics import STATISTICS, NoStatistics
 from pipeline.privacy.accounting import noise_for
-from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.gradients import Clipper, Tensors
 from pipeline.privacy.mechanisms import PoissonGaussian
 from pipeline.settings import DpsgdSettings
 
@@ -54,6 +54,11 @@ class Dpsgd:
             noise_for(own.epsilon, own.delta, self.rate, self.steps, own.accountant) for own in self.settings
         ]
         return PoissonGaussian(self.rate, tuple(own.clip for own in self.settings), tuple(noise))
+
+    @cached_property
+    def clipper(self) -> Clipper:
+        """How clipped sums are computed; made once, as the fast way runs an example to know its layers."""
+        return self.statistics.clipper()
 
     def init(self) -> State:
         """Initial parameters, and no momentum."""
@@ -111,7 +116,7 @@ class Dpsgd:
         """Sums of clipped gradients, and what the samples looked like."""
         tensors = {**parameters, **self._over_replicas(self.statistics.given)(parameters)}
         clips = mechanism.clip_bounds(next(iter(parameters.values())))
-        clipped_sum = self._over_replicas(self.statistics.clipper())
+        clipped_sum = self._over_replicas(self.clipper)
         sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
         totals = clips.new_zeros(3, len(clips))
         for inputs, labels, mask in self._pieces(samples):

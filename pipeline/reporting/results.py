@@ -16,7 +16,6 @@ from pipeline.reporting.intervals import Mean, mean
 from pipeline.reporting.papers import Line, Paper, Printed, Table
 from pipeline.settings import Row, Settings
 
-SEARCHES = Path("reports/searches")
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 
 Agreement = Literal["agrees", "above", "below"]
@@ -236,8 +235,7 @@ def _cells(
 
 def _search(row: Row, root: Path) -> dict[str, Any] | None:
     """The search that chose the row's settings, once it has been run."""
-    path = root / SEARCHES / f"{row.search}.json"
-    if row.search is None or not path.exists():
+    if row.search is None or not (path := records.search_path(row.search, root)).exists():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
