@@ -3,22 +3,27 @@
 from importlib.metadata import version
 from pathlib import Path
 
+import torch
+
 from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
-from pipeline.methods.base import Execution
+from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, pld_epsilon, rdp_epsilon
+from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.mechanisms import poisson_gaussian
 from pipeline.records import Ledger, Opinion, Record
 from pipeline.runs import RUNS, Run, Trained
-from pipeline.settings import Settings
-from pipeline.training import Replica, accuracy, make_task
+from pipeline.settings import METHOD_SETTINGS, Settings
+from pipeline.training import Replica, accuracy, grouped, make_task
 
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
 )
+# A replica has converged when its last validation accuracy is above so many times chance.
+CONVERGED = 1.5
 OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
@@ -41,23 +46,19 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
             f"{folder}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
     weights = runs.weights(folder, execution.device)
-    results: list[records.Replica] = []
-    for index, trained in enumerate(run.replicas):
-        metrics = _metrics(
-            run, trained, {n: value[index : index + 1] for n, value in weights.items()}, data, execution
+    results = [
+        records.Replica(
+            level=trained.level,
+            seed=trained.seed,
+            settings=trained.settings,
+            metrics=metrics,
+            ledger=ledger(trained, row.search, row.reproducible),
+            seconds=round(trained.seconds, 3),
+            started=trained.started,
+            ended=trained.ended,
         )
-        results.append(
-            records.Replica(
-                level=trained.level,
-                seed=trained.seed,
-                settings=trained.settings.model_dump(mode="json"),
-                metrics=metrics,
-                ledger=ledger(trained, row.search, row.reproducible),
-                seconds=round(trained.seconds, 3),
-                started=trained.started,
-                ended=trained.ended,
-            )
-        )
+        for trained, metrics in zip(run.replicas, _metrics(run, weights, data, execution), strict=True)
+    ]
     history = records.history_path(key, root)
     with writing(history):
         write_bytes(history, (folder / "history.csv").read_bytes())
@@ -78,17 +79,39 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
     return records.write(record, root)
 
 
-def _metrics(
-    run: Run, trained: Trained, weights: dict, data: Prepared, execution: Execution
-) -> dict[str, float]:
-    replica = Replica(trained.level, trained.seed, trained.settings)
-    task = make_task([replica], run.model, run.provenance.reproducible, data, execution)
-    method = build_method(run.method, task, [trained.settings], run.model.normalization)
-    state = {"parameters": weights}
-    return {
-        f"{split}_accuracy": accuracy(method, state, data.splits[split], execution).item()
+def _metrics(run: Run, weights: Tensors, data: Prepared, execution: Execution) -> list[dict[str, float]]:
+    """Metrics of every replica, in the order of ``run.json``."""
+    members = [
+        Replica(one.level, one.seed, METHOD_SETTINGS[run.method].model_validate(one.settings))
+        for one in run.replicas
+    ]
+    place = {member.name: index for index, member in enumerate(members)}
+    found: dict[str, dict[str, float]] = {}
+    for group in grouped(members):
+        own = [place[member.name] for member in group]
+        task = make_task(group, run.model, run.provenance.reproducible, data, execution)
+        method = build_method(
+            run.method, task, [member.settings for member in group], run.model.normalization
+        )
+        columns = _accuracies(method, {name: value[own] for name, value in weights.items()}, data, execution)
+        for index, member in enumerate(group):
+            found[member.name] = {name: values[index].item() for name, values in columns.items()}
+    return [found[member.name] for member in members]
+
+
+def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
+    """(R,) each: accuracies, as means over the draws of the noise at test where the method has any."""
+    found = {
+        split: torch.stack(
+            [accuracy(method, model, draw, data.splits[split], execution) for draw in range(method.draws)]
+        )
         for split in ("validation", "test")
     }
+    columns = {f"{split}_accuracy": values.mean(0) for split, values in found.items()}
+    columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
+    if method.draws > 1:
+        columns["test_accuracy_draws_std"] = found["test"].std(0)
+    return columns
 
 
 def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
@@ -97,7 +120,7 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
         return Ledger(
             event=None, noise_multiplier=None, sampling_rate=None, steps=trained.steps, delta=None,
             claimed=None, claimed_by=None, accounted=None, accountant=None,
-            reason="trained without clipping and noise: no privacy",
+            reason=trained.broken,
         )  # fmt: skip
     rate, noise, steps, delta = trained.rate, trained.noise_multiplier, trained.steps, trained.delta
     event = poisson_gaussian(rate, noise, steps)

@@ -25,9 +25,7 @@ def plan(settings: Settings) -> list[Planned]:
     changed = dvclock.changed()
     planned = []
     for key, row in settings.rows.items():
-        data = settings.data[row.data]
-        way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"prepare@{row.data}", f"train@{key}"}
-        if way & changed:
+        if _way(settings, key) & changed:
             record = records.read(key)
             # replicas trained together share their times
             spans = {(replica.started, replica.ended) for replica in record.replicas} if record else set()
@@ -40,3 +38,14 @@ def plan(settings: Settings) -> list[Planned]:
                 )
             )
     return planned
+
+
+def _way(settings: Settings, key: str) -> set[str]:
+    """The DVC stages that lead to a trained row."""
+    name = settings.rows[key].data
+    data = settings.split(name)
+    way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"train@{key}"}
+    if name in settings.starts:
+        start = settings.starts[name]
+        return way | {f"prepare@{start.data}", f"start@{name}"} | _way(settings, start.row)
+    return way | {f"prepare@{name}"}

@@ -15,6 +15,7 @@ PIPELINE = Path(__file__).parent
 ENGINE = (
     "checkpoints.py",
     "evaluation.py",
+    "methods/augment.py",
     "methods/base.py",
     "methods/registry.py",
     "methods/statistics.py",
@@ -24,6 +25,7 @@ ENGINE = (
     "privacy/mechanisms.py",
     "privacy/randomness.py",
     "runs.py",
+    "starts.py",
     "training.py",
 )
 PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")

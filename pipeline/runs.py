@@ -1,7 +1,7 @@
 """The run folder that training leaves and evaluation reads: ``runs/ROW/``.
 
 ``run.json`` (`Run`: what was trained, what it spent, on what), ``history.csv`` (the training curves) and
-``weights.pt`` (every parameter with a leading replica dimension, in the order of ``run.json``).
+``weights.pt`` (every tensor of the model with a leading replica dimension, in the order of ``run.json``).
 """
 
 import csv
@@ -20,7 +20,7 @@ from pipeline.errors import UserError, writing
 from pipeline.files import write_bytes, write_text
 from pipeline.privacy.gradients import Tensors
 from pipeline.records import HISTORY_COLUMNS, Provenance
-from pipeline.settings import DpsgdSettings, Model, Strict
+from pipeline.settings import Model, Strict
 
 RUNS = Path("runs")
 WEIGHTS = "weights.pt"
@@ -31,7 +31,7 @@ class Trained(Strict):
 
     level: str
     seed: int
-    settings: DpsgdSettings
+    settings: dict[str, Any]  # of the method, in full
     steps: int
     # the guarantee, in numbers from which the ledger is computed
     noise_multiplier: float | None
@@ -56,13 +56,13 @@ class Run(Strict):
     provenance: Provenance
 
 
-def write(folder: Path, run: Run, parameters: Tensors, history: Iterable[tuple[Any, ...]]) -> None:
+def write(folder: Path, run: Run, model: Tensors, history: Iterable[tuple[Any, ...]]) -> None:
     """Write a run beside its place, then rename: nobody sees half of one.
 
     Args:
         folder: ``runs/ROW``; what was there is replaced.
         run: for ``run.json``.
-        parameters: (R, ...) each, on the CPU.
+        model: (R, ...) each, on the CPU.
         history: lines of `HISTORY_COLUMNS`.
 
     Raises:
@@ -70,7 +70,7 @@ def write(folder: Path, run: Run, parameters: Tensors, history: Iterable[tuple[A
     """
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     content = io.BytesIO()
-    torch.save(parameters, content)
+    torch.save(model, content)
     try:
         write_bytes(temporary / WEIGHTS, content.getvalue())
         write_text(temporary / "history.csv", history_csv(history))

@@ -19,7 +19,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
-from pipeline.settings import PARAMS, DpsgdSettings, Model, Search, Settings, pick
+from pipeline.settings import PARAMS, MethodSettings, Model, Search, Settings, pick
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
@@ -43,7 +43,7 @@ def search(
     with alone(checkpoint):
         for number, (model, choices) in enumerate(_by_model(name, asked, settings)):
             wanted = [
-                Replica(f"epsilon={own.epsilon:g}/{index}", FIRST_SEED + seed, own)
+                Replica(f"{row.level(own)}/{index}", FIRST_SEED + seed, own)
                 for index, (_, own) in enumerate(choices)
                 for seed in range(asked.seeds)
             ]
@@ -53,7 +53,7 @@ def search(
             )  # fmt: skip
             accuracies = _final_accuracies(groups)
             for index, (values, own) in enumerate(choices):
-                level = f"epsilon={own.epsilon:g}"
+                level = row.level(own)
                 found = [accuracies[f"{level}/{index}", FIRST_SEED + seed] for seed in range(asked.seeds)]
                 candidates.append(
                     {
@@ -93,10 +93,10 @@ def _of(group: Group, level: str, index: int) -> list[Replica]:
 
 def _by_model(
     name: str, asked: Search, settings: Settings
-) -> list[tuple[Model, list[tuple[dict, DpsgdSettings]]]]:
+) -> list[tuple[Model, list[tuple[dict, MethodSettings]]]]:
     """Candidates as (values tried, full settings), gathered by the model they train."""
     row = settings.row(asked.row)
-    gathered: dict[Model, list[tuple[dict, DpsgdSettings]]] = {}
+    gathered: dict[Model, list[tuple[dict, MethodSettings]]] = {}
     for values in itertools.product(*asked.grid.values()):
         tried = dict(zip(asked.grid, values, strict=True))
         parts = {
@@ -106,8 +106,8 @@ def _by_model(
         try:
             model = Model.model_validate({**row.model.model_dump(), **parts})
             for level in asked.levels or row.levels:
-                own = DpsgdSettings.model_validate({**row.settings, **level, **asked.settings, **others})
-                if misfit := own.misfit(row.data, settings.data[row.data].train):
+                own = row.configured(level, asked.settings, others)
+                if misfit := own.misfit(row.data, settings.split(row.data).train):
                     raise UserError(f"{PARAMS}: searches.{name}.{misfit}")
                 gathered.setdefault(model, []).append((tried, own))
         except ValidationError as problem:

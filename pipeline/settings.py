@@ -6,7 +6,7 @@ YAML is read as version 1.2, as DVC reads it: ``1e-5`` is a number and ``no`` is
 import math
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -22,10 +22,14 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 PARAMS = Path("params.yaml")
 MODELS = Path(__file__).parent / "models"
-# Which normalisations each method can train. `batch_bn` and `public_bn` need per-example gradients that
-# know about the public images, which only DP-SGD computes.
-NORMALIZATIONS = {"dpsgd": ("none", "layer", "group", "batch_bn", "public_bn")}
-Normalization = Literal["none", "layer", "group", "batch_bn", "public_bn"]
+# Which normalisations each method can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
+# private network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
+Normalization = Literal["none", "layer", "group", "batch_bn", "public_bn", "noisy_bn", "running_bn"]
+BATCH_NORMS = {"batch_bn", "public_bn", "noisy_bn", "running_bn"}
+NORMALIZATIONS: dict[str, tuple[Normalization, ...]] = {
+    "dpsgd": ("none", "layer", "group", "batch_bn", "public_bn", "noisy_bn"),
+    "noisy_weights": ("none", "layer", "group", "running_bn"),
+}
 T = TypeVar("T")
 
 
@@ -60,6 +64,8 @@ class Source(Strict):
 class Raw(Strict):
     """A raw data set of the catalogue, taken in a named edition."""
 
+    # its name in the catalogue, where this entry's own is another, such as a second edition of the same set
+    of: Key | None = None
     # 'official' bytes; any other edition of the catalogue must be asked for by its name
     edition: str = "official"
     # synthetic source only: how many examples to make
@@ -101,8 +107,11 @@ class Model(Strict):
     normalization: Normalization = "none"
     groups: Count = 1  # of group normalisation
     epsilon: Positive = 1e-5  # added to variances
-    # False: the last trainable layer stays without normalisation (the papers' '-mod')
-    normalize_output: bool = True
+    # How many of the last trainable layers stay without normalisation. 0: each has one (the papers' 'BN-',
+    # 'LN-'); 1: all but the output layer, as ResNet and VGG are usually built; 2: Davody et al.'s '-mod'.
+    unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
+    # 'linear': what lies before the first linear layer stays as its public pretraining left it
+    trainable: Literal["all", "linear"] = "all"
 
     @model_validator(mode="after")
     def _known(self) -> "Model":
@@ -113,6 +122,17 @@ class Model(Strict):
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
         return self
 
+    def differing(self, other: "Model") -> str | None:
+        """The first key in which two models compute differently with the same weights; None where none does.
+
+        Kinds of batch norm are one layer; they differ in where its statistics come from.
+        """
+        for key in ("name", "normalization", "groups", "epsilon", "unnormalized"):
+            own, theirs = getattr(self, key), getattr(other, key)
+            if own != theirs and not (key == "normalization" and {own, theirs} <= BATCH_NORMS):
+                return key
+        return None
+
 
 def _epsilon(value: Any) -> Any:
     return math.inf if value in ("inf", "Infinity") else value
@@ -121,14 +141,50 @@ def _epsilon(value: Any) -> Any:
 Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
 
 
-class DpsgdSettings(Strict):
-    """DP-SGD (Abadi et al. 2016), the base of every private row."""
+class MethodSettings(Strict):
+    """What every method has."""
 
-    # Expected size of a Poisson batch: every example is in with probability batch / train.
+    axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
+
+    # examples of a step; DP-SGD's is the expected size of a Poisson batch
     batch: Count
     epochs: Positive
     learning_rate: Positive
     schedule: Literal["constant", "cosine"] = "constant"
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return False
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (self.batch, self.epochs)
+
+    def steps(self, examples: int) -> int:
+        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
+        return max(1, round(self.epochs * examples / self.batch))
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Learning rate of one of ``steps`` steps."""
+        cosine = 0.5 * (1 + math.cos(math.pi * step / steps)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * cosine
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.batch > examples:
+            return (
+                f"batch: {self.batch} is larger than the training split of {data!r}; allowed: 1 to {examples}"
+            )
+        return None
+
+
+class DpsgdSettings(MethodSettings):
+    """DP-SGD (Abadi et al. 2016), the base of every private row."""
+
+    axis: ClassVar[str] = "epsilon"
+
     momentum: Share = 0.0
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
@@ -137,26 +193,56 @@ class DpsgdSettings(Strict):
     accountant: Literal["rdp", "pld"] = "rdp"
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
+    # noisy_bn only: C', the width of the range that summed inputs are truncated to before they are averaged;
+    # the share of 1 / noise^2 that the averages take; and alpha of Eqs. 9 and 10
+    activation_range: Positive = 8.0
+    statistics_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
 
     @property
     def private(self) -> bool:
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
-    def steps(self, examples: int) -> int:
-        """Number of steps T that make `epochs` passes over ``examples`` in expectation."""
-        return max(1, round(self.epochs * examples / self.batch))
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
+        return (*super().together, self.private, *statistics)
 
     def misfit(self, data: str, examples: int) -> str | None:
         """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
-        if self.batch > examples:
-            return (
-                f"batch: {self.batch} is larger than the training split of {data!r}; allowed: 1 to {examples}"
-            )
         # such a delta would allow publishing somebody's example outright
         if self.private and self.delta >= 1 / examples:
             return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
-        return None
+        return super().misfit(data, examples)
+
+
+class NoisyWeightsSettings(MethodSettings):
+    """Training with Gaussian noise on the weights (Davody et al. 2020, section 2). Not private."""
+
+    axis: ClassVar[str] = "sigma"
+
+    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # standard deviation of every weight
+    augment: Literal["none", "crop_flip"] = "none"  # of training images
+    # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
+    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on a batch of
+    # training examples under the very noise that is tested.
+    statistics: Literal["running", "draw"] = "running"
+    draws: Count = 10  # of the noise at test, whose accuracies are averaged
+    scale: Positive = 1.0  # factor on every weight at test: lambda of the paper's scale invariance
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().together, self.augment, self.statistics, self.draws)
+
+
+METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
+    "dpsgd": DpsgdSettings,
+    "noisy_weights": NoisyWeightsSettings,
+}
 
 
 class Row(Strict):
@@ -167,7 +253,7 @@ class Row(Strict):
     label: str  # as the paper names the line
     data: Key
     model: Model
-    method: Literal["dpsgd"]
+    method: Literal["dpsgd", "noisy_weights"]
     seeds: Count
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
@@ -177,6 +263,7 @@ class Row(Strict):
     search: Key | None = None
     settings: dict[str, Any]  # of the method, shared by all levels
     levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
+    axis: str | None = None  # the setting that tells levels apart; None: the method's own
 
     @model_validator(mode="after")
     def _levels_fit(self) -> "Row":
@@ -186,18 +273,45 @@ class Row(Strict):
                 f"model.normalization: {self.model.normalization!r} does not work with method "
                 f"{self.method!r}; allowed: {', '.join(allowed)}"
             )
+        known = sorted(METHOD_SETTINGS[self.method].model_fields)
+        if self.axis is not None and self.axis not in known:
+            raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
         try:
-            names = [f"{level.epsilon:g}" for level in self.resolved]
+            names = [self.level(own) for own in self.resolved]
         except ValidationError as problem:
             raise _Inside([f"settings.{line}" for line in _lines(problem)]) from problem
+        if self.model.normalization == "noisy_bn" and not all(own.private for own in self.resolved):
+            raise ValueError(
+                "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
+            )
         if len(set(names)) != len(names):
-            raise ValueError("levels: the same epsilon twice")
+            raise ValueError(f"levels: the same {names[0].partition('=')[0]} twice")
         return self
 
     @cached_property
-    def resolved(self) -> tuple[DpsgdSettings, ...]:
+    def resolved(self) -> tuple[MethodSettings, ...]:
         """The method's settings at each level."""
-        return tuple(DpsgdSettings.model_validate({**self.settings, **level}) for level in self.levels)
+        return tuple(self.configured(level) for level in self.levels)
+
+    def configured(self, *changes: dict[str, Any]) -> MethodSettings:
+        """The row's settings with ``changes``, the last first."""
+        values = dict(self.settings)
+        for change in changes:
+            values |= change
+        return METHOD_SETTINGS[self.method].model_validate(values)
+
+    def level(self, own: MethodSettings) -> str:
+        """Name of the level with these settings, such as 'epsilon=3'."""
+        axis = self.axis or own.axis
+        value = getattr(own, axis)
+        return f"{axis}={value:g}" if isinstance(value, int | float) else f"{axis}={value}"
+
+
+class Start(Strict):
+    """A prepared data set that comes with public weights to start from."""
+
+    data: Key
+    row: Key  # trained on public data; its first replica gives the weights
 
 
 class Search(Strict):
@@ -218,6 +332,7 @@ class Settings(Strict):
     source: Source = Source()
     raw: dict[Key, Raw]
     data: dict[Key, Data]
+    starts: dict[Key, Start] = {}
     rows: dict[Key, Row]
     searches: dict[Key, Search] = {}
 
@@ -226,10 +341,29 @@ class Settings(Strict):
         for name, data in self.data.items():
             for key, raw in (("raw", data.raw), ("public.raw", data.public.raw)):
                 _known(f"data.{name}.{key}", raw, self.raw)
+        for name, start in self.starts.items():
+            if name in self.data:
+                raise ValueError(f"starts.{name}: 'data' has an entry of that name too")
+            _known(f"starts.{name}.data", start.data, self.data)
+            _known(f"starts.{name}.row", start.row, self.rows)
+            if self.rows[start.row].data in self.starts:
+                raise ValueError(f"starts.{name}.row: {start.row!r} starts from public weights itself")
         for key, row in self.rows.items():
-            _known(f"rows.{key}.data", row.data, self.data)
+            _known(f"rows.{key}.data", row.data, {**self.data, **self.starts})
+            if row.model.trainable != "all" and row.data not in self.starts:
+                raise ValueError(
+                    f"rows.{key}.model.trainable: {row.model.trainable!r} needs data of 'starts'; "
+                    f"there are: {', '.join(sorted(self.starts)) or 'none'}"
+                )
+            if row.data in self.starts:
+                before = self.rows[self.starts[row.data].row].model
+                if differing := row.model.differing(before):
+                    raise ValueError(
+                        f"rows.{key}.model.{differing}: {getattr(row.model, differing)!r}, but the weights "
+                        f"of {row.data!r} were trained with {getattr(before, differing)!r}"
+                    )
             for level in row.resolved:
-                if misfit := level.misfit(row.data, self.data[row.data].train):
+                if misfit := level.misfit(row.data, self.split(row.data).train):
                     raise ValueError(f"rows.{key}.settings.{misfit}")
             if row.search is not None:
                 _known(f"rows.{key}.search", row.search, self.searches)
@@ -242,26 +376,31 @@ class Settings(Strict):
             _known(f"searches.{key}.row", search.row, self.rows)
         return self
 
+    def split(self, name: str) -> Data:
+        """How the prepared data set ``name`` is split, whether or not it comes with weights to start from."""
+        return self.data[self.starts[name].data if name in self.starts else name]
+
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers.
 
-        Labels and comments don't count; the data's own bytes have digests of their own.
+        Labels and comments don't count; the data's own bytes have digests of their own. Settings at their
+        default don't count either, so that a setting which is new here doesn't disown the rows that were
+        trained before it. A default must therefore never change its meaning (tested).
         """
         row = self.rows[key]
-        return digest_json(
-            {
-                "data": self.data[row.data].model_dump(mode="json"),
-                "edition": {
-                    name: self.raw[name].model_dump(mode="json")
-                    for name in (self.data[row.data].raw, self.data[row.data].public.raw)
-                },
-                "model": row.model.model_dump(mode="json"),
-                "method": row.method,
-                "levels": [level.model_dump(mode="json") for level in row.resolved],
-                "seeds": row.seeds,
-                "reproducible": row.reproducible,
-            }
-        )
+        data = self.split(row.data)
+        parts: dict[str, Any] = {
+            "data": _essence(data),
+            "edition": {name: _essence(self.raw[name]) for name in (data.raw, data.public.raw)},
+            "model": _essence(row.model),
+            "method": row.method,
+            "levels": [_essence(level) for level in row.resolved],
+            "seeds": row.seeds,
+            "reproducible": row.reproducible,
+        }
+        if row.data in self.starts:
+            parts["start"] = self.row_digest(self.starts[row.data].row)
+        return digest_json(parts)
 
     def row(self, key: str) -> Row:
         """The row called ``key``.
@@ -277,6 +416,10 @@ def pick(table: dict[str, T], key: str, kind: str) -> T:
     if key not in table:
         raise UserError(f"{PARAMS}: no {kind} {key!r}; there are: {', '.join(sorted(table)) or 'none'}")
     return table[key]
+
+
+def _essence(part: Strict) -> dict[str, Any]:
+    return part.model_dump(mode="json", exclude_defaults=True)
 
 
 def _known(where: str, name: str, table: dict[str, Any]) -> None:

@@ -24,10 +24,12 @@ from pipeline.files import digest_json
 from pipeline.methods.base import Execution, Guarantee, Method, State, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.privacy.accounting import rdp_spent
+from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.records import Provenance
 from pipeline.runs import RUNS, Run, Trained
-from pipeline.settings import DpsgdSettings, Model, Row, Settings
+from pipeline.settings import MethodSettings, Model, Row, Settings
+from pipeline.starts import load_start
 
 SHOW_EVERY = 1.0  # seconds between looks at training inside an epoch
 
@@ -38,7 +40,7 @@ class Replica:
 
     level: str
     seed: int
-    settings: DpsgdSettings
+    settings: MethodSettings
 
     @property
     def name(self) -> str:
@@ -82,9 +84,7 @@ class Group:
 
 def replicas(row: Row) -> list[Replica]:
     """A row's levels times its seeds."""
-    return [
-        Replica(f"epsilon={own.epsilon:g}", seed, own) for own in row.resolved for seed in range(row.seeds)
-    ]
+    return [Replica(row.level(own), seed, own) for own in row.resolved for seed in range(row.seeds)]
 
 
 def train(
@@ -127,8 +127,8 @@ def train(
             replicas=[_trained(group, index) for group in groups for index in range(len(group.replicas))],
             provenance=source,
         )
-        states = [group.state["parameters"] for group in groups]
-        weights = {name: torch.cat([state[name].cpu() for state in states]) for name in states[0]}
+        models = [group.method.model(group.state) for group in groups]
+        weights = {name: torch.cat([model[name].cpu() for model in models]) for name in models[0]}
         runs.write(root / RUNS / key, run, weights, [line for group in groups for line in group.history])
         shutil.rmtree(checkpoint, ignore_errors=True)
     return root / RUNS / key
@@ -145,13 +145,10 @@ def train_replicas(
     checkpoint: Path,
     checkpoint_every: float,
 ) -> list[Group]:
-    """Train replicas of one model, those together that can share a batch shape and a number of steps."""
-    groups: dict[Any, list[Replica]] = {}
-    for replica in wanted:
-        own = replica.settings
-        groups.setdefault((own.batch, own.epochs, own.private, own.statistics_weight), []).append(replica)
+    """Train replicas of one model, those together that can share a step."""
+    groups = grouped(wanted)
     trained = []
-    for number, members in enumerate(groups.values()):
+    for number, members in enumerate(groups):
         task = make_task(members, model, reproducible, data, execution)
         trainer = build_method(method, task, [replica.settings for replica in members], model.normalization)
         path = checkpoint / f"group{number}.pt"
@@ -159,6 +156,14 @@ def train_replicas(
             _train_group(members, trainer, task, data, path, checkpoint_every, show, (number, len(groups)))
         )
     return trained
+
+
+def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
+    """Replicas of one model, in the groups that share a batch shape and a number of steps."""
+    groups: dict[tuple[Any, ...], list[Replica]] = {}
+    for replica in wanted:
+        groups.setdefault(replica.settings.together, []).append(replica)
+    return list(groups.values())
 
 
 def make_task(
@@ -171,13 +176,17 @@ def make_task(
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
-            nets.append(build_net(model, train.inputs.shape[1:], data.classes))
+            nets.append(build_net(model, data.input_shape, data.classes))
+        if data.start is not None:
+            load_start(nets[-1], data.start, model.trainable)
+    starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
-        name: torch.stack([dict(net.named_parameters())[name].detach() for net in nets]).to(device)
-        for name, _ in nets[0].named_parameters()
+        name: torch.stack([start[name].detach() for start in starts]).to(device)
+        for name, value in starts[0].items()
+        if value.requires_grad
     }
     return Task(
-        net=nets[0].to(device).requires_grad_(False),
+        net=nets[0].to(device),
         parameters=parameters,
         inputs=torch.from_numpy(np.array(train.inputs)).to(device),
         labels=torch.from_numpy(np.array(train.labels)).to(device),
@@ -187,16 +196,18 @@ def make_task(
     )
 
 
-def accuracy(method: Method, state: State, split: Split, execution: Execution) -> Tensor:
-    """(R,) share of a split's inputs that are classified as labelled."""
-    replicas = len(next(iter(state["parameters"].values())))
+def accuracy(method: Method, model: Tensors, draw: int, split: Split, execution: Execution) -> Tensor:
+    """(R,) share of a split's inputs that are classified as labelled, under one draw of the noise at test."""
+    replicas = len(next(iter(model.values())))
     size = min(2000, execution.examples_at_once(replicas))
     right = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
+    with torch.no_grad():
+        network = method.network(model, draw)
     for start in range(0, len(split), size):
         part = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
         truth = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
         with torch.no_grad():
-            right += (method.predict(state, part) == truth).sum(1)
+            right += (method.predict(network, part) == truth).sum(1)
     return right / len(split)
 
 
@@ -231,7 +242,8 @@ def _train_group(
             if ends_epoch:
                 if own.private:
                     values["epsilon_spent"] = spent
-                values["validation_accuracy"] = accuracy(method, state, validation, task.execution).tolist()
+                found = accuracy(method, method.model(state), 0, validation, task.execution)
+                values["validation_accuracy"] = found.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
                     (replica.level, replica.seed, done, epoch, name, column[index])
@@ -274,7 +286,7 @@ def _trained(group: Group, index: int) -> Trained:
     return Trained(
         level=replica.level,
         seed=replica.seed,
-        settings=replica.settings,
+        settings=replica.settings.model_dump(mode="json"),
         steps=group.steps,
         noise_multiplier=spent.noise_multiplier,
         rate=spent.rate,

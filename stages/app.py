@@ -14,6 +14,7 @@ from stages.prepare import prepare
 from stages.publish import publish
 from stages.report import report
 from stages.search import search
+from stages.start import start
 from stages.train import train
 from stages.ui import ui
 
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
-for command in (plan, fetch, prepare, search, train, evaluate, publish, report, ui, pack, adopt):
+for command in (plan, fetch, prepare, search, train, start, evaluate, publish, report, ui, pack, adopt):
     app.command()(command)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
-from pipeline.settings import Settings, load
+from pipeline.reporting import papers
+from pipeline.settings import MODELS, NORMALIZATIONS, Settings, load
 
 DEMO = Path(__file__).parents[1] / "demo"
 
@@ -19,10 +20,15 @@ def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:
     assert all(row.reproducible for row in settings.rows.values())
 
 
-def test_rows_show_every_line_of_table_5(settings: Settings) -> None:
-    shown = {row.model.normalization for row in settings.rows.values()}
-    assert shown == {"none", "layer", "batch_bn", "public_bn"}
-    assert all({level.private for level in row.resolved} == {True, False} for row in settings.rows.values())
+def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> None:
+    rows = settings.rows.values()
+    assert set(papers.load("davody2020").tables) <= {row.table for row in rows}
+    assert {row.method for row in rows} == set(NORMALIZATIONS)
+    for method, normalizations in NORMALIZATIONS.items():
+        shown = {row.model.normalization for row in rows if row.method == method}
+        assert shown == set(normalizations) - {"group"}
+    models = {path.stem for path in MODELS.glob("[!_]*.py")} - {"normalization"}
+    assert {row.model.name for row in rows} == models
 
 
 def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ raw:
   kmnist: {train: 20, test: 10}
 data:
   toy: {raw: mnist, train: 40, validation: 10, public: {raw: kmnist, count: 4}}
+starts: {}
 rows:
   toy:
     paper: davody2020
@@ -250,13 +251,14 @@ BYSTANDERS |= {f"data.{name}" for name in ("catalog", "folders", "prepared")}
 
 
 @pytest.mark.parametrize(
-    ("stage", "entry"), [("prepare", "data.prepare"), ("train", "training"), ("evaluate", "evaluation")]
+    ("stage", "entry"),
+    [("prepare", "data.prepare"), ("train", "training"), ("start", "starts"), ("evaluate", "evaluation")],
 )
 def test_no_source_is_forgotten(stage: str, entry: str) -> None:
     """Every module that a stage's library imports is a dependency of the stage, or of one before it."""
-    before = {"prepare": ("fetch",), "train": ("fetch", "prepare"), "evaluate": ("fetch", "prepare", "train")}
+    order = ("fetch", "prepare", "train", "start", "evaluate")
     found = declared(ROOT)
-    deps = {dep for name in (stage, *before[stage]) for dep in found[name]["deps"]}
+    deps = {dep for name in order[: order.index(stage) + 1] for dep in found[name]["deps"]}
     listed = {dep.removeprefix("${code}/").removesuffix(".py").replace("/", ".") for dep in deps}
     if "methods.${item.method}" in listed:
         listed |= {f"methods.{name}" for name in NORMALIZATIONS}

@@ -75,10 +75,21 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (
             "rows/one/model/normalization",
             "batch",
-            "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'batch_bn' or 'public_bn'",
+            "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'batch_bn', 'public_bn', "
+            "'noisy_bn' or 'running_bn'",
         ),
-        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: lenet5"),
-        ("rows/one/method", "sgd", "rows.one.method: 'sgd' is not allowed: Input should be 'dpsgd'"),
+        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: bilstm, lenet5, lenet_300_100"),
+        ("rows/one/method", "sgd", "rows.one.method: 'sgd' is not allowed: Input should be 'dpsgd' or"),
+        ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
+        (
+            "rows/one/model/normalization",
+            "running_bn",
+            "does not work with method 'dpsgd'; allowed: none",
+        ),
+        ("rows/one/model/trainable", "linear", "rows.one.model.trainable: 'linear' needs data of 'starts'"),
+        ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, activation_range"),
+        ("starts/tuned", {"data": "mnist", "row": "two"}, "starts.tuned.row: no such entry 'two'"),
+        ("starts/mnist", {"data": "mnist", "row": "one"}, "starts.mnist: 'data' has an entry of that name"),
         ("rows/one/levels", [], "rows.one.levels"),
         ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0}], "levels: the same epsilon twice"),
         ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0000001}], "levels: the same epsilon twice"),
@@ -162,6 +173,7 @@ def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
         ("rows/one/search", "grid", True),
         ("rows/one/settings/epochs", 1.0, True),
         ("rows/one/settings/clip", 1.0, True),  # the default, said aloud
+        ("rows/one/axis", "epsilon", True),
         ("rows/one/settings/clip", 2.0, False),
         ("rows/one/seeds", 3, False),
         ("rows/one/reproducible", True, False),
@@ -181,3 +193,54 @@ def test_steps_are_epochs_in_expectation() -> None:
     assert own.steps(50) == 1
     assert own.private
     assert not settings.parse(GOOD).rows["one"].resolved[1].private
+
+
+def test_levels_are_named_by_the_axis(tmp_path: Path) -> None:
+    row = settings.parse(GOOD).rows["one"]
+    assert [row.level(own) for own in row.resolved] == ["epsilon=1", "epsilon=inf"]
+    raw = changed("rows/one/levels", [{"epsilon": 1, "batch": size} for size in (50, 100)])
+    raw["rows"]["one"]["axis"] = "batch"
+    row = settings.parse(raw).rows["one"]
+    assert [row.level(own) for own in row.resolved] == ["batch=50", "batch=100"]
+
+
+def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
+    raw = copy.deepcopy(GOOD)
+    raw["rows"]["before"] = {**raw["rows"]["one"]}
+    raw["starts"] = {"tuned": {"data": "mnist", "row": "before"}}
+    raw["rows"]["one"]["data"] = "tuned"
+    digest = settings.parse(raw).row_digest("one")
+    assert digest != settings.parse(GOOD).row_digest("one")
+    raw["rows"]["before"]["seeds"] = 3
+    assert settings.parse(raw).row_digest("one") != digest
+    raw["rows"]["one"]["model"] = {"name": "lenet5", "epsilon": 0.1}
+    with pytest.raises(UserError, match=r"rows\.one\.model\.epsilon: 0\.1, but the weights of 'tuned'"):
+        settings.parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("model", "defaults"),
+    [
+        (settings.Raw, {"of": None, "edition": "official", "train": None, "test": None}),
+        (settings.Public, {"part": "train"}),
+        (settings.Data, {"seed": 0, "text": None}),
+        (
+            settings.Model,
+            {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all"},
+        ),
+        (
+            settings.DpsgdSettings,
+            {"schedule": "constant", "momentum": 0.0, "clip": 1.0, "delta": 1e-5, "accountant": "rdp",
+             "statistics_weight": 1.0, "activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1},
+        ),
+        (
+            settings.NoisyWeightsSettings,
+            {"schedule": "constant", "augment": "none", "averaging": 0.1, "statistics": "running",
+             "draws": 10, "scale": 1.0},
+        ),
+    ],
+)  # fmt: skip
+def test_defaults_keep_their_meaning(model: type[settings.Strict], defaults: dict[str, Any]) -> None:
+    """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
+    found = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
+    assert found == defaults

@@ -117,7 +117,7 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
     saved = torch.load(tmp_path / "1" / "group0.pt", weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
     assert set(saved) == {"state", "done", "history", "seconds", "started"}
-    assert set(saved["state"]) == {"parameters", "momentum"}
+    assert set(saved["state"]) == {"parameters", "momentum", "running"}
 
 
 PARAMS = """
@@ -142,7 +142,7 @@ rows:
 searches:
   quick:
     row: quick
-    grid: {learning_rate: [0.01, 0.5], model.normalize_output: [true, false]}
+    grid: {learning_rate: [0.01, 0.5], model.unnormalized: [0, 1]}
     settings: {epochs: 0.5}
     levels: [{epsilon: 3}]
 """

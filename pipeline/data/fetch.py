@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.data import catalog, mirror, official, synthetic
+from pipeline.data import mirror, official, synthetic
 from pipeline.data.catalog import SYNTHETIC, Entry
 from pipeline.data.folders import replacing
-from pipeline.data.raw import RAW, asked_edition, write_source
+from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError
 from pipeline.files import digest_json
 from pipeline.settings import PARAMS, Raw, Settings, pick
@@ -41,7 +41,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | Non
         UserError: no place has the right bytes, or they can't be written.
     """
     wanted = pick(settings.raw, name, "raw data set")
-    entry, edition, target = catalog.get(name), asked_edition(name, settings), root / RAW / name
+    entry, edition, target = entry_of(name, settings), asked_edition(name, settings), root / RAW / name
     with replacing(target) as building:
         if edition == SYNTHETIC:
             _make(entry, wanted, building)

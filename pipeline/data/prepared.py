@@ -2,7 +2,8 @@
 
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
-int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,).
+int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
+has ``start.pt`` too, public weights to start from (`pipeline.starts`).
 """
 
 import json
@@ -15,6 +16,7 @@ import numpy as np
 from pipeline.errors import UserError
 
 PREPARED = Path("data/prepared")
+START = "start.pt"
 SPLITS = ("train", "validation", "test", "public")
 
 
@@ -37,6 +39,13 @@ class Prepared:
     name: str
     splits: dict[str, Split]
     manifest: dict[str, Any]
+    start: Path | None = None  # file of public weights to start from
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """What a network is built for: (C, H, W) of an image; (T, V) of a text, V its vocabulary's size."""
+        shape = self.splits["train"].inputs.shape[1:]
+        return (*shape, self.manifest["text"]["vocabulary"]) if "text" in self.manifest else shape
 
     @property
     def classes(self) -> int:
@@ -45,7 +54,7 @@ class Prepared:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digest of each array, such as 'train.inputs'."""
+        """Digest of each array, such as 'train.inputs', and of 'start' where there are such weights."""
         return dict(self.manifest["digests"])
 
 
@@ -66,5 +75,8 @@ def load(name: str, root: Path = Path()) -> Prepared:
             for split in SPLITS
         }
     except FileNotFoundError as problem:
-        raise UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first") from problem
-    return Prepared(name, splits, manifest)
+        raise UserError(
+            f"{problem.filename}: missing; run `dprepro prepare {name}` first, or `dprepro start {name}` "
+            f"where 'starts' has it"
+        ) from problem
+    return Prepared(name, splits, manifest, folder / START if "start" in manifest else None)

@@ -35,6 +35,11 @@ def asked_edition(name: str, settings: Settings) -> str:
     return SYNTHETIC if settings.source.kind == SYNTHETIC else settings.raw[name].edition
 
 
+def entry_of(name: str, settings: Settings) -> Entry:
+    """The catalogue's entry behind a key of ``raw`` in params.yaml."""
+    return catalog.get(settings.raw[name].of or name)
+
+
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
     """Describe the files in ``folder`` in its ``source.json``; return their digests by name."""
     files = {path.name: digest_file(path) for path in sorted(folder.iterdir())}
@@ -49,7 +54,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     Raises:
         UserError: it doesn't; the line says what to run.
     """
-    entry, folder, again = catalog.get(name), root / RAW / name, f"run `dprepro fetch {name}`"
+    entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
     try:
         source = json.loads((folder / SOURCE).read_text())
         edition, files = str(source["edition"]), dict(source["files"])

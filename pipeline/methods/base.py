@@ -1,11 +1,14 @@
 """What a method is given, and what it must offer."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from dp_accounting import DpEvent
 from torch import Tensor, nn
+from torch.func import vmap
+from torch.utils._pytree import tree_leaves, tree_map
 
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -35,8 +38,8 @@ class Execution:
 class Task:
     """What R replicas learn together: one network shape, one data set, one start each."""
 
-    net: nn.Module
-    parameters: Tensors  # (R, ...) initial parameters
+    net: nn.Module  # holds what is not trained, and the right shapes of what is
+    parameters: Tensors  # (R, ...) initial values of the trained parameters
     inputs: Tensor  # (N, ...) training inputs on the device, as stored
     labels: Tensor  # (N,)
     public: Tensor  # (M, ...) public inputs, as stored
@@ -58,12 +61,14 @@ class Guarantee:
     rate: float | None
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
-    broken: str | None = None  # why the event's epsilon does not hold for what ran
+    broken: str | None = None  # why there is no event, or why its epsilon does not hold for what ran
     uncounted: list[str] = field(default_factory=list)  # uses of private data that the event leaves out
 
 
 class Method(Protocol):
     """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
+
+    draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
 
     def init(self) -> State:
         """State before the first step."""
@@ -71,11 +76,47 @@ class Method(Protocol):
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step: the new state, and (R,) metrics of the private batch, for the laboratory only."""
 
-    def predict(self, state: State, inputs: Tensor) -> Tensor:
-        """(R, B) predicted classes of ``inputs`` (B, ...) as stored."""
+    def model(self, state: State) -> Tensors:
+        """What of the state is the trained model, and is kept: (R, ...) each."""
+
+    def network(self, model: Tensors, draw: int) -> Tensors:
+        """The model as it stands at test under one draw of its noise: (R, ...) each."""
+
+    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
 
     def guarantee(self, replica: int, steps: int) -> Guarantee:
         """What ``steps`` steps of one replica spend."""
+
+
+def over_replicas(function: Callable[..., Any], execution: Execution, shared: int = 0) -> Callable[..., Any]:
+    """``function`` of one replica's tensors, for tensors (R, ...) of them all.
+
+    Its last ``shared`` arguments are the same for every replica.
+    """
+
+    def together(*arguments: Any) -> Any:
+        own = len(arguments) - shared
+        in_dims = (*(0,) * own, *(None,) * shared)
+        return vmap(function, in_dims=in_dims, chunk_size=execution.replicas_at_once)(*arguments)
+
+    def alone(*arguments: Any) -> Any:
+        # without vmap, which takes normalisation layers apart into many small passes
+        own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
+        replicas = len(tree_leaves(own)[0])
+        parts = [function(*_of(own, replica), *common) for replica in range(replicas)]
+        return tree_map(lambda *tensors: torch.stack(tensors), *parts)
+
+    return alone if execution.replicas_at_once == 1 else together
+
+
+def _of(stacked: Any, replica: int) -> Any:
+    return tree_map(lambda tensor: tensor[replica], stacked)
+
+
+def each(like: Tensor, values: Sequence[float]) -> Tensor:
+    """One number a replica, shaped to multiply ``like`` (R, ...)."""
+    return torch.tensor(values).to(like).reshape(-1, *(1,) * (like.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:

@@ -6,22 +6,22 @@ norm is in the network, is said in `pipeline.methods.statistics`.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad
 
-from pipeline.methods.base import Guarantee, State, Task, as_input
-from pipeline.methods.statistics import STATISTICS, NoStatistics
+from pipeline.methods.base import Guarantee, State, Task, as_input, each, over_replicas
+from pipeline.methods.statistics import STATISTICS
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Clipper, Tensors
 from pipeline.privacy.mechanisms import PoissonGaussian
 from pipeline.settings import DpsgdSettings
 
+PLAIN = "trained without clipping and noise: no privacy"
 CURVES = (
     "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
 )
@@ -29,6 +29,8 @@ CURVES = (
 
 class Dpsgd:
     """DP-SGD over R replicas that share batch size, steps and whether they are private."""
+
+    draws = 1
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -39,7 +41,7 @@ class Dpsgd:
         self.steps = first.steps(self.examples)
         self.batch = first.batch
         self.rate = first.batch / self.examples
-        self.statistics = STATISTICS.get(normalization, NoStatistics)(task, first)
+        self.statistics = STATISTICS[normalization](task, first)
 
     @cached_property
     def mechanism(self) -> PoissonGaussian | None:
@@ -53,7 +55,8 @@ class Dpsgd:
         noise = [
             noise_for(own.epsilon, own.delta, self.rate, self.steps, own.accountant) for own in self.settings
         ]
-        return PoissonGaussian(self.rate, tuple(own.clip for own in self.settings), tuple(noise))
+        lengths = tuple(own.clip * self.statistics.lengthening for own in self.settings)
+        return PoissonGaussian(self.rate, lengths, tuple(noise))
 
     @cached_property
     def clipper(self) -> Clipper:
@@ -61,44 +64,56 @@ class Dpsgd:
         return self.statistics.clipper()
 
     def init(self) -> State:
-        """Initial parameters, and no momentum."""
-        parameters = self.task.parameters
+        """Initial parameters, no momentum, and running averages where the normalisation keeps any."""
+        parameters, replicas = self.task.parameters, self.task.replicas
         return {
             "parameters": parameters,
             "momentum": {name: torch.zeros_like(value) for name, value in parameters.items()},
+            "running": {
+                name: value.expand(replicas, *value.shape)
+                for name, value in self.statistics.running().items()
+            },
         }
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica; metrics are of its private sample."""
-        parameters = state["parameters"]
+        parameters, running = state["parameters"], state["running"]
         samples = self.task.streams.poisson(step, self.examples, self.rate)
         if self.mechanism is None:
             sums, metrics = self._plain(parameters, samples)
         else:
-            sums, metrics = self._clipped(self.mechanism, parameters, samples)
+            clips = torch.tensor([own.clip for own in self.settings]).to(self.task.execution.device)
+            sums, metrics = self._clipped(self.model(state), samples, clips)
             released = self.mechanism.release(sums, self.task.streams, step)
-            sums = self._over_replicas(self.statistics.back)(parameters, released)
+            sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
+            running = over_replicas(self.statistics.track, self.task.execution)(running, released, clips)
         decay = [own.momentum for own in self.settings]
-        rates = [own.learning_rate * self._schedule(own, step) for own in self.settings]
+        rates = [own.rate_at(step, self.steps) for own in self.settings]
         momentum = {
             # divided by the expected batch size: how many there really were is private
-            name: _each(value, decay) * state["momentum"][name] + value / self.batch
+            name: each(value, decay) * state["momentum"][name] + value / self.batch
             for name, value in sums.items()
         }
-        parameters = {
-            name: value - _each(value, rates) * momentum[name] for name, value in parameters.items()
-        }
-        return {"parameters": parameters, "momentum": momentum}, metrics
+        parameters = {name: value - each(value, rates) * momentum[name] for name, value in parameters.items()}
+        return {"parameters": parameters, "momentum": momentum, "running": running}, metrics
 
-    def predict(self, state: State, inputs: Tensor) -> Tensor:
+    def model(self, state: State) -> Tensors:
+        """The parameters and the running averages."""
+        return {**state["parameters"], **state["running"]}
+
+    def network(self, model: Tensors, draw: int) -> Tensors:
+        """The parameters and the statistics that normalise with them."""
+        return {**model, **over_replicas(self.statistics.given, self.task.execution)(model)}
+
+    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes by the test protocol of the network's normalisation."""
-        logits = self._over_replicas(self.statistics.logits, in_dims=(0, None))
-        return logits(state["parameters"], as_input(inputs)).argmax(-1)
+        logits = over_replicas(self.statistics.logits, self.task.execution, shared=1)
+        return logits(network, as_input(inputs)).argmax(-1)
 
     def guarantee(self, replica: int, steps: int) -> Guarantee:
         """What ``steps`` steps of a replica spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, None, None)
+            return Guarantee(None, None, None, None, None, broken=PLAIN)
         own = self.settings[replica]
         return Guarantee(
             event=self.mechanism.event(replica, steps),
@@ -110,13 +125,10 @@ class Dpsgd:
             uncounted=[CURVES],
         )
 
-    def _clipped(
-        self, mechanism: PoissonGaussian, parameters: Tensors, samples: list[np.ndarray]
-    ) -> tuple[Tensors, Tensors]:
+    def _clipped(self, model: Tensors, samples: list[np.ndarray], clips: Tensor) -> tuple[Tensors, Tensors]:
         """Sums of clipped gradients, and what the samples looked like."""
-        tensors = {**parameters, **self._over_replicas(self.statistics.given)(parameters)}
-        clips = mechanism.clip_bounds(next(iter(parameters.values())))
-        clipped_sum = self._over_replicas(self.clipper)
+        tensors = self.network(model, 0)
+        clipped_sum = over_replicas(self.clipper, self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
         totals = clips.new_zeros(3, len(clips))
         for inputs, labels, mask in self._pieces(samples):
@@ -134,7 +146,7 @@ class Dpsgd:
             loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
             return loss, loss
 
-        gradient_sum = self._over_replicas(grad(total, has_aux=True))
+        gradient_sum = over_replicas(grad(total, has_aux=True), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
         for piece in self._pieces(samples):
@@ -142,9 +154,6 @@ class Dpsgd:
             sums = {name: total + part[name] for name, total in sums.items()}
             loss = loss + value
         return sums, {"train_loss": loss / _counts(samples).to(loss)}
-
-    def _over_replicas(self, function: Callable[..., Any], in_dims: Any = 0) -> Callable[..., Any]:
-        return vmap(function, in_dims=in_dims, chunk_size=self.task.execution.replicas_at_once)
 
     def _pieces(self, samples: list[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Samples padded to the longest, as (R, L, ...) inputs, (R, L) labels and masks, L at a time."""
@@ -162,14 +171,6 @@ class Dpsgd:
             index.to(device).split(size, 1), mask.to(device).split(size, 1), strict=True
         ):
             yield as_input(self.task.inputs[part]), self.task.labels[part], present
-
-    def _schedule(self, own: DpsgdSettings, step: int) -> float:
-        return 0.5 * (1 + math.cos(math.pi * step / self.steps)) if own.schedule == "cosine" else 1.0
-
-
-def _each(like: Tensor, values: Sequence[float]) -> Tensor:
-    """One number a replica, shaped to multiply ``like`` (R, ...)."""
-    return torch.tensor(values).to(like).reshape(-1, *(1,) * (like.dim() - 1))
 
 
 def _counts(samples: list[np.ndarray]) -> Tensor:

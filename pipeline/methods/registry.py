@@ -2,24 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from torch import nn
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Method, Task
 from pipeline.methods.dpsgd import Dpsgd
-from pipeline.settings import DpsgdSettings, Model
+from pipeline.methods.noisy_weights import NoisyWeights
+from pipeline.settings import MethodSettings, Model
 
-METHODS: dict[str, Callable[[Task, Sequence[DpsgdSettings], str], Method]] = {"dpsgd": Dpsgd}
+# each takes a task, the settings of its method for each replica, and the normalisation's name
+METHODS: dict[str, Callable[[Task, Sequence[Any], str], Method]] = {
+    "dpsgd": Dpsgd,
+    "noisy_weights": NoisyWeights,
+}
 
 
-def build_method(name: str, task: Task, settings: Sequence[DpsgdSettings], normalization: str) -> Method:
+def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """The method called ``name`` over the task's replicas."""
     return METHODS[name](task, settings, normalization)
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of `pipeline/models/NAME.py` for inputs of ``shape``, with fresh weights.
+    """The network of `pipeline/models/NAME.py` with fresh weights, for inputs of `Prepared.input_shape`.
 
     Raises:
         UserError: it can't be built for that shape or with those settings.

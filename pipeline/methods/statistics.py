@@ -3,6 +3,9 @@
 Each class here is one answer; all functions take and return one replica's tensors, and vmap adds replicas.
 """
 
+import math
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
@@ -15,12 +18,14 @@ from pipeline.settings import DpsgdSettings
 
 
 class NoStatistics:
-    """No batch norm: examples don't see each other. The base of the other two."""
+    """No batch norm: examples don't see each other. The base of the others."""
 
     # why the accounted epsilon doesn't hold for gradients taken this way
     broken: str | None = None
     # whether a sample may be computed in pieces
     divisible = True
+    # L2 norm of what an example adds to the released vector at most, over C
+    lengthening = 1.0
 
     def __init__(self, task: Task, settings: DpsgdSettings):
         """Keep what a function of parameters and examples needs besides them."""
@@ -33,6 +38,14 @@ class NoStatistics:
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
         return {}
+
+    def running(self) -> Tensors:
+        """Running averages before training, for one replica; only `NoisyAverages` keeps any."""
+        return {}
+
+    def track(self, running: Tensors, released: Tensors, clip: Tensor) -> Tensors:
+        """Running averages after a step."""
+        return running
 
     def given(self, parameters: Tensors) -> Tensors:
         """Statistics that enter an example's loss as inputs of their own, by name."""
@@ -49,16 +62,16 @@ class NoStatistics:
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
-        return released
+        return {name: released[name] for name in parameters}
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses as a function of the parameters alone, for training without privacy."""
         given = {**parameters, **self.given(parameters)}
         return F.cross_entropy(functional_call(self.net, given, (inputs,)), labels, reduction="none")
 
-    def logits(self, parameters: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) at test."""
-        return functional_call(self.net, {**parameters, **self.given(parameters)}, (inputs,))
+    def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) at test, of parameters and what is `given` for them."""
+        return functional_call(self.net, tensors, (inputs,))
 
 
 class PublicStatistics(NoStatistics):
@@ -133,16 +146,115 @@ class JointStatistics(NoStatistics):
             logits = functional_call(self.net, parameters, (torch.cat([inputs, self.public]),))
         return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
 
-    def logits(self, parameters: Tensors, inputs: Tensor) -> Tensor:
+    def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K), each example in a joint batch of its own."""
 
         def joined(example: Tensor) -> Tensor:
             together = torch.cat([example[None], self.public])
             with measuring(self.net, together.new_ones(len(together))):
-                return functional_call(self.net, parameters, (together,))[0]
+                return functional_call(self.net, tensors, (together,))[0]
 
         size = max(1, self.at_once // (1 + len(self.public)))
         return vmap(joined, chunk_size=size)(inputs)
 
 
-STATISTICS: dict[str, type[NoStatistics]] = {"public_bn": PublicStatistics, "batch_bn": JointStatistics}
+class NoisyAverages(JointStatistics):
+    """``noisy_bn``: the alternative that Davody et al. dismiss in section 3, to the letter.
+
+    The sample's own statistics normalise in training. Their running averages normalise at test, so they are
+    released with noise: summed inputs are truncated to a range C' wide, which by the paper bounds a mean's
+    sensitivity by S_mu and a variance's by S_sigma^2, and gradient and statistics share the budget as one
+    vector. Scaled to C sqrt(share / (1 - share)) the statistics make that vector C / sqrt(1 - share) long.
+    """
+
+    broken = (
+        "batch statistics couple the examples: adding one record changes every other record's clipped "
+        "gradient and, behind the first layer, their summed inputs; S_mu and S_sigma^2 count its own alone"
+    )
+
+    def __init__(self, task: Task, settings: DpsgdSettings):
+        """As the others, without public images."""
+        super().__init__(task, settings)
+        self.public = self.public[:0]
+        self.half_range = settings.activation_range / 2
+        self.averaging = settings.averaging
+        share, batch, width = settings.statistics_share, settings.batch, settings.activation_range
+        self.lengthening = 1 / math.sqrt(1 - share)
+        layers = statistics_layers(self.net)
+        neurons = sum(len(layer.mean) for layer in layers.values())
+        sensitivity = {
+            "mean": width / batch,
+            "var": width**2 * (3 / batch - 3 / batch**2 + 1 / batch**3),
+        }
+        # of a statistic inside the released vector, over C
+        self.scales = {
+            f"{name}.{part}": math.sqrt(share / (1 - share)) / (bound * math.sqrt(2 * neurons))
+            for name in layers
+            for part, bound in sensitivity.items()
+        }
+
+    def running(self) -> Tensors:
+        """Running averages before training: those of a standard normal."""
+        return {
+            f"{name}.{part}": getattr(layer, part)
+            for name, layer in statistics_layers(self.net).items()
+            for part in ("mean", "var")
+        }
+
+    def _clipped(
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+    ) -> ClippedSum:
+        own = {name: value for name, value in tensors.items() if name not in self.scales}
+        found = super()._clipped(own, inputs, labels, mask, clip)
+        measured = self._truncated(own, inputs, mask)
+        scaled = {name: clip * self.scales[name] * value for name, value in measured.items()}
+        return ClippedSum({**found.sums, **scaled}, found.norms, found.losses)
+
+    def _truncated(self, parameters: Tensors, inputs: Tensor, mask: Tensor) -> Tensors:
+        """Mean and variance of each neuron's truncated summed input."""
+        found: Tensors = {}
+
+        def note(name: str, layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            # of an empty sample there are no statistics, only NaN
+            values = torch.nan_to_num(arguments[0].reshape(*arguments[0].shape[:2], -1))
+            values = values.clamp(-self.half_range, self.half_range)
+            share = (mask / (mask.sum().clamp_min(1) * values.shape[2]))[:, None, None]
+            mean = (values * share).sum((0, 2))
+            found[f"{name}.mean"] = mean
+            found[f"{name}.var"] = ((values - mean[:, None]).square() * share).sum((0, 2))
+
+        handles = [
+            layer.register_forward_pre_hook(partial(note, name))
+            for name, layer in statistics_layers(self.net).items()
+        ]
+        try:
+            with measuring(self.net, mask):
+                functional_call(self.net, parameters, (inputs,))
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found
+
+    def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) at test, by the running averages."""
+        return functional_call(self.net, tensors, (inputs,))
+
+    def track(self, running: Tensors, released: Tensors, clip: Tensor) -> Tensors:
+        """Eqs. 9 and 10 with the released statistics; a variance stays positive."""
+        averages = {}
+        for name, value in running.items():
+            noisy = released[name] / (clip * self.scales[name])
+            averages[name] = value + self.averaging * (noisy - value)
+            if name.endswith(".var"):
+                averages[name] = averages[name].clamp_min(0)
+        return averages
+
+
+STATISTICS: dict[str, type[NoStatistics]] = {
+    "none": NoStatistics,
+    "layer": NoStatistics,
+    "group": NoStatistics,
+    "public_bn": PublicStatistics,
+    "batch_bn": JointStatistics,
+    "noisy_bn": NoisyAverages,
+}

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from pipeline.models.normalization import normalization, output_normalization
+from pipeline.models.normalization import normalization
 from pipeline.settings import Model
 
 
@@ -15,10 +15,10 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     channels, height, width = shape
     flat = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 6, 5, padding=2), normalization(model, 6), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), normalization(model, 16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(channels, 6, 5, padding=2), normalization(model, 6, 4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), normalization(model, 16, 3), nn.ReLU(), nn.MaxPool2d(2)),
         nn.Flatten(),
-        *(nn.Linear(flat, 120), normalization(model, 120), nn.ReLU()),
-        *(nn.Linear(120, 84), normalization(model, 84), nn.ReLU()),
-        *(nn.Linear(84, classes), output_normalization(model, classes)),
+        *(nn.Linear(flat, 120), normalization(model, 120, 2), nn.ReLU()),
+        *(nn.Linear(120, 84), normalization(model, 84, 1), nn.ReLU()),
+        *(nn.Linear(84, classes), normalization(model, classes, 0)),
     )

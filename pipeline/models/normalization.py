@@ -59,13 +59,21 @@ class BatchStatistics(nn.Module):
 
 
 def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
-    """The network's `BatchStatistics` by name."""
-    return {name: layer for name, layer in net.named_modules() if isinstance(layer, BatchStatistics)}
+    """The network's trained `BatchStatistics` by name.
+
+    Those whose ``weight`` is frozen are left out: a part of the network that stays as it was pretrained keeps
+    the statistics that it was pretrained with, as constants in its buffers.
+    """
+    return {
+        name: layer
+        for name, layer in net.named_modules()
+        if isinstance(layer, BatchStatistics) and layer.weight.requires_grad
+    }
 
 
 @contextmanager
 def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
-    """Let every `BatchStatistics` measure its input; ``counted`` (B,) weighs the examples.
+    """Let every trained `BatchStatistics` measure its input; ``counted`` (B,) weighs the examples.
 
     The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
     `functional_call` takes them back.
@@ -84,21 +92,19 @@ def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
             layer.counted = layer.measured = None
 
 
-def normalization(model: Model, channels: int) -> nn.Module:
+def normalization(model: Model, channels: int, from_end: int) -> nn.Module:
     """The layer that ``model`` puts after a trainable layer of ``channels`` outputs.
+
+    ``from_end`` is how many trainable layers come behind that one: 0 for the output layer.
 
     'layer' takes each example's statistics over all hidden units of a layer (Davody et al. Eq. 3). In a
     convolution gain and bias are one a channel, as in group norm with one group; the paper leaves it open.
+    Every kind of batch norm is the same layer; the kinds differ in where its statistics come from.
     """
-    if model.normalization == "none":
+    if model.normalization == "none" or from_end < model.unnormalized:
         return nn.Identity()
     if model.normalization == "layer":
         return nn.GroupNorm(1, channels, eps=model.epsilon)
     if model.normalization == "group":
         return nn.GroupNorm(model.groups, channels, eps=model.epsilon)
     return BatchStatistics(channels, model.epsilon)
-
-
-def output_normalization(model: Model, classes: int) -> nn.Module:
-    """The layer after the last trainable one: none where ``normalize_output`` is off."""
-    return normalization(model, classes) if model.normalize_output else nn.Identity()

@@ -8,12 +8,12 @@ normalisation layer (`BatchStatistics`) are just more names.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, Protocol
+from functools import partial, reduce
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.models.normalization import BatchStatistics
@@ -92,6 +92,24 @@ class Outer(NamedTuple):
         return (torch.nan_to_num(self.left) * factors[:, None]).T @ torch.nan_to_num(self.right)
 
 
+class Rows(NamedTuple):
+    """Per-example gradients of an embedding table (V, E), of whose rows an example looks up but a few."""
+
+    total: int  # V
+    tokens: Tensor  # (B, P) the row looked up at each place
+    value: Tensor  # (B, P, E) gradients of these rows; of a row that comes several times, zero but the first
+
+    def square_norms(self) -> Tensor:
+        """(B,) squared norms."""
+        return self.value.square().sum((1, 2))
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """(V, E) sum over examples: the table's ordinary backward pass."""
+        table = self.value.new_zeros(self.total, self.value.shape[2])
+        pullback = vjp(lambda table: F.embedding(self.tokens, table), table)[1]
+        return pullback(torch.nan_to_num(self.value) * factors[:, None, None])[0]
+
+
 class Full(NamedTuple):
     """Per-example gradients written out."""
 
@@ -106,23 +124,64 @@ class Full(NamedTuple):
         return torch.tensordot(factors, torch.nan_to_num(self.value), dims=1)
 
 
-Gradients = dict[str, Outer | Full]
+Gradients = dict[str, Outer | Rows | Full]
+# A rule: the gradients of a layer from its inputs and the gradients at its outputs, both (B, ...) and one for
+# each use of the layer in a pass, and from the layer's own tensors.
+Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], Gradients]
 
 
-def _linear(layer: nn.Linear, inputs: Tensor, out: Tensor, tensors: Tensors) -> Gradients:
-    found: Gradients = {"weight": Outer(out, inputs)}
+def _places(uses: list[Tensor]) -> Tensor:
+    """(B, P, C): all places of all uses of a layer that works on the last dimension alone."""
+    flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
+    return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
+
+
+def _linear(layer: nn.Linear, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors) -> Gradients:
+    right, left = _places(inputs), _places(outs)
+    alone = left.shape[1] == 1
+    found: Gradients = {
+        "weight": Outer(left[:, 0], right[:, 0]) if alone else Full(left.transpose(1, 2) @ right)
+    }
     if layer.bias is not None:
-        found["bias"] = Full(out)
+        found["bias"] = Full(left.sum(1))
     return found
 
 
-def _conv(layer: nn.Conv2d, inputs: Tensor, out: Tensor, tensors: Tensors) -> Gradients:
+def _embedding(layer: nn.Embedding, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors) -> Gradients:
+    tokens, out = _places([use[..., None] for use in inputs])[..., 0], _places(outs)
+    # A row's gradients are added up before any norm is taken. The inner products of all pairs of places give
+    # the same norm, but where gradients cancel, their rounding could hide one from the clipping.
+    same = tokens[:, :, None] == tokens[:, None, :]  # (B, P, P)
+    skipped = (same & torch.ones_like(same).tril(-1)).any(2)  # all but a row's first place
+    if layer.padding_idx is not None:
+        skipped = skipped | (tokens == layer.padding_idx)
+    value = (same.to(out) @ out).masked_fill(skipped[..., None], 0.0)
+    return {"weight": Rows(layer.num_embeddings, tokens, value)}
+
+
+def _layer_norm(layer: nn.LayerNorm, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors) -> Gradients:
+    out = _places(outs)
+    normalized = F.layer_norm(_places(inputs), layer.normalized_shape, eps=layer.eps)
+    found: Gradients = {"weight": Full((out * normalized).sum(1))}
+    if layer.bias is not None:
+        found["bias"] = Full(out.sum(1))
+    return found
+
+
+def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
+    """The rule of a layer whose gradients are written out for one use and added up."""
+
+    def added(layer: nn.Module, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors) -> Gradients:
+        uses = [rule(layer, *use, tensors) for use in zip(inputs, outs, strict=True)]
+        return {key: Full(reduce(torch.add, [use[key] for use in uses])) for key in uses[0]}
+
+    return added
+
+
+def _conv(layer: nn.Conv2d, inputs: Tensor, out: Tensor, tensors: Tensors) -> Tensors:
     flat = out.flatten(2)  # (B, O, P)
     weight = torch.bmm(flat, _patches(layer, inputs).transpose(1, 2)).unflatten(2, layer.weight.shape[1:])
-    found: Gradients = {"weight": Full(weight)}
-    if layer.bias is not None:
-        found["bias"] = Full(flat.sum(2))
-    return found
+    return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": flat.sum(2)}
 
 
 def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
@@ -138,42 +197,50 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     return windows.permute(0, 1, 4, 5, 2, 3).flatten(4).flatten(1, 3)
 
 
-def _plain(layer: nn.Conv2d) -> bool:
-    """Whether `_conv` has the layer's case."""
-    zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    return zeros and layer.groups == 1 and layer.dilation == (1, 1)
-
-
 def _affine(normalized: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     """(B, C) gradients of scale and shift."""
     out = out.reshape(*out.shape[:2], -1)
     return (out * normalized.reshape_as(out)).sum(2), out.sum(2)
 
 
-def _group_norm(layer: nn.GroupNorm, inputs: Tensor, out: Tensor, tensors: Tensors) -> Gradients:
+def _group_norm(layer: nn.GroupNorm, inputs: Tensor, out: Tensor, tensors: Tensors) -> Tensors:
     weight, bias = _affine(F.group_norm(inputs, layer.num_groups, eps=layer.eps), out)
-    return {"weight": Full(weight), "bias": Full(bias)}
+    return {"weight": weight, "bias": bias}
 
 
-def _batch_statistics(layer: BatchStatistics, inputs: Tensor, out: Tensor, tensors: Tensors) -> Gradients:
+def _batch_statistics(layer: BatchStatistics, inputs: Tensor, out: Tensor, tensors: Tensors) -> Tensors:
     mean, var = tensors["mean"], tensors["var"]
     weight, bias = _affine(layer.normalized(inputs, mean, var), out)
     # d/dmean and d/dvar of weight * (x - mean) / sqrt(var + eps), through the two sums above
     scale = tensors["weight"] * torch.rsqrt(var + layer.epsilon)
     return {
-        "weight": Full(weight),
-        "bias": Full(bias),
-        "mean": Full(-scale * bias),
-        "var": Full(-0.5 * tensors["weight"] / (var + layer.epsilon) * weight),
+        "weight": weight,
+        "bias": bias,
+        "mean": -scale * bias,
+        "var": -0.5 * tensors["weight"] / (var + layer.epsilon) * weight,
     }
 
 
-_RULES: dict[type[nn.Module], Callable[..., Gradients]] = {
+_RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,
-    nn.Conv2d: _conv,
-    nn.GroupNorm: _group_norm,
-    BatchStatistics: _batch_statistics,
+    nn.Embedding: _embedding,
+    nn.LayerNorm: _layer_norm,
+    nn.Conv2d: _each_use(_conv),
+    nn.GroupNorm: _each_use(_group_norm),
+    BatchStatistics: _each_use(_batch_statistics),
 }
+
+
+def _plain(layer: nn.Module) -> bool:
+    """Whether a rule has the layer's case."""
+    if isinstance(layer, nn.Conv2d):
+        zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return zeros and layer.groups == 1 and layer.dilation == (1, 1)
+    if isinstance(layer, nn.LayerNorm):
+        return len(layer.normalized_shape) == 1
+    if isinstance(layer, nn.Embedding):
+        return layer.max_norm is None and not layer.scale_grad_by_freq
+    return True
 
 
 class BookKeeping:
@@ -181,48 +248,51 @@ class BookKeeping:
 
     A per-example gradient of a layer is a product of its input and the gradient at its output, and both are
     there after one ordinary pass over the batch (the book-keeping of Bu et al. 2023, arXiv:2210.00038). The
-    gradients at the outputs come from zeros added to them, 'taps', so everything stays a pure function and
-    vmap carries replicas. Linear layers never write their per-example gradients out.
+    gradients at the outputs come from zeros added to them, 'taps', one for each use of a layer, so everything
+    stays a pure function and vmap carries replicas. Linear layers used once an example, and embeddings, never
+    write their per-example gradients out.
     """
 
     def __init__(self, net: nn.Module, weights: dict[str, float], example: Tensor):
         """Record the layers' output shapes on ``example`` (1, ...).
 
+        Layers none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
+
         Raises:
-            NotImplementedError: a trainable layer has no rule here, or is used twice in a pass;
-                `PerExample` takes every network.
+            NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
+                another; `PerExample` takes every network.
         """
         self.net = net
         self.weights = weights
         self.layers = {
             name: layer
             for name, layer in net.named_modules()
-            if next(layer.parameters(recurse=False), None) is not None
+            if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
         }
         for name, layer in self.layers.items():
-            if type(layer) not in _RULES or (isinstance(layer, nn.Conv2d) and not _plain(layer)):
+            if type(layer) not in _RULES or not _plain(layer):
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r} ({layer})")
-        shapes: dict[str, torch.Size] = {}
+        own = [parameter for layer in self.layers.values() for parameter in layer.parameters(recurse=False)]
+        if len({id(parameter) for parameter in own}) < len(own):
+            raise NotImplementedError("no fast per-example gradient for a parameter that two layers share")
+        shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
-        def note(name: str, output: Tensor) -> Tensor:
-            if name in shapes:
-                raise NotImplementedError(
-                    f"no fast per-example gradient for layer {name!r}: it is used twice"
-                )
-            shapes[name] = output.shape[1:]
-            return output
+        def note(name: str, inputs: Tensor, output: Tensor) -> None:
+            shapes[name].append(output.shape[1:])
 
-        with torch.no_grad(), self._hooks(lambda name, inputs: None, note):
+        with torch.no_grad(), self._hooks(note):
             net(example)
+        for name, found in shapes.items():
+            if not found:
+                raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
         self.shapes = shapes
 
     @contextmanager
-    def _hooks(
-        self, seen: Callable[[str, Tensor], None], changed: Callable[[str, Tensor], Tensor]
-    ) -> Iterator[None]:
-        def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            seen(name, arguments[0])
-            return changed(name, output)
+    def _hooks(self, seen: Callable[[str, Tensor, Tensor], Tensor | None]) -> Iterator[None]:
+        """Call ``seen`` with name, input and output at each use of a layer; it may return another output."""
+
+        def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            return seen(name, arguments[0], output)
 
         handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in self.layers.items()]
         try:
@@ -236,21 +306,31 @@ class BookKeeping:
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
 
-        def total(taps: Tensors) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-            seen: Tensors = {}
-            with self._hooks(seen.__setitem__, lambda name, output: output + taps[name]):
+        def total(taps: dict[str, list[Tensor]]) -> tuple[Tensor, tuple[Tensor, dict[str, list[Tensor]]]]:
+            uses: dict[str, list[Tensor]] = {name: [] for name in self.layers}
+
+            def tap(name: str, inputs: Tensor, output: Tensor) -> Tensor:
+                uses[name].append(inputs)
+                return output + taps[name][len(uses[name]) - 1]
+
+            with self._hooks(tap):
                 losses = F.cross_entropy(
                     functional_call(self.net, tensors, (inputs,)), labels, reduction="none"
                 )
-            return losses.sum(), (losses, seen)
+            return losses.sum(), (losses, uses)
 
-        taps = {name: inputs.new_zeros(()).expand(len(inputs), *shape) for name, shape in self.shapes.items()}
-        outs, (losses, seen) = grad(total, has_aux=True)(taps)
+        zero = next(iter(tensors.values())).new_zeros(())
+        taps = {
+            name: [zero.expand(len(inputs), *shape) for shape in shapes]
+            for name, shapes in self.shapes.items()
+        }
+        outs, (losses, uses) = grad(total, has_aux=True)(taps)
         gradients: Gradients = {}
         for name, layer in self.layers.items():
-            own = {key: tensors[f"{name}.{key}"] for key in layer.state_dict() if f"{name}.{key}" in tensors}
-            for key, value in _RULES[type(layer)](layer, seen[name], outs[name], own).items():
-                gradients[f"{name}.{key}"] = value
+            own = {key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()}
+            for key, value in _RULES[type(layer)](layer, uses[name], outs[name], own).items():
+                if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
+                    gradients[f"{name}.{key}"] = value
         squares = [self.weights.get(name, 1.0) ** 2 * g.square_norms() for name, g in gradients.items()]
         norms = torch.stack(squares).sum(0).sqrt()
         factors = clip_factors(norms, mask, clip)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from torch import Tensor
 
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -19,7 +18,7 @@ class PoissonGaussian:
     """
 
     rate: float
-    clips: tuple[float, ...]
+    clips: tuple[float, ...]  # L2 bounds
     noise_multipliers: tuple[float, ...]  # z: noise has standard deviation z C in every coordinate
 
     def release(self, sums: Tensors, streams: Streams, step: int) -> Tensors:
@@ -35,10 +34,6 @@ class PoissonGaussian:
             name: value + part.reshape(value.shape)
             for (name, value), part in zip(sums.items(), parts, strict=True)
         }
-
-    def clip_bounds(self, like: Tensor) -> Tensor:
-        """(R,) clipping norms."""
-        return torch.tensor(self.clips).to(like)
 
     def event(self, replica: int, steps: int) -> DpEvent:
         """What ``steps`` releases of one replica spend."""

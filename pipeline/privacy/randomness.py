@@ -32,6 +32,7 @@ class Streams:
         self.names = tuple(names)
         self.device = device
         self._entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
+        self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
         text = f"{name}/{purpose}/{step}".encode()
@@ -49,11 +50,25 @@ class Streams:
             samples.append(generator.choice(examples, count, replace=False, shuffle=False))
         return samples
 
-    def normal(self, step: int, size: int) -> Tensor:
-        """(R, size) independent standard normals in float32."""
+    def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
+        """(R, batch) indices of a step's batch: every epoch goes through the examples in a new order.
+
+        The last examples of an order, too few for a batch, are left out.
+        """
+        epoch, place = divmod(step, examples // batch)
+        if self._order is None or self._order[0] != epoch:
+            orders = [
+                np.random.default_rng(self._seed(name, "order", epoch)).permutation(examples)
+                for name in self.names
+            ]
+            self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
+        return self._order[1][:, place * batch : (place + 1) * batch]
+
+    def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
+        """(R, size) independent standard normals in float32; other purposes are other streams."""
         rows = []
         for name in self.names:
-            seed = self._seed(name, "noise", step)
+            seed = self._seed(name, purpose, step)
             if self.device.type == "cpu":
                 # torch's own CPU generator takes only 32 bits of a seed
                 drawn = np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
@@ -62,6 +77,14 @@ class Streams:
                 generator = torch.Generator(self.device).manual_seed(seed % 2**63)
                 rows.append(torch.randn(size, generator=generator, device=self.device))
         return torch.stack(rows)
+
+    def uniform(self, step: int, size: int, purpose: str) -> Tensor:
+        """(R, size) independent numbers in [0, 1), in float32."""
+        rows = [
+            np.random.default_rng(self._seed(name, purpose, step)).random(size, dtype=np.float32)
+            for name in self.names
+        ]
+        return torch.from_numpy(np.stack(rows)).to(self.device)
 
 
 def initial_seed(seed: int) -> int:

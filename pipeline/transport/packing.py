@@ -36,7 +36,7 @@ def code_digest(row: Row) -> str:
 def behind(settings: Settings, row: str) -> dict[str, Any]:
     """The parts of params.yaml a row stands on, flat, each under its name there."""
     name = settings.row(row).data
-    data = settings.data[name]
+    data = settings.split(name)
     parts: dict[str, Strict] = {f"rows.{row}": settings.rows[row], f"data.{name}": data}
     parts |= {f"raw.{raw}": settings.raw[raw] for raw in (data.raw, data.public.raw)}
     return dict(_flat({key: part.model_dump(mode="json") for key, part in parts.items()}))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd import Dpsgd
-from pipeline.methods.statistics import JointStatistics, PublicStatistics
+from pipeline.methods.statistics import JointStatistics, NoisyAverages, PublicStatistics
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.settings import DpsgdSettings, Model
@@ -55,7 +55,7 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn"])
+@pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn", "noisy_bn"])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
     ways = [
@@ -70,7 +70,7 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalizati
         state = method.init()
         for step in range(2):
             state, _ = method.step(state, step)
-        results.append(torch.cat([v.flatten(1) for v in state["parameters"].values()], dim=1))
+        results.append(torch.cat([v.flatten(1) for v in method.model(state).values()], dim=1))
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-5)
 
@@ -171,6 +171,48 @@ def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared
         with measuring(method.task.net, torch.ones(len(joint))):
             expected = functional_call(method.task.net, parameters, (joint,))[0]
         torch.testing.assert_close(together[index], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_noisy_averages_are_scaled_by_the_papers_sensitivities(tiny: Prepared) -> None:
+    """Over neighbouring samples the first layer's statistics move by at most their share of the bound."""
+    own = dpsgd(statistics_share=0.3, activation_range=4.0, clip=0.5)
+    method = make(tiny, [own], "noisy_bn")
+    statistics, parameters = method.statistics, one(method.init()["parameters"])
+    assert isinstance(statistics, NoisyAverages)
+    found = []
+    for count in (20, 19):  # 20 is the batch of the settings, L in the formulas
+        inputs, labels, mask = sample_of(method.task, np.arange(count))
+        inputs[19:] *= 50  # an outlier that truncation must hold back
+        found.append(statistics.clipper()(parameters, inputs, labels, mask, torch.tensor(0.5)).sums)
+    for part in ("mean", "var"):
+        moved = (found[0][f"1.{part}"] - found[1][f"1.{part}"]).abs().max().item()
+        assert 0 < moved <= 0.5 * statistics.scales[f"1.{part}"] * {
+            "mean": 4 / 20, "var": 16 * (3 / 20 - 3 / 400 + 1 / 8000)
+        }[part]  # fmt: skip
+    # all neurons at their bounds together are as long as their share says
+    neurons = 2 * (6 + 16 + 120 + 84 + 10)
+    each = [statistics.scales["1.mean"] * 4 / 20] * neurons
+    assert sum(value**2 for value in each) ** 0.5 == pytest.approx((0.3 / 0.7) ** 0.5)
+    assert statistics.lengthening**2 == pytest.approx(1 + 0.3 / 0.7)
+
+
+def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd(averaging=0.25, clip=0.5)], "noisy_bn")
+    statistics, start = method.statistics, method.init()
+    inputs, labels, mask = sample_of(method.task, np.arange(20))
+    sums = statistics.clipper()(one(start["parameters"]), inputs, labels, mask, torch.tensor(0.5)).sums
+    averages = statistics.track(one(start["running"]), sums, torch.tensor(0.5))
+    weight, bias = (start["parameters"][f"0.{part}"][0] for part in ("weight", "bias"))
+    summed = F.conv2d(inputs, weight, bias, padding=2).clamp(-4, 4)
+    torch.testing.assert_close(averages["1.mean"], 0.25 * summed.mean((0, 2, 3)), rtol=1e-3, atol=1e-5)
+    state, _ = method.step(start, 0)
+    assert all(bool((value >= 0).all()) for name, value in state["running"].items() if name.endswith("var"))
+    network = method.network(method.model(state), 0)
+    assert torch.equal(network["1.mean"], state["running"]["1.mean"])
+    test = torch.from_numpy(tiny.splits["test"].inputs)
+    alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
+    assert torch.equal(alone, method.predict(network, test[:5]))
+    assert method.guarantee(0, 1).broken is not None
 
 
 def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:

@@ -3,18 +3,25 @@
 import opacus
 import pytest
 import torch
-from torch import nn
+from opacus.layers import DPLSTM
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
 
-from pipeline.models import lenet5
+from pipeline.models import bilstm, lenet5
 from pipeline.models.normalization import BatchStatistics, measuring
 from pipeline.privacy.gradients import BookKeeping, PerExample, clip_factors
 from pipeline.settings import Model
 
+TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
+KINDS = ("none", "layer", "group", "public_bn", "wide", "shared", *TEXTS)
+WORDS, LENGTH = 12, 8  # vocabulary and tokens of the small texts
+RARE = WORDS - 1  # a word that `enlarge` alone uses
+
 
 class Wide(nn.Sequential):
-    """Every option the fast way claims: stride, padding by side, no bias, group norm on both shapes."""
+    """Options the fast way claims: stride, padding by side, no bias, group norm on both shapes."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -27,31 +34,73 @@ class Wide(nn.Sequential):
             nn.GroupNorm(3, 12),
             nn.ReLU(),
             nn.Linear(12, 10),
+            nn.LayerNorm(10, bias=False),
         )
+
+
+class Shared(nn.Module):
+    """Every layer twice in a pass, in different shapes where that can be; rows looked up again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 6)
+        self.padded = nn.Embedding(WORDS, 6, padding_idx=0)
+        self.linear = nn.Linear(6, 6)
+        self.norm = nn.LayerNorm(6)
+        self.conv = nn.Conv2d(1, 1, 3, padding=1)
+        self.group_norm = nn.GroupNorm(1, 1)
+        self.out = nn.Linear(6, 10, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.embedding(tokens) + self.padded(tokens).tanh() * self.embedding(tokens.flip(1))
+        hidden = hidden + self.padded(tokens[:, 0])[:, None]
+        hidden = self.norm(self.linear(hidden))[:, None]  # (B, 1, T, 6), an image of one channel
+        for _ in range(2):
+            hidden = self.group_norm(self.conv(hidden.relu()))
+        return self.out(self.norm(self.linear(hidden[:, 0].mean(1))))
 
 
 def make(kind: str) -> nn.Module:
     torch.manual_seed(3)
     if kind == "wide":
         return Wide()
+    if kind == "shared":
+        return Shared()
+    if kind in TEXTS:
+        model = Model(name="bilstm", normalization=TEXTS[kind])  # type: ignore[arg-type]
+        return bilstm.build(model, (LENGTH, WORDS), 10)
     return lenet5.build(Model(name="lenet5", normalization=kind), (1, 28, 28), 10)  # type: ignore[arg-type]
 
 
-def tensors_of(net: nn.Module) -> dict[str, torch.Tensor]:
+def tensors_of(net: nn.Module) -> dict[str, Tensor]:
     """Parameters, and for batch norm statistics that are neither 0 nor 1."""
     found = {name: value.detach().clone() for name, value in net.named_parameters()}
     found |= {name: torch.rand_like(value) + 0.5 for name, value in net.named_buffers()}
     return found
 
 
-def batch(size: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(kind: str, size: int = 9) -> tuple[Tensor, Tensor]:
+    """Inputs and labels; texts repeat words and end in padding, the second is nothing else."""
     generator = torch.Generator().manual_seed(1)
-    return torch.rand(size, 1, 28, 28, generator=generator), torch.randint(
-        0, 10, (size,), generator=generator
-    )
+    labels = torch.randint(0, 10, (size,), generator=generator)
+    if kind not in (*TEXTS, "shared"):
+        return torch.rand(size, 1, 28, 28, generator=generator), labels
+    tokens = torch.randint(1, RARE, (size, LENGTH), generator=generator)
+    lengths = torch.randint(1, LENGTH + 1, (size, 1), generator=generator)
+    lengths[:2, 0] = torch.tensor([LENGTH, 0])
+    return torch.where(torch.arange(LENGTH) < lengths, tokens, 0).int(), labels
 
 
-def weights_of(tensors: dict[str, torch.Tensor]) -> dict[str, float]:
+def enlarge(inputs: Tensor, tensors: dict[str, Tensor], example: int, value: float) -> None:
+    """Multiply what the network sees of one example; of a text, its first word."""
+    if inputs.is_floating_point():
+        inputs[example] *= value
+    else:
+        inputs[example, 0] = RARE
+        tensors["embedding.weight"][RARE] *= value
+
+
+def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
     return {name: 0.7 for name in tensors if name.endswith((".mean", ".var"))}
 
 
@@ -68,14 +117,11 @@ def one_at_a_time(net, tensors, inputs, labels, weights):  # type: ignore[no-unt
     return torch.stack(gradients)
 
 
-KINDS = ("none", "layer", "group", "public_bn", "wide")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clip", [0.01, 1.0, 1e6])
 def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
     net = make(kind)
-    tensors, (inputs, labels) = tensors_of(net), batch()
+    tensors, (inputs, labels) = tensors_of(net), batch(kind)
     weights, mask = weights_of(tensors), torch.tensor([1.0] * 7 + [0.0] * 2)
     gradients = one_at_a_time(net, tensors, inputs, labels, weights)
     norms = gradients.norm(dim=1)
@@ -87,23 +133,72 @@ def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
         torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_per_example_gradients_equal_opacus() -> None:
-    net = make("layer")
-    inputs, labels = batch()
+@pytest.mark.parametrize("kind", ["layer", "shared"])
+def test_per_example_gradients_equal_opacus(kind: str) -> None:
+    net = make(kind)
+    inputs, labels = batch(kind)
     found = BookKeeping(net, {}, inputs[:1])(
         tensors_of(net), inputs, labels, torch.ones(len(labels)), torch.tensor(1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
     F.cross_entropy(wrapped(inputs), labels, reduction="sum").backward()
+    if kind == "shared":  # Opacus gives the padding's row a gradient, where autograd gives none
+        net.padded.weight.grad_sample[:, bilstm.PADDING] = 0
     samples = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
     torch.testing.assert_close(found.norms, samples.norm(dim=1), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
+    """Opacus takes LSTMs as modules of its own: the weights are copied there, the gradients back."""
+    net = make("text")
+    inputs, labels = batch("text")
+    inputs[1, 0] = 1  # Opacus takes no text without words
+    # and it mixes up the examples' gradients unless the longest text comes first
+    lengths, order = (inputs != bilstm.PADDING).sum(1).sort(descending=True)
+    inputs, labels = inputs[order], labels[order]
+
+    class Theirs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(WORDS, bilstm.EMBEDDING, padding_idx=bilstm.PADDING)
+            self.lstm = DPLSTM(bilstm.EMBEDDING, bilstm.HIDDEN, bidirectional=True, batch_first=True)
+            self.dense = nn.Linear(2 * bilstm.HIDDEN, 10)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            packed = pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True)
+            return self.dense(self.lstm(packed)[1][0].transpose(0, 1).flatten(1))
+
+    names = {
+        "embedding.weight": "embedding.weight",
+        "dense.weight": "dense.weight",
+        "dense.bias": "dense.bias",
+    }
+    for own, end in (("ahead", "l0"), ("back", "l0_reverse")):
+        names[f"lstm.{own}.inputs.weight"] = f"lstm.weight_ih_{end}"
+        names[f"lstm.{own}.inputs.bias"] = f"lstm.bias_ih_{end}"
+        names[f"lstm.{own}.recurrent.weight"] = f"lstm.weight_hh_{end}"
+    tensors = tensors_of(net)
+    assert names.keys() == tensors.keys()
+    theirs = Theirs()
+    copied = {theirs_name: tensors[name] for name, theirs_name in names.items()}
+    zeros = {f"lstm.bias_hh_{end}": torch.zeros(4 * bilstm.HIDDEN) for end in ("l0", "l0_reverse")}
+    theirs.load_state_dict({**theirs.state_dict(), **copied, **zeros}, strict=True)
+    wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
+    F.cross_entropy(wrapped(inputs.long()), labels, reduction="sum").backward()
+    samples = {name: value.grad_sample for name, value in theirs.named_parameters()}
+    way = BookKeeping(net, {}, inputs[:1])
+    for example in range(len(labels)):
+        alone = torch.eye(len(labels))[example]
+        found = way(tensors, inputs, labels, alone, torch.tensor(1e6))
+        for name, theirs_name in names.items():
+            torch.testing.assert_close(found.sums[name], samples[theirs_name][example], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_example_moves_the_sum_by_at_most_the_clip(kind: str) -> None:
     net = make(kind)
-    tensors, (inputs, labels) = tensors_of(net), batch()
-    inputs[0] *= 50  # an example with a large gradient
+    tensors, (inputs, labels) = tensors_of(net), batch(kind)
+    enlarge(inputs, tensors, 0, 50.0)  # an example with a large gradient
     for way in (PerExample(net, weights_of(tensors)), BookKeeping(net, weights_of(tensors), inputs[:1])):
         for gone in range(3):
             mask = torch.ones(len(labels))
@@ -117,20 +212,20 @@ def test_one_example_moves_the_sum_by_at_most_the_clip(kind: str) -> None:
     assert moved > 0.29  # and the bound is met, so the test could fail
 
 
-def test_replicas_by_vmap_equal_single_runs() -> None:
-    net = make("group")
-    inputs, labels = batch(12)
+@pytest.mark.parametrize("kind", ["group", "shared", *TEXTS])
+def test_replicas_by_vmap_equal_single_runs(kind: str) -> None:
+    net = make(kind)
+    inputs, labels = batch(kind, 12)
     stacked = {name: torch.stack([value, 1.1 * value]) for name, value in tensors_of(net).items()}
-    inputs, labels = inputs.reshape(2, 6, 1, 28, 28), labels.reshape(2, 6)
+    inputs, labels = inputs.unflatten(0, (2, 6)), labels.reshape(2, 6)
     mask, clips = torch.ones(2, 6), torch.tensor([0.5, 2.0])
-    way = BookKeeping(net, {}, inputs[0, :1])
-    together = vmap(way)(stacked, inputs, labels, mask, clips)
-    for index in range(2):
-        alone = way(
-            {n: v[index] for n, v in stacked.items()}, inputs[index], labels[index], mask[index], clips[index]
-        )
-        for name, value in alone.sums.items():
-            torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
+    for way in (PerExample(net, {}), BookKeeping(net, {}, inputs[0, :1])):
+        together = vmap(way)(stacked, inputs, labels, mask, clips)
+        for index in range(2):
+            own = {name: value[index] for name, value in stacked.items()}
+            alone = way(own, inputs[index], labels[index], mask[index], clips[index])
+            for name, value in alone.sums.items():
+                torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,8 +233,8 @@ def test_replicas_by_vmap_equal_single_runs() -> None:
 def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: float) -> None:
     """Neither as a record of the sample nor as padding, which repeats the first record."""
     net = make(kind)
-    tensors, (inputs, labels) = tensors_of(net), batch()
-    inputs[4] = 3e38
+    tensors, (inputs, labels) = tensors_of(net), batch(kind)
+    enlarge(inputs, tensors, 4, 3e38)
     mask = torch.ones(len(labels))
     mask[4] = present
     others = torch.arange(len(labels)) != 4
@@ -156,20 +251,75 @@ def test_a_gradient_that_is_not_finite_has_factor_zero() -> None:
     assert clip_factors(norms, torch.ones(4), torch.tensor(0.5)).tolist() == [0.5, 0.0, 0.0, 1.0]
 
 
+def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
+    """The trained rest gets the gradients that it has alone; statistics left as buffers are constants."""
+    torch.manual_seed(5)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, dilation=2),  # no rule
+        BatchStatistics(4, 1e-3),
+        nn.ReLU(),
+        nn.Conv2d(4, 2, 3, stride=3),
+        BatchStatistics(2, 1e-3),
+        nn.Flatten(),
+        nn.Linear(2 * 8 * 8, 10),
+    )
+    net[:2].requires_grad_(False)
+    net[4].var.fill_(0.3)
+    tensors = {name: value.detach() for name, value in net.named_parameters() if value.requires_grad}
+    inputs, labels = batch("none")
+    gradients = one_at_a_time(net, tensors, inputs, labels, {})
+    factors = torch.clamp(0.5 / gradients.norm(dim=1), max=1)
+    way = BookKeeping(net, {}, inputs[:1])
+    assert way.layers.keys() == {"3", "4", "6"}
+    found = way(tensors, inputs, labels, torch.ones(len(labels)), torch.tensor(0.5))
+    assert found.sums.keys() == tensors.keys()
+    torch.testing.assert_close(found.norms, gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
+    flat = torch.cat([value.flatten() for value in found.sums.values()])
+    torch.testing.assert_close(flat, (gradients * factors[:, None]).sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> None:
+    """Thousands up and thousands down leave 1: the pairs' products, rounded, would say 0."""
+
+    class Cancelling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(2, 2)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.table(tokens).mT @ torch.tensor([8e4, -8e4, 1.0])
+
+    net = Cancelling()
+    tokens, labels = torch.ones(1, 3, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+    tensors = {"table.weight": torch.zeros(2, 2)}
+    expected = one_at_a_time(net, tensors, tokens, labels, {}).norm()
+    found = BookKeeping(net, {}, tokens)(tensors, tokens, labels, torch.ones(1), torch.tensor(0.1))
+    torch.testing.assert_close(found.norms[0], expected)
+    torch.testing.assert_close(found.sums["table.weight"].norm(), torch.tensor(0.1))
+
+
 def test_the_fast_way_refuses_what_it_has_no_rule_for() -> None:
-    for layer in (
-        nn.Conv2d(2, 2, 1, groups=2),
-        nn.Conv2d(2, 2, 3, dilation=2),
-        nn.Conv2d(2, 2, 3, padding="same"),
-        nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
+    image, text = torch.zeros(1, 2, 8, 8), torch.zeros(1, 8, dtype=torch.long)
+    for layer, example in (
+        (nn.Conv2d(2, 2, 1, groups=2), image),
+        (nn.Conv2d(2, 2, 3, dilation=2), image),
+        (nn.Conv2d(2, 2, 3, padding="same"), image),
+        (nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), image),
+        (nn.BatchNorm2d(2), image),
+        (nn.LayerNorm((8, 8)), image),
+        (nn.Embedding(3, 2, max_norm=1.0), text),
+        (nn.Embedding(3, 2, scale_grad_by_freq=True), text),
     ):
         with pytest.raises(NotImplementedError, match="no fast per-example gradient"):
-            BookKeeping(nn.Sequential(layer), {}, torch.zeros(1, 2, 8, 8))
-    with pytest.raises(NotImplementedError):
-        BookKeeping(nn.Sequential(nn.LayerNorm(8)), {}, torch.zeros(1, 8))
-    twice = nn.Linear(8, 8)
-    with pytest.raises(NotImplementedError, match="used twice"):
-        BookKeeping(nn.Sequential(twice, nn.ReLU(), twice), {}, torch.zeros(1, 8))
+            BookKeeping(nn.Sequential(layer), {}, example)
+    tied = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    tied[1].weight = tied[0].weight
+    with pytest.raises(NotImplementedError, match="two layers share"):
+        BookKeeping(tied, {}, torch.zeros(1, 8))
+    idle = nn.Sequential(nn.Linear(8, 8))
+    idle[0].add_module("idle", nn.Linear(2, 2))
+    with pytest.raises(NotImplementedError, match="isn't used"):
+        BookKeeping(idle, {}, torch.zeros(1, 8))
 
 
 def test_measured_statistics_ignore_padding_and_equal_torch() -> None:

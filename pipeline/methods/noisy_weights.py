@@ -1,0 +1,159 @@
+"""Training with noise on the weights (Davody et al. 2020, section 2): a study of robustness, not of privacy.
+
+Every weight is drawn from N(mu, sigma^2) anew in each forward pass, in training and at test; mu is learned by
+reparametrisation with Adam, sigma is fixed. Weights are matrices and kernels: biases, the gains and shifts of
+normalisation and the rows of an embedding table, which are a text's inputs, stay as they are.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+from torch.nn import functional as F
+
+from pipeline.methods.augment import crop_flip
+from pipeline.methods.base import Guarantee, State, Task, as_input, each, over_replicas
+from pipeline.models.normalization import measuring, statistics_layers
+from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.settings import NoisyWeightsSettings
+
+ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
+# Adam's constants as in Kingma and Ba, and in torch
+BETAS, TINY = (0.9, 0.999), 1e-8
+
+
+class NoisyWeights:
+    """Adam on noisy weights over R replicas that share batch size and steps."""
+
+    def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
+        """One of ``settings`` a replica, in the task's order."""
+        first = settings[0]
+        self.task = task
+        self.settings = tuple(settings)
+        self.batch = first.batch
+        self.augment = first.augment == "crop_flip"
+        self.examples = len(task.labels)
+        self.steps = first.steps(self.examples)
+        self.draws = first.draws
+        self.remeasured = normalization == "running_bn" and first.statistics == "draw"
+        self.noisy = noisy_names(task.net)
+        # the noise at test protects nobody: it is the same for everyone who evaluates the same weights
+        self.test_streams = Streams(task.streams.names, True, task.execution.device)
+
+    def init(self) -> State:
+        """Initial means, no moments, and running averages of a standard normal."""
+        parameters = self.task.parameters
+        running: Tensors = {}
+        for name, layer in statistics_layers(self.task.net).items():
+            running[f"{name}.mean"] = layer.mean.expand(self.task.replicas, -1).clone()
+            running[f"{name}.var"] = layer.var.expand(self.task.replicas, -1).clone()
+        return {
+            "parameters": parameters,
+            "first_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
+            "second_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
+            "running": running,
+        }
+
+    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+        """One step of Adam on a batch of every replica, under fresh noise."""
+        chosen = self.task.streams.shuffled(step, self.examples, self.batch)
+        inputs, labels = self.task.inputs[chosen], self.task.labels[chosen]
+        if self.augment:
+            inputs = crop_flip(inputs, self.task.streams.uniform(step, 3 * self.batch, "augment"))
+        weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
+        # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
+        gradients, (losses, measured) = over_replicas(grad(self._loss, has_aux=True), self.task.execution)(
+            weights, as_input(inputs), labels
+        )
+        share = [own.averaging for own in self.settings]
+        running = {
+            name: value + each(value, share) * (measured[name] - value)
+            for name, value in state["running"].items()
+        }
+        return {**self._adam(state, gradients, step), "running": running}, {"train_loss": losses}
+
+    def model(self, state: State) -> Tensors:
+        """The weights' means and the running averages."""
+        return {**state["parameters"], **state["running"]}
+
+    def network(self, model: Tensors, draw: int) -> Tensors:
+        """The weights of one draw, and the statistics that go with them."""
+        noise = self.test_streams.normal(draw, self._size, "test")
+        noised = self._noised({name: model[name] for name in self.task.parameters}, noise)
+        scales = [own.scale for own in self.settings]
+        for name in self.noisy:
+            noised[name] = noised[name] * each(noised[name], scales)
+        tensors = {**model, **noised}
+        return {**tensors, **self._measured(tensors)} if self.remeasured else tensors
+
+    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B) classes."""
+        logits = over_replicas(self._logits, self.task.execution, shared=1)
+        return logits(network, as_input(inputs)).argmax(-1)
+
+    def guarantee(self, replica: int, steps: int) -> Guarantee:
+        """None: nothing here is private."""
+        return Guarantee(None, None, None, None, None, broken=ROBUSTNESS)
+
+    @property
+    def _size(self) -> int:
+        return sum(self.task.parameters[name][0].numel() for name in self.noisy)
+
+    def _noised(self, parameters: Tensors, noise: Tensor) -> Tensors:
+        """mu + sigma noise, where weights are noisy; ``noise`` (R, their number)."""
+        noised = dict(parameters)
+        sigmas = [own.sigma for own in self.settings]
+        sizes = [parameters[name][0].numel() for name in self.noisy]
+        for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
+            value = parameters[name]
+            noised[name] = value + each(value, sigmas) * part.reshape(value.shape)
+        return noised
+
+    def _loss(
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
+        """Mean loss of a batch by its own statistics, and those statistics."""
+        with measuring(self.task.net, torch.ones_like(labels, dtype=torch.float)) as found:
+            loss = F.cross_entropy(self._logits(tensors, inputs), labels)
+        return loss, (loss, found)
+
+    def _logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        return functional_call(self.task.net, tensors, (inputs,))
+
+    def _measured(self, tensors: Tensors) -> Tensors:
+        """Statistics of the first training examples under these weights."""
+        inputs = as_input(self.task.inputs[: min(self.examples, 8 * self.batch)])
+
+        def measure(tensors: Tensors) -> Tensors:
+            with measuring(self.task.net, inputs.new_ones(len(inputs))) as found:
+                self._logits(tensors, inputs)
+            return found
+
+        return over_replicas(measure, self.task.execution)(tensors)
+
+    def _adam(self, state: State, gradients: Tensors, step: int) -> State:
+        """Kingma and Ba, Algorithm 1."""
+        rates = [own.rate_at(step, self.steps) for own in self.settings]
+        ahead, below = BETAS
+        first, second, parameters = {}, {}, {}
+        for name, value in state["parameters"].items():
+            gradient = gradients[name]
+            first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
+            second[name] = torch.lerp(gradient.square(), state["second_moment"][name], below)
+            mean = first[name] / (1 - ahead ** (step + 1))
+            square = second[name] / (1 - below ** (step + 1))
+            parameters[name] = value - each(value, rates) * mean / (square.sqrt() + TINY)
+        return {"parameters": parameters, "first_moment": first, "second_moment": second}
+
+
+def noisy_names(net: nn.Module) -> list[str]:
+    """Names of the weights that get noise: matrices and kernels of layers other than embeddings."""
+    return [
+        f"{name}.{key}" if name else key
+        for name, layer in net.named_modules()
+        if not isinstance(layer, nn.Embedding)
+        for key, value in layer.named_parameters(recurse=False)
+        if value.dim() > 1 and value.requires_grad
+    ]

@@ -1,0 +1,113 @@
+"""BiLSTM with one dense layer, for texts, as in Davody et al. Tables 4 and 7; and with layer normalisation.
+
+`torch.nn.LSTM` is opaque to `torch.func`, so the recurrence is written out here; its numbers are the same.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.settings import Model
+
+PADDING = 0  # the token number that stands for no word; only ever at a text's end
+EMBEDDING = 100
+HIDDEN = 32
+
+
+class Direction(nn.Module):
+    """The weights of an LSTM that reads in one direction; gates in the order of `torch.nn.LSTM`: i, f, g, o.
+
+    Normalised as by Ba et al. 2016 (arXiv:1607.06450): LN(W_x x_t) + LN(W_h h_{t-1}), where the shift of the
+    first is the bias. They normalise the cell too; Davody et al. only what comes out of weight matrices.
+    """
+
+    def __init__(self, inputs: int, hidden: int, epsilon: float | None):
+        """Initialised as `torch.nn.LSTM`, but for a forget bias of 1; ``epsilon`` None: not normalised."""
+        super().__init__()
+        self.inputs = nn.Linear(inputs, 4 * hidden, bias=epsilon is None)
+        # torch has a second bias here, which only ever adds to the first
+        self.recurrent = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.inputs_norm = _norm(4 * hidden, epsilon)
+        self.recurrent_norm = _norm(4 * hidden, epsilon)
+        for parameter in (*self.inputs.parameters(), *self.recurrent.parameters()):
+            nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
+        bias = self.get_parameter("inputs.bias" if epsilon is None else "inputs_norm.bias")
+        nn.init.ones_(bias[hidden : 2 * hidden])  # a cell remembers until it has learnt to forget
+
+    def from_inputs(self, inputs: Tensor) -> Tensor:
+        """What all inputs (B, T, I) say to the gates: (B, T, 4 H)."""
+        return self.inputs_norm(self.inputs(inputs))
+
+    def from_state(self, hidden: Tensor) -> Tensor:
+        """What the last hidden state (B, H) says to the gates: (B, 4 H)."""
+        return self.recurrent_norm(self.recurrent(hidden))
+
+
+class BiLSTM(nn.Module):
+    """Both directions of an LSTM over a text, in one loop over time.
+
+    Over padding the state is carried on as it is. So the backward direction starts at a text's last word, and
+    both end as `torch.nn.LSTM` does on a packed sequence; a text without words ends in zeros.
+    """
+
+    def __init__(self, inputs: int, hidden: int, epsilon: float | None = None):
+        """``hidden`` units a direction; ``epsilon`` None: not normalised."""
+        super().__init__()
+        self.hidden = hidden
+        self.ahead = Direction(inputs, hidden, epsilon)
+        self.back = Direction(inputs, hidden, epsilon)
+
+    def forward(self, inputs: Tensor, present: Tensor) -> Tensor:
+        """Final hidden states (B, 2 H), ahead then back, of ``inputs`` (B, T, I) where ``present`` (B, T)."""
+        # unbind, not an index a step: its gradient is one stack instead of T tensors of T steps each
+        ahead = self.ahead.from_inputs(inputs).unbind(1)
+        back = self.back.from_inputs(inputs).unbind(1)[::-1]
+        words = torch.stack([present, present.flip(1)], 2)[..., None].unbind(1)  # T of (B, 2, 1)
+        hidden = cell = inputs.new_zeros(len(inputs), 2, self.hidden)
+        for here, there, word in zip(ahead, back, words, strict=True):
+            first, second = hidden.unbind(1)
+            here, there = here + self.ahead.from_state(first), there + self.back.from_state(second)
+            gates = torch.stack([here, there], 1)  # (B, 2, 4 H)
+            enter, keep, new, show = gates.chunk(4, -1)
+            now = keep.sigmoid() * cell + enter.sigmoid() * new.tanh()
+            hidden = torch.where(word, show.sigmoid() * now.tanh(), hidden)
+            cell = torch.where(word, now, cell)
+        return hidden.flatten(1)
+
+
+class Classifier(nn.Module):
+    """Tokens (B, T), integers, to logits (B, classes)."""
+
+    def __init__(self, model: Model, vocabulary: int, classes: int):
+        """Fresh weights; of what ``unnormalized`` counts the dense layer is the last, the LSTM before it."""
+        super().__init__()
+        epsilon = model.epsilon if model.normalization == "layer" else None
+        self.embedding = nn.Embedding(vocabulary, EMBEDDING, padding_idx=PADDING)
+        self.lstm = BiLSTM(EMBEDDING, HIDDEN, epsilon if model.unnormalized <= 1 else None)
+        self.dense = nn.Linear(2 * HIDDEN, classes)
+        self.dense_norm = _norm(classes, epsilon if model.unnormalized == 0 else None)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits from the final hidden states of both directions."""
+        return self.dense_norm(self.dense(self.lstm(self.embedding(tokens), tokens != PADDING)))
+
+
+def _norm(size: int, epsilon: float | None) -> nn.Module:
+    return nn.Identity() if epsilon is None else nn.LayerNorm(size, eps=epsilon)
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Embedding 100, BiLSTM 32 a direction, one dense layer on the final hidden states of both.
+
+    Layer normalisation comes after every weight matrix: two in each direction, and the dense one.
+
+    Args:
+        model: its normalisation is 'none' or 'layer'.
+        shape: (T, V), tokens of a text and size of the vocabulary, padding included.
+        classes: number of logits.
+
+    Raises:
+        ValueError: a normalisation that means nothing for texts.
+    """
+    if model.normalization not in ("none", "layer"):
+        raise ValueError(f"normalization {model.normalization!r} is for images; allowed: none, layer")
+    return Classifier(model, shape[1], classes)

@@ -1,0 +1,58 @@
+"""ResNet-18 for small images: a 3x3 stem and four stages of 64 to 512 channels, two blocks each.
+
+Architecture of kuangliu/pytorch-cifar, which the authors of both papers that train it built on (Davody et al.
+Table 1, Nguyen et al. 2023).
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.models.normalization import normalization
+from pipeline.settings import Model
+
+STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, and the stride of the first block
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """ResNet-18 for images of ``shape`` (C, H, W).
+
+    With batch norm after all but the output layer (``unnormalized: 1``), as it is usually built, 11,173,962
+    parameters in 62 tensors on CIFAR-10.
+    """
+    blocks: list[nn.Module] = []
+    inputs, behind = 64, 16
+    for channels, first in STAGES:
+        for stride in (first, 1):
+            blocks.append(Block(model, inputs, channels, stride, behind))
+            inputs, behind = channels, behind - 2
+    return nn.Sequential(
+        *(_convolution(model, shape[0], 64, 3, 1, 17), nn.ReLU(), *blocks),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        *(nn.Linear(512, classes), normalization(model, classes, 0)),
+    )
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where shapes differ."""
+
+    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, behind: int):
+        """``behind``: trainable layers after the first convolution; shortcuts don't count."""
+        super().__init__()
+        self.first = _convolution(model, inputs, outputs, 3, stride, behind)
+        self.second = _convolution(model, outputs, outputs, 3, 1, behind - 1)
+        same = inputs == outputs and stride == 1
+        # ends where the second convolution does, and is normalised as that is
+        self.shortcut = nn.Identity() if same else _convolution(model, inputs, outputs, 1, stride, behind - 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, C', H / stride, W / stride)."""
+        return F.relu(self.second(F.relu(self.first(inputs))) + self.shortcut(inputs))
+
+
+def _convolution(
+    model: Model, inputs: int, outputs: int, kernel: int, stride: int, from_end: int
+) -> nn.Sequential:
+    """A convolution and its normalisation; a bias only where no normalisation brings one."""
+    after = normalization(model, outputs, from_end)
+    bare = isinstance(after, nn.Identity)
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bare), after)

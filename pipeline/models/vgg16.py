@@ -1,0 +1,30 @@
+"""VGG-16 (Simonyan and Zisserman 2015, configuration D) for small images.
+
+Davody et al. give its architecture in an appendix that isn't published. Assumed here, as in the code of the
+paper's first version (uds-lsv/SIDP): the thirteen convolutions and a single linear layer behind them.
+"""
+
+from torch import nn
+
+from pipeline.models.normalization import normalization
+from pipeline.settings import Model
+
+STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """VGG-16 for images of ``shape`` (C, 32, 32); 14,719,818 parameters on CIFAR-10 without normalisation."""
+    channels, behind = shape[0], 14
+    convolutions: list[nn.Module] = []
+    for stage in STAGES:
+        for width in stage:
+            behind -= 1
+            convolutions += [
+                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, behind), nn.ReLU()
+            ]  # fmt: skip
+            channels = width
+        convolutions.append(nn.MaxPool2d(2))
+    return nn.Sequential(
+        *(*convolutions, nn.Flatten()),
+        *(nn.Linear(channels, classes), normalization(model, classes, 0)),
+    )

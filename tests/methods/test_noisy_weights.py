@@ -1,0 +1,180 @@
+"""Noise on weights: what gets it, whose gradient is taken, what is tested; Adam against torch's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Execution, as_input
+from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
+from pipeline.settings import Model, NoisyWeightsSettings
+from pipeline.training import Replica, accuracy, make_task
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+
+
+def noisy(**changes: object) -> NoisyWeightsSettings:
+    values = {"batch": 20, "epochs": 2, "learning_rate": 0.01, "sigma": 0.1, "draws": 3}
+    return NoisyWeightsSettings.model_validate(values | changes)
+
+
+def make(
+    data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
+) -> NoisyWeights:
+    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    members = [Replica(f"sigma={own.sigma:g}", seed, own) for seed, own in enumerate(settings)]
+    return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
+
+
+def test_matrices_and_kernels_get_noise_and_nothing_else(tiny: Prepared) -> None:
+    method = make(tiny, [noisy()], "layer")
+    weights = {n for n, v in method.task.net.named_parameters() if n.endswith(".weight") and v.dim() > 1}
+    assert set(method.noisy) == weights
+    assert len(weights) == 5
+    # an embedding table holds a text's inputs
+    assert noisy_names(nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 2))) == ["1.weight"]
+
+
+def test_the_noise_is_gaussian_of_the_declared_width_and_fresh(tiny: Prepared) -> None:
+    method = make(tiny, [noisy(sigma=2), noisy(sigma=0.5)])
+    model = method.model(method.init())
+    first, second = method.network(model, 0), method.network(model, 1)
+    for replica, sigma in enumerate((2, 0.5)):
+        drawn = torch.cat(
+            [(first[name] - model[name])[replica].flatten() / sigma for name in method.noisy]
+        ).sort()[0]
+        levels = torch.distributions.Normal(0, 1).cdf(drawn)
+        uniform = (torch.arange(len(drawn)) + 0.5) / len(drawn)
+        # Kolmogorov-Smirnov: exceeded once in a million
+        assert (levels - uniform).abs().max() < 2.7 / len(drawn) ** 0.5
+    assert not torch.equal(first["0.weight"], second["0.weight"])
+    assert torch.equal(first["0.bias"], model["0.bias"])
+    again = method.network(model, 0)
+    assert all(torch.equal(again[name], value) for name, value in first.items())
+
+
+def test_training_is_torchs_adam_on_gradients_at_noisy_weights(tiny: Prepared) -> None:
+    own = noisy(sigma=0.3, schedule="cosine")
+    method = make(tiny, [own], "layer")
+    state = method.init()
+    means = {name: value[0].clone().requires_grad_() for name, value in state["parameters"].items()}
+    optimizer = torch.optim.Adam(means.values(), lr=1.0)
+    for step in range(3):
+        noise = method.task.streams.normal(step, method._size)[0]
+        weights, used = {}, 0
+        for name, mean in means.items():
+            if name in method.noisy:
+                part = noise[used : used + mean.numel()]
+                weights[name], used = mean + 0.3 * part.reshape(mean.shape), used + mean.numel()
+            else:
+                weights[name] = mean
+        chosen = method.task.streams.shuffled(step, 200, 20)[0]
+        optimizer.param_groups[0]["lr"] = own.rate_at(step, own.steps(200))
+        optimizer.zero_grad()
+        logits = functional_call(method.task.net, weights, (as_input(method.task.inputs[chosen]),))
+        F.cross_entropy(logits, method.task.labels[chosen]).backward()
+        optimizer.step()
+        state, _ = method.step(state, step)
+    for name, value in means.items():
+        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_epoch_sees_every_example_once_in_a_new_order(tiny: Prepared) -> None:
+    streams = make(tiny, [noisy(), noisy()]).task.streams
+    epochs = [torch.cat([streams.shuffled(10 * e + s, 200, 20) for s in range(10)], 1) for e in range(2)]
+    for epoch in epochs:
+        assert torch.equal(epoch.sort(1)[0], torch.arange(200).expand(2, -1))
+    assert not torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[0][0], epochs[0][1])
+    assert len(torch.cat([streams.shuffled(step, 200, 60) for step in range(3)], 1)[0].unique()) == 180
+
+
+@pytest.mark.parametrize("normalization", ["none", "running_bn"])
+def test_replicas_together_are_replicas_alone(tiny: Prepared, normalization: str) -> None:
+    settings = [noisy(), noisy(sigma=1, learning_rate=0.1, averaging=0.5), noisy(sigma=0)]
+    ways = [replace(CPU, replicas_at_once=None), replace(CPU, replicas_at_once=2), CPU]
+    ends = []
+    for how in ways:
+        method = make(tiny, settings, normalization, how)
+        state, _ = method.step(method.init(), 0)
+        # not the parameters: Adam makes whole steps of the rounding errors in a gradient that should be zero
+        found = {**state["first_moment"], **state["running"]}
+        ends.append(torch.cat([value.flatten(1) for value in found.values()], 1))
+    for other in ends[1:]:
+        torch.testing.assert_close(other, ends[0], rtol=1e-3, atol=1e-4)
+
+
+def test_running_averages_are_those_of_torch(tiny: Prepared) -> None:
+    """Eqs. 9 and 10: the biased variance of each batch, under the noise of its step."""
+    method = make(tiny, [noisy(sigma=0, averaging=0.3)], "running_bn")
+    state = method.init()
+    chosen = method.task.streams.shuffled(0, 200, 20)[0]
+    summed = F.conv2d(
+        as_input(method.task.inputs[chosen]),
+        state["parameters"]["0.weight"][0], state["parameters"]["0.bias"][0], padding=2,
+    )  # fmt: skip
+    state, _ = method.step(state, 0)
+    variance, mean = torch.var_mean(summed, (0, 2, 3), correction=0)
+    torch.testing.assert_close(state["running"]["1.mean"][0], 0.3 * mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state["running"]["1.var"][0], 0.7 + 0.3 * variance, rtol=1e-4, atol=1e-5)
+
+
+def test_at_test_an_image_does_not_depend_on_the_others(tiny: Prepared) -> None:
+    for statistics in ("running", "draw"):
+        method = make(tiny, [noisy(statistics=statistics)], "running_bn")
+        network = method.network(method.model(method.init()), 0)
+        inputs = torch.from_numpy(np.array(tiny.splits["test"].inputs))
+        together = method.predict(network, inputs)
+        alone = torch.cat([method.predict(network, inputs[i : i + 1]) for i in range(len(inputs))], 1)
+        assert torch.equal(together, alone)
+
+
+def test_statistics_of_the_draw_are_measured_under_its_noise(tiny: Prepared) -> None:
+    method = make(tiny, [noisy(sigma=1, statistics="draw")], "running_bn")
+    network = method.network(method.model(method.init()), 2)
+    inputs = as_input(method.task.inputs[:160])
+    summed = F.conv2d(inputs, network["0.weight"][0], network["0.bias"][0], padding=2)
+    torch.testing.assert_close(network["1.mean"][0], summed.mean((0, 2, 3)), rtol=1e-4, atol=1e-4)
+
+
+def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepared) -> None:
+    """Section 2 of the paper; without normalisation predictions change."""
+    changed = {}
+    for normalization in ("none", "running_bn"):
+        found = []
+        for scale in (1.0, 1000.0):
+            own = noisy(sigma=0, scale=scale, statistics="draw")
+            method = make(tiny, [own], normalization)
+            network = method.network(method.model(method.init()), 0)
+            found.append(
+                method._logits({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
+            )
+        changed[normalization] = (found[0] - found[1]).abs().max().item()
+    assert changed["running_bn"] < 0.05
+    assert changed["none"] > 1
+
+
+def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
+    own = noisy(sigma=0.1, epochs=6, learning_rate=0.01)
+    method = make(tiny, [own], "running_bn")
+    state = method.init()
+    for step in range(own.steps(200)):
+        state, _ = method.step(state, step)
+    test = tiny.splits["test"]
+    found = [accuracy(method, method.model(state), draw, test, CPU).item() for draw in range(3)]
+    assert min(found) > 0.5
+    assert method.guarantee(0, 10).event is None
+
+
+def test_augmentation_changes_what_is_seen(tiny: Prepared) -> None:
+    ends = []
+    for augment in ("none", "crop_flip"):
+        method = make(tiny, [noisy(augment=augment)])
+        state, _ = method.step(method.init(), 0)
+        ends.append(state["parameters"]["0.weight"])
+    assert not torch.equal(*ends)

@@ -1,0 +1,162 @@
+"""The written-out LSTM against torch's, and the model around it."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from pipeline.errors import UserError
+from pipeline.methods.registry import build_net
+from pipeline.models import bilstm
+from pipeline.models.bilstm import BiLSTM, Direction
+from pipeline.settings import Model
+
+LENGTHS = (5, 1, 3)
+
+
+def model(normalization: str = "none", unnormalized: int = 0) -> Model:
+    return Model(name="bilstm", normalization=normalization, unnormalized=unnormalized)  # type: ignore[arg-type]
+
+
+def texts() -> tuple[Tensor, Tensor]:
+    """Embedded texts with noise where there are no words, and where there are."""
+    inputs = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))
+    return inputs, torch.arange(6) < torch.tensor(LENGTHS)[:, None]
+
+
+def pairs(ours: BiLSTM) -> list[tuple[Direction, str]]:
+    return [(ours.ahead, "l0"), (ours.back, "l0_reverse")]
+
+
+def to_ours(theirs: nn.LSTM) -> BiLSTM:
+    ours = BiLSTM(theirs.input_size, theirs.hidden_size)
+    with torch.no_grad():
+        for own, end in pairs(ours):
+            own.inputs.weight.copy_(getattr(theirs, f"weight_ih_{end}"))
+            own.inputs.bias.copy_(getattr(theirs, f"bias_ih_{end}") + getattr(theirs, f"bias_hh_{end}"))
+            own.recurrent.weight.copy_(getattr(theirs, f"weight_hh_{end}"))
+    return ours
+
+
+def to_theirs(ours: BiLSTM, inputs: int) -> nn.LSTM:
+    theirs = nn.LSTM(inputs, ours.hidden, bidirectional=True, batch_first=True)
+    with torch.no_grad():
+        for own, end in pairs(ours):
+            getattr(theirs, f"weight_ih_{end}").copy_(own.inputs.weight)
+            getattr(theirs, f"bias_ih_{end}").copy_(own.inputs.bias)
+            getattr(theirs, f"bias_hh_{end}").zero_()
+            getattr(theirs, f"weight_hh_{end}").copy_(own.recurrent.weight)
+    return theirs
+
+
+@pytest.mark.parametrize("source", ["ours", "torch"])
+def test_equals_torch_on_packed_sequences_in_both_directions(source: str) -> None:
+    torch.manual_seed(1)
+    if source == "torch":
+        theirs = nn.LSTM(4, 3, bidirectional=True, batch_first=True)
+        ours = to_ours(theirs)
+    else:
+        ours = BiLSTM(4, 3)
+        theirs = to_theirs(ours, 4)
+    inputs, present = texts()
+    mine, other = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
+    found = ours(mine, present)
+    packed = pack_padded_sequence(other, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
+    expected = theirs(packed)[1][0].transpose(0, 1).flatten(1)  # (2, B, H): ahead, back
+    torch.testing.assert_close(found, expected)
+    upstream = torch.randn(found.shape)
+    found.backward(upstream)
+    expected.backward(upstream)
+    torch.testing.assert_close(mine.grad, other.grad)
+    for own, end in pairs(ours):
+        torch.testing.assert_close(own.inputs.weight.grad, getattr(theirs, f"weight_ih_{end}").grad)
+        torch.testing.assert_close(own.inputs.bias.grad, getattr(theirs, f"bias_ih_{end}").grad)
+        torch.testing.assert_close(own.recurrent.weight.grad, getattr(theirs, f"weight_hh_{end}").grad)
+
+
+def test_layer_normalisation_by_its_formula() -> None:
+    """Ba et al. 2016: the gates are LN(W_x x_t) + LN(W_h h_{t-1}); one text, one unit of time at once."""
+    torch.manual_seed(2)
+    ours = BiLSTM(4, 3, epsilon=1e-3)
+    with torch.no_grad():
+        for parameter in ours.parameters():  # gains and shifts that are neither 1 nor 0
+            parameter.add_(torch.rand_like(parameter))
+    inputs, present = texts()
+    found = ours(inputs, present)
+
+    def normalized(values: Tensor, norm: nn.Module) -> Tensor:
+        deviation = (values.var(correction=0) + 1e-3).sqrt()
+        return norm.weight * (values - values.mean()) / deviation + norm.bias
+
+    for text, length, states in zip(inputs, LENGTHS, found, strict=True):
+        for own, words, final in (
+            (ours.ahead, text[:length], states[:3]),
+            (ours.back, text[:length].flip(0), states[3:]),
+        ):
+            hidden, cell = torch.zeros(3), torch.zeros(3)
+            for word in words:
+                gates = normalized(own.inputs.weight @ word, own.inputs_norm)
+                gates = gates + normalized(own.recurrent.weight @ hidden, own.recurrent_norm)
+                i, f, g, o = gates.reshape(4, 3)
+                cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+                hidden = torch.sigmoid(o) * torch.tanh(cell)
+            torch.testing.assert_close(final, hidden)
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+def test_padding_says_nothing_and_may_be_all_there_is(normalization: str) -> None:
+    torch.manual_seed(3)
+    net = bilstm.build(model(normalization), (7, 20), 4)
+    tokens = torch.tensor([[5, 9, 2, 0, 0, 0, 0], [0] * 7])
+    logits = net(tokens)
+    torch.testing.assert_close(logits[:1], net(tokens[:1, :3]))
+    torch.testing.assert_close(logits, net(tokens.int()))
+    torch.testing.assert_close(logits[1], net.dense_norm(net.dense.bias))
+    F.cross_entropy(logits, torch.tensor([0, 1])).backward()
+    for name, parameter in net.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+    assert net.embedding.weight.grad[0].abs().sum() == 0
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+def test_replicas_by_vmap_equal_single_networks(normalization: str) -> None:
+    torch.manual_seed(4)
+    nets = [bilstm.build(model(normalization), (7, 20), 4) for _ in range(2)]
+    tokens = torch.randint(0, 20, (2, 3, 7))
+    together = vmap(lambda own, given: functional_call(nets[0], own, (given,)))(
+        stack_module_state(nets)[0], tokens
+    )
+    for index, net in enumerate(nets):
+        torch.testing.assert_close(together[index], net(tokens[index]))
+
+
+@pytest.mark.parametrize(
+    ("normalization", "unnormalized", "norms"),
+    [("none", 0, 0), ("layer", 0, 5), ("layer", 1, 4), ("layer", 2, 0)],
+)
+def test_parameters_and_where_norms_are(normalization: str, unnormalized: int, norms: int) -> None:
+    net = bilstm.build(model(normalization, unnormalized), (32, 1000), 4)
+    assert sum(isinstance(layer, nn.LayerNorm) for layer in net.modules()) == norms
+    lstm = 2 * 4 * 32 * (100 + 32 + (4 if norms > 1 else 1))  # a bias, or two gains and two shifts
+    dense = 4 * (64 + 1 + (2 if norms == 5 else 0))
+    assert sum(value.numel() for value in net.parameters()) == 1000 * 100 + lstm + dense
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+def test_starts_as_torch_but_remembers(normalization: str) -> None:
+    net = bilstm.build(model(normalization), (32, 10), 4)
+    for own in (net.lstm.ahead, net.lstm.back):
+        bias = own.inputs.bias if normalization == "none" else own.inputs_norm.bias
+        assert bias[32:64].tolist() == [1.0] * 32
+        rest = torch.cat([bias[:32], bias[64:]])
+        assert rest.abs().max() < (0.177 if normalization == "none" else 1e-9)
+        for weight in (own.inputs.weight, own.recurrent.weight):
+            assert 0.17 < weight.abs().max() < 0.177  # uniform up to 1 / sqrt(32)
+    assert net.embedding.weight[0].abs().sum() == 0
+
+
+def test_refuses_normalisations_of_images() -> None:
+    with pytest.raises(UserError, match=r"'group' is for images; allowed: none, layer"):
+        build_net(model("group"), (32, 10), 4)

@@ -1,0 +1,221 @@
+"""Vision models: sizes, where normalisation is, torchvision's numbers, and that torch.func takes them all."""
+
+from importlib import import_module
+
+import pytest
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+
+from pipeline.models import tf_tutorial
+from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
+from pipeline.privacy.gradients import BookKeeping
+from pipeline.settings import Model
+
+SHAPES = {
+    "lenet5": (1, 28, 28),
+    "lenet_300_100": (1, 28, 28),
+    "resnet18": (3, 32, 32),
+    "vgg": (3, 32, 32),
+    "vgg16": (3, 32, 32),
+    "tf_tutorial": (3, 32, 32),
+}
+TRAINABLE = {"lenet5": 5, "lenet_300_100": 3, "resnet18": 18, "vgg": 10, "vgg16": 14, "tf_tutorial": 5}
+SHORTCUTS = {"resnet18": 3}
+KINDS = ("none", "group", "running_bn")  # 'layer' is group norm with one group
+
+
+def make(name: str, normalization: str = "none", unnormalized: int = 0) -> nn.Module:
+    """The network in double precision, so that two ways to the same numbers can be told from two numbers."""
+    torch.manual_seed(5)
+    model = Model(
+        name=name, normalization=normalization, groups=2, unnormalized=unnormalized  # type: ignore[arg-type]
+    )  # fmt: skip
+    return import_module(f"pipeline.models.{name}").build(model, SHAPES[name], 10).double()
+
+
+def images(name: str, size: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return torch.rand(size, *SHAPES[name], generator=generator).double(), torch.arange(size) % 10
+
+
+def tensors_of(net: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "normalization", "unnormalized", "count", "tensors"),
+    [
+        ("lenet_300_100", "none", 0, 266_610, 6),
+        ("lenet_300_100", "running_bn", 0, 266_610 + 2 * 410, 12),
+        ("resnet18", "running_bn", 1, 11_173_962, 62),  # as kuangliu/pytorch-cifar prints it
+        ("resnet18", "running_bn", 0, 11_173_962 + 2 * 10, 64),
+        # the last convolution trades scale and shift for a bias
+        ("resnet18", "running_bn", 2, 11_173_962 - 512, 61),
+        ("resnet18", "none", 0, 11_169_162, 42),
+        ("vgg", "none", 0, 2_462_282, 20),
+        ("vgg16", "none", 0, 14_719_818, 28),
+        ("tf_tutorial", "none", 0, 1_144_138, 10),
+    ],
+)
+def test_sizes(name: str, normalization: str, unnormalized: int, count: int, tensors: int) -> None:
+    parameters = list(make(name, normalization, unnormalized).parameters())
+    assert sum(value.numel() for value in parameters) == count
+    assert len(parameters) == tensors
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("unnormalized", [0, 1, 2])
+def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnormalized: int) -> None:
+    net = make(name, "layer", unnormalized)
+    followed = []  # of each trainable layer in turn: whether a normalisation follows
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            followed.append(False)
+        elif isinstance(layer, nn.GroupNorm):
+            assert not followed[-1]
+            followed[-1] = True
+    count = TRAINABLE[name] + SHORTCUTS.get(name, 0)
+    assert followed == [True] * (count - unnormalized) + [False] * unnormalized
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18"}))
+def test_normalisation_comes_before_the_activation(name: str) -> None:
+    kinds = [type(layer) for layer in make(name, "running_bn")]  # type: ignore[union-attr]
+    assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
+    assert kinds.count(nn.ReLU) == TRAINABLE[name] - 1
+
+
+def like_torchvision(net: nn.Module, theirs: nn.Module) -> None:
+    """Give both networks the same random tensors, in the order in which they lie there."""
+    norms = iter(statistics_layers(net).values())
+    with torch.no_grad():
+        for own, other in zip(net.parameters(), theirs.parameters(), strict=True):
+            own.copy_(other.uniform_(0.5, 1.5) if other.dim() == 1 else other)
+        for layer in theirs.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                own = next(norms)
+                own.mean.copy_(layer.running_mean.uniform_(-0.1, 0.1))
+                own.var.copy_(layer.running_var.uniform_(0.5, 1.5))
+    assert next(norms, None) is None
+
+
+def compare_with_torchvision(net: nn.Module, theirs: nn.Module) -> None:
+    like_torchvision(net, theirs.double())
+    inputs, _ = images("resnet18", 6)
+    with torch.no_grad():
+        torch.testing.assert_close(net(inputs), theirs.eval()(inputs), rtol=1e-6, atol=1e-8)
+        with measuring(net, inputs.new_ones(6)):
+            measured = net(inputs)
+        torch.testing.assert_close(measured, theirs.train()(inputs), rtol=1e-6, atol=1e-8)
+
+
+def test_resnet18_is_torchvisions_with_a_small_stem() -> None:
+    theirs = torchvision.models.resnet18(num_classes=10)
+    theirs.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    theirs.maxpool = nn.Identity()
+    compare_with_torchvision(make("resnet18", "running_bn", 1), theirs)
+
+
+def test_vgg16_has_the_convolutions_of_torchvisions() -> None:
+    theirs = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"], batch_norm=True)
+    net = make("vgg16", "running_bn", 1)
+    assert isinstance(net, nn.Sequential)
+    compare_with_torchvision(net[: len(theirs)], theirs)
+
+
+def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
+    net = make("tf_tutorial")
+    inputs, _ = images("tf_tutorial", 2)
+    framed = F.pad(inputs[..., 4:28, 4:28], (4,) * 4, value=9.0)
+    assert torch.equal(net(inputs), net(framed))
+    assert not torch.equal(net(inputs), net(inputs.roll(1, -1)))
+    with pytest.raises(ValueError, match="at least 24x24"):
+        tf_tutorial.build(Model(name="tf_tutorial"), (3, 20, 32), 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    # the larger VGG has no kind of layer that the light one lacks
+    [(name, kind) for name in SHAPES for kind in (KINDS if name != "vgg16" else ["running_bn"])],
+)
+def test_replicas_and_examples_are_computed_side_by_side(name: str, kind: str) -> None:
+    """vmap over replicas of vmap(grad) over single examples: the gradient of the sum, replica by replica."""
+    net = make(name, kind)
+    inputs, labels = images(name, 2)
+    own = tensors_of(net)
+    tensors = {key: torch.stack([value, value * 0.9]) for key, value in own.items()}
+
+    def loss(tensors: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="sum")
+
+    def summed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        alone = lambda image, label: grad(loss)(tensors, image[None], label[None])  # noqa: E731
+        return {key: value.sum(0) for key, value in vmap(alone)(inputs, labels).items()}
+
+    found = vmap(summed)(tensors)
+    for replica in range(2):
+        leaves = {key: value[replica].clone().requires_grad_() for key, value in tensors.items()}
+        expected = torch.autograd.grad(loss(leaves, inputs, labels), list(leaves.values()))
+        for key, value in zip(leaves, expected, strict=True):
+            scale = value.abs().max().item()
+            torch.testing.assert_close(found[key][replica], value, rtol=1e-3, atol=1e-3 * scale + 1e-6)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_batch_statistics_are_measured_replica_by_replica(name: str) -> None:
+    net = make(name, "running_bn")
+    inputs, _ = images(name, 3)
+
+    def measure(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        with measuring(net, inputs.new_ones(len(inputs))) as found:
+            logits = functional_call(net, tensors, (inputs,))
+        return logits, found
+
+    tensors = [tensors_of(net), {key: value * 0.9 for key, value in tensors_of(net).items()}]
+    with torch.no_grad():
+        logits, found = vmap(measure)({key: torch.stack([one[key] for one in tensors]) for key in tensors[0]})
+        assert len(found) == 2 * (TRAINABLE[name] + SHORTCUTS.get(name, 0))
+        for replica, own in enumerate(tensors):
+            expected, alone = measure(own)
+            torch.testing.assert_close(logits[replica], expected, rtol=1e-6, atol=1e-8)
+            for key, value in alone.items():
+                torch.testing.assert_close(found[key][replica], value, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("kind", ["none", "layer", "public_bn"])
+def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
+    """Where nothing is clipped, the sum of per-example gradients is the ordinary one."""
+    net = make(name, kind)
+    inputs, labels = images(name, 2)
+    tensors = tensors_of(net)
+    clipper = BookKeeping(net, {}, inputs[:1])
+    found = clipper(tensors, inputs, labels, inputs.new_ones(2), inputs.new_tensor(1e9)).sums
+    leaves = {key: value.requires_grad_() for key, value in tensors.items()}
+    total = F.cross_entropy(functional_call(net, leaves, (inputs,)), labels, reduction="sum")
+    for (key, leaf), value in zip(
+        leaves.items(), torch.autograd.grad(total, list(leaves.values())), strict=True
+    ):
+        assert leaf.shape == found[key].shape
+        torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-12)
+
+
+def test_frozen_batch_norm_keeps_its_statistics() -> None:
+    net = make("lenet5", "running_bn")
+    first = net[1]  # type: ignore[index]
+    assert list(statistics_layers(net)) == ["1", "5", "10", "13", "16"]
+    first.requires_grad_(False)
+    assert list(statistics_layers(net)) == ["5", "10", "13", "16"]
+    first.mean.fill_(0.25)
+    first.var.fill_(4.0)
+    inputs, _ = images("lenet5", 4)
+    seen: list[Tensor] = []
+    first.register_forward_hook(lambda layer, arguments, output: seen.append(output))
+    with torch.no_grad(), measuring(net, inputs.new_ones(4)) as found:
+        net(inputs)
+    assert sorted(found) == sorted(f"{name}.{part}" for name in (5, 10, 13, 16) for part in ("mean", "var"))
+    expected = (net[0](inputs) - 0.25) / (4.0 + first.epsilon) ** 0.5  # type: ignore[index]
+    torch.testing.assert_close(seen[0], expected)

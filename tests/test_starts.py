@@ -1,0 +1,255 @@
+"""Public weights to start from: how they are laid out, what is refused, and what is trained from there on."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline import runs, settings, starts, training
+from pipeline.data import prepared
+from pipeline.data.prepared import PREPARED, Prepared
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.methods.base import Execution
+from pipeline.models import bilstm, lenet5, resnet18
+from pipeline.settings import Model, Settings
+from tests.conftest import make_data
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+ROW: dict[str, Any] = {
+    "paper": "davody2020",
+    "table": "t6",
+    "label": "LeNet-5",
+    "seeds": 2,
+    "reproducible": True,
+}
+PARAMS: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}, "mnist-again": {"of": "mnist"}},
+    "data": {
+        name: {"raw": private, "train": 60, "validation": 10, "public": {"raw": public, "count": 8}}
+        for name, private, public in (
+            ("digits", "mnist", "kmnist"),
+            ("letters", "kmnist", "kmnist"),
+            ("again", "mnist-again", "kmnist"),
+            ("open", "kmnist", "mnist"),
+        )
+    },
+    "starts": {"tuned": {"data": "digits", "row": "before"}},
+    "rows": {
+        "before": {
+            **ROW,
+            "data": "letters",
+            "model": {"name": "lenet5", "normalization": "running_bn"},
+            "method": "noisy_weights",
+            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
+            "levels": [{"sigma": 0}],
+        },
+        "after": {
+            **ROW,
+            "data": "tuned",
+            "model": {"name": "lenet5", "normalization": "public_bn", "trainable": "linear"},
+            "method": "dpsgd",
+            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
+            "levels": [{"epsilon": 3}],
+        },
+    },
+}
+
+
+def parsed(**before: Any) -> Settings:
+    """PARAMS, with changes to the row that gives the weights."""
+    params = copy.deepcopy(PARAMS)
+    params["rows"]["before"].update(before)
+    return settings.parse(params)
+
+
+def write(data: Prepared, name: str, root: Path) -> None:
+    """Lay out prepared data as `prepare` does."""
+    folder = root / PREPARED / name
+    folder.mkdir(parents=True)
+    digests = {}
+    for split, examples in data.splits.items():
+        for kind, array in (("inputs", examples.inputs), ("labels", examples.labels)):
+            np.save(folder / f"{split}.{kind}.npy", array)
+            digests[f"{split}.{kind}"] = digest_file(folder / f"{split}.{kind}.npy")
+    (folder / "manifest.json").write_text(json.dumps({**data.manifest, "name": name, "digests": digests}))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """Prepared data of two sets, and nothing trained."""
+    for name in ("digits", "letters"):
+        write(make_data(60, 10, 10), name, tmp_path)
+    return tmp_path
+
+
+def train(row: str, root: Path) -> dict[str, Tensor]:
+    own = parsed()
+    data = prepared.load(own.rows[row].data, root)
+    return runs.weights(
+        training.train(row, own, data, CPU, lambda progress: None, 60, root), torch.device("cpu")
+    )
+
+
+@pytest.fixture
+def started(world: Path) -> tuple[Path, dict[str, Tensor]]:
+    """The world with `before` trained and its start made; and its weights."""
+    before = train("before", world)
+    starts.make_start("tuned", parsed(), world)
+    return world, before
+
+
+def test_a_start_is_the_data_and_the_first_replicas_weights(
+    started: tuple[Path, dict[str, Tensor]],
+) -> None:
+    root, before = started
+    source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
+    for split, examples in source.splits.items():
+        assert np.array_equal(tuned.splits[split].inputs, examples.inputs)
+        assert np.array_equal(tuned.splits[split].labels, examples.labels)
+    assert source.start is None
+    assert tuned.start is not None
+    weights = torch.load(tuned.start, weights_only=True)
+    assert weights.keys() == before.keys()
+    assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
+    assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
+    assert tuned.digests == {**source.digests, "start": digest_file(tuned.start)}
+    about = tuned.manifest["start"]
+    assert (about["row"], about["data"], about["seed"]) == ("before", "letters", 0)
+    assert about["config"] == parsed().row_digest("before")
+    for key in source.manifest.keys() - {"name", "digests"}:
+        assert tuned.manifest[key] == source.manifest[key]
+
+
+def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, _ = started
+    folder = root / PREPARED / "tuned"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # as DVC may leave them
+    for path in (root / PREPARED / "digits").iterdir():
+        path.chmod(0o444)
+    starts.make_start("tuned", parsed(), root)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert (folder / "train.inputs.npy").stat().st_mode & 0o200
+
+
+def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, before = started
+    after = train("after", root)
+    linear = {name for name in before if int(name.partition(".")[0]) >= 9}
+    assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
+    own = parsed()
+    task = training.make_task(
+        training.replicas(own.rows["after"]), own.rows["after"].model, True, prepared.load("tuned", root), CPU
+    )
+    held = task.net.state_dict()
+    for name in before.keys() - linear:
+        assert torch.equal(held[name], before[name][0])
+    for name, value in task.parameters.items():  # whatever the seed
+        assert torch.equal(value, before[name][0].expand_as(value))
+        assert not torch.equal(after[name], value)
+
+
+def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
+    with pytest.raises(UserError, match="before: not trained yet; run `dprepro train before` first"):
+        starts.make_start("tuned", parsed(), world)
+    train("before", world)
+    with pytest.raises(UserError, match="before: trained with other settings"):
+        starts.make_start("tuned", parsed(seeds=3), world)
+    with pytest.raises(UserError, match="run `dprepro prepare tuned` first, or `dprepro start tuned`"):
+        prepared.load("tuned", world)
+    with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; there are: tuned"):
+        starts.make_start("tune", parsed(), world)
+    assert not (world / PREPARED / "tuned").exists()
+
+
+@pytest.mark.parametrize(("data", "raw"), [("digits", "mnist"), ("again", "mnist-again"), ("open", "mnist")])
+def test_weights_that_saw_the_private_data_are_not_public(world: Path, data: str, raw: str) -> None:
+    """Whatever edition of them it was, and if they were the other row's public images."""
+    with pytest.raises(UserError) as caught:
+        starts.make_start("tuned", parsed(data=data), world)
+    assert str(caught.value) == (
+        f"params.yaml: starts.tuned.row: 'before' was trained with '{raw}', which is private in 'digits'; "
+        "allowed: rows on other data"
+    )
+
+
+def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
+    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    return lenet5.build(model, (1, 28, 28), classes)
+
+
+def save(net: nn.Module, path: Path) -> dict[str, Tensor]:
+    weights = {name: value + 0.125 for name, value in net.state_dict().items()}
+    torch.save(weights, path)
+    return weights
+
+
+@pytest.mark.parametrize("which", ["all", "linear"])
+def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path, which: str) -> None:
+    saved = save(lenet(classes=12), tmp_path / "start.pt")
+    net = lenet()
+    fresh = {name: value.clone() for name, value in net.state_dict().items()}
+    starts.load_start(net, tmp_path / "start.pt", which)
+    for name, value in net.state_dict().items():
+        output = name.startswith(("15.", "16."))
+        assert torch.equal(value, fresh[name] if output else saved[name])
+    frozen = {name for name, value in net.named_parameters() if not value.requires_grad}
+    convolutions = {f"{number}.{kind}" for number in "0145" for kind in ("weight", "bias")}
+    assert frozen == (set() if which == "all" else convolutions)
+
+
+@pytest.mark.parametrize(
+    ("saved", "net", "which", "line"),
+    [
+        (lenet("none"), lenet("layer"), "linear", "1.bias: only in one of the two"),
+        (lenet("layer"), lenet("running_bn"), "linear", "1.mean: only in one of the two"),
+        (lenet("running_bn"), lenet("layer"), "linear", "1.mean: only in one of the two"),
+        (lenet("layer"), lenet("none"), "all", "1.bias: only in one of the two"),
+        (nn.Sequential(nn.Linear(3, 3)), lenet("none"), "all", "none fits"),
+    ],
+)
+def test_weights_of_another_network_are_refused(
+    tmp_path: Path, saved: nn.Module, net: nn.Module, which: str, line: str
+) -> None:
+    save(saved, tmp_path / "start.pt")
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(UserError, match=f"start.pt: weights of another network: {line}"):
+        starts.load_start(net, tmp_path / "start.pt", which)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
+    saved = save(lenet("none"), tmp_path / "start.pt")
+    torch.save({**saved, "0.weight": torch.zeros(6, 3, 5, 5)}, tmp_path / "start.pt")
+    with pytest.raises(UserError, match=r"0\.weight: .*of other shapes"):
+        starts.load_start(lenet("none"), tmp_path / "start.pt", "linear")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a file of weights"])
+def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "tuned/start.pt"
+    path.parent.mkdir()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"start\.pt: missing or damaged; run `dprepro start tuned` again"):
+        starts.load_start(lenet(), path, "all")
+
+
+def test_what_is_trainable() -> None:
+    net = lenet("layer")
+    assert starts.trainable(net, "all") == {name for name, _ in net.named_parameters()}
+    layers = {name.partition(".")[0] for name in starts.trainable(net, "linear")}
+    assert layers == {"9", "10", "12", "13", "15", "16"}
+    small = Model(name="resnet18", normalization="running_bn", unnormalized=1)
+    linear = starts.trainable(resnet18.build(small, (3, 32, 32), 10), "linear")
+    assert {tuple(name.split(".")[1:]) for name in linear} == {("weight",), ("bias",)}
+    texts = bilstm.build(Model(name="bilstm", normalization="layer"), (8, 50), 4)
+    kept = {name for name, _ in texts.named_parameters()} - starts.trainable(texts, "linear")
+    assert all("embedding" in name for name in kept)
+    assert kept
