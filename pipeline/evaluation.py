@@ -1,5 +1,6 @@
 """A finished run -> its record: test accuracy by each method's test protocol, and the privacy ledger."""
 
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,9 +23,8 @@ from pipeline.training import Replica, accuracy, grouped, make_task
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
 )
-# A replica has converged when its last validation accuracy is above so many times chance.
-CONVERGED = 1.5
 OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
+VOCABULARY = "the vocabulary: its words and their order are counted on the private training texts"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
 
@@ -52,7 +52,7 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
             seed=trained.seed,
             settings=trained.settings,
             metrics=metrics,
-            ledger=ledger(trained, row.search, row.reproducible),
+            ledger=ledger(trained, row.search, row.reproducible, data),
             seconds=round(trained.seconds, 3),
             started=trained.started,
             ended=trained.ended,
@@ -108,13 +108,13 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
         for split in ("validation", "test")
     }
     columns = {f"{split}_accuracy": values.mean(0) for split, values in found.items()}
-    columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
+    columns["converged"] = (columns["validation_accuracy"] > records.CONVERGED / data.classes).double()
     if method.draws > 1:
         columns["test_accuracy_draws_std"] = found["test"].std(0)
     return columns
 
 
-def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
+def ledger(trained: Trained, search: str | None, reproducible: bool, data: Prepared) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran."""
     if trained.noise_multiplier is None or trained.rate is None or trained.delta is None:
         return Ledger(
@@ -148,8 +148,17 @@ def ledger(trained: Trained, search: str | None, reproducible: bool) -> Ledger:
             ),
             _prv(rate, noise, steps, delta),
         ),
-        uncounted=(*([SEARCHED.format(search=search)] if search else []), OTHERWISE, *trained.uncounted),
+        uncounted=tuple(_uncounted(search, data)) + tuple(trained.uncounted),
     )
+
+
+def _uncounted(search: str | None, data: Prepared) -> Iterator[str]:
+    """Uses of private data outside the mechanism, other than the method's own."""
+    if search:
+        yield SEARCHED.format(search=search)
+    yield OTHERWISE
+    if "text" in data.manifest:
+        yield VOCABULARY
 
 
 def _prv(rate: float, noise: float, steps: int, delta: float) -> Opinion:

@@ -11,16 +11,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from pipeline import evaluation, records, training
+from pipeline import evaluation, records, runs, training
 from pipeline.checkpoints import CHECKPOINTS
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution
+from pipeline.methods.noisy_weights import NoisyWeights
 from pipeline.methods.registry import build_net
-from pipeline.settings import Model, Settings
+from pipeline.settings import Model, NoisyWeightsSettings, Settings
 from pipeline.training import Group, Progress, Replica, train_replicas
 from tests.conftest import dpsgd
 
@@ -93,6 +95,27 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     assert [group.history for group in resumed] == [group.history for group in unbroken]
 
 
+def test_noisy_weights_resume_with_moments_and_averages(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    model = Model(name="lenet5", normalization="running_bn")
+    own = NoisyWeightsSettings(batch=50, epochs=3, learning_rate=0.01, sigma=0.5)
+    arguments = ([Replica("sigma=0.5", 0, own)], model, "noisy_weights", True, tiny, cpu)
+
+    def kill(state: Progress) -> None:
+        if state.step == 8:
+            raise Killed
+
+    unbroken = train_replicas(*arguments, quiet, tmp_path / "unbroken", 1e9)
+    with pytest.raises(Killed):
+        train_replicas(*arguments, kill, tmp_path / "broken", 0.0)
+    resumed = train_replicas(*arguments, quiet, tmp_path / "broken", 0.0)
+    for group in unbroken[0].state:
+        for name, value in unbroken[0].state[group].items():
+            assert torch.equal(value, resumed[0].state[group][name])
+    assert resumed[0].history == unbroken[0].history
+
+
 def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
 
@@ -139,6 +162,17 @@ rows:
     reproducible: true
     settings: {batch: 30, epochs: 6, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
     levels: [{epsilon: 3}, {epsilon: .inf}]
+  noisy:
+    paper: davody2020
+    table: t2
+    label: BN-LeNet-300-100
+    data: mnist
+    model: {name: lenet_300_100, normalization: running_bn}
+    method: noisy_weights
+    seeds: 2
+    reproducible: true
+    settings: {batch: 30, epochs: 3, learning_rate: 0.01, draws: 4}
+    levels: [{sigma: 0.1}, {sigma: 0.2, batch: 20}, {sigma: 300, learning_rate: 0.001}]
 searches:
   quick:
     row: quick
@@ -251,6 +285,44 @@ def test_evaluation_writes_a_record_that_says_what_it_bought(project: Path, cpu:
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
 
 
+def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    folder = training.train("noisy", own, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("noisy", own, data, cpu, project)
+    record = records.read("noisy", project)
+    assert record is not None
+    # two batch sizes are two groups; the record is in their order, each replica with its own weights
+    assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=300"] * 2 + ["sigma=0.2"] * 2
+    saved = torch.load(folder / "weights.pt", weights_only=True)
+    assert saved["2.mean"].shape == (6, 300)  # running averages are part of the model
+    for index, one in enumerate(record.replicas):
+        settings = NoisyWeightsSettings.model_validate(one.settings)
+        task = training.make_task(
+            [Replica(one.level, one.seed, settings)], own.rows["noisy"].model, True, data, cpu
+        )
+        method = NoisyWeights(task, [settings], "running_bn")
+        model = {name: value[index : index + 1] for name, value in saved.items()}
+        found = [training.accuracy(method, model, draw, data.splits["test"], cpu).item() for draw in range(4)]
+        assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))
+        assert one.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(found, ddof=1))
+        assert one.metrics["converged"] == (one.metrics["validation_accuracy"] > 0.15)
+        assert one.ledger.accounted is None
+        assert "no privacy" in str(one.ledger.reason)
+    assert record.replicas[0].metrics["converged"] == 1
+    assert record.replicas[2].metrics["converged"] == 0  # nothing is seen through such noise
+
+
+def test_a_vocabulary_of_private_texts_is_in_the_ledger(project: Path) -> None:
+    _, data = loaded(project)
+    texts = Prepared(data.name, data.splits, {**data.manifest, "text": {"vocabulary": 9}})
+    spent = {"noise_multiplier": 2.0, "rate": 0.1, "delta": 1e-5, "claimed_by": "rdp", "broken": None}
+    trained = runs.Trained(
+        level="epsilon=3", seed=0, settings={}, steps=9, uncounted=[], seconds=1, started=0, ended=1, **spent
+    )
+    assert any("vocabulary" in use for use in evaluation.ledger(trained, None, False, texts).uncounted)
+    assert not any("vocabulary" in use for use in evaluation.ledger(trained, None, False, data).uncounted)
+
+
 def test_evaluation_refuses_a_run_of_other_settings(project: Path, cpu: Execution) -> None:
     own, data = loaded(project)
     training.train("quick", own, data, cpu, quiet, 1e9, project)
@@ -292,7 +364,7 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("train", "nothing"), "params.yaml: no row 'nothing'; there are: quick"),
+        (("train", "nothing"), "params.yaml: no row 'nothing'; there are: noisy, quick"),
         (("train", "quick", "--device", "cuda"), "--device cuda: not usable here"),
         (("train", "quick", "--device", "gpu"), "--device gpu: not usable here"),
         (("search", "nothing"), "params.yaml: no search 'nothing'; there are: quick"),
@@ -312,7 +384,7 @@ def test_a_full_disk_leaves_the_old_run(
 ) -> None:
     own, data = loaded(project)
     folder = training.train("quick", own, data, cpu, quiet, 1e9, project)
-    before = (folder / "run.json").read_text()
+    before, there = (folder / "run.json").read_text(), sorted(folder.parent.iterdir())
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(folder))
@@ -330,7 +402,7 @@ def test_a_full_disk_leaves_the_old_run(
             with pytest.raises(UserError, match="can't be written: No space left on device"):
                 training.train("quick", own, data, cpu, quiet, 1e9, project)
         assert (folder / "run.json").read_text() == before
-        assert [path.name for path in folder.parent.iterdir()] == ["quick"]
+        assert sorted(folder.parent.iterdir()) == there
 
 
 def test_damaged_weights_are_one_clear_line(project: Path, cpu: Execution) -> None:

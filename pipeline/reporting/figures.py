@@ -4,14 +4,12 @@ The same input gives the same bytes: no dates, and ids from a salt of the figure
 figures fit into one page without their clip paths and markers getting mixed up.
 """
 
-import csv
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from html import escape
 from io import StringIO
+from math import nan
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -19,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline import records
-from pipeline.errors import UserError
+from pipeline.reporting import histories
+from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_value
 
@@ -33,6 +32,7 @@ MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon_spent"
 LEGEND_COLUMN = 60  # letters that fit into half the figure's width
+PLOT_HEIGHT, LEGEND_LINE = 4.0, 0.21  # inches
 POINTS = 200  # drawn of a curve; a screen shows no more
 
 _STYLE: Any = {
@@ -54,25 +54,25 @@ _STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-# step -> values of one level's seeds, by epoch
-Curve = list[tuple[float, float]]
 
 
 def levels(result: TableResult) -> str | None:
     """The table as a plot: paper hollow and dashed, ours filled with intervals; None without any number."""
-    if not any(row.cells for row in result.rows) and not any(line.line for line in result.lines):
+    ours = any(cell.converged for row in result.rows for cell in row.cells.values())
+    theirs = any(value.value is not None for line in result.table.lines for value in line.values.values())
+    if not ours and not theirs:
         return None
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for index, line in enumerate(result.lines):
             colour = COLOURS[index % len(COLOURS)]
-            if line.line is not None:
-                points = [
-                    (x, printed.value)
-                    for x, level in enumerate(result.levels)
-                    if (printed := line.line.values.get(level)) and printed.value is not None
-                ]
+            points = [
+                (x, printed.value)
+                for x, level in enumerate(result.levels)
+                if line.line and (printed := line.line.values.get(level)) and printed.value is not None
+            ]
+            if points:
                 axes.plot(
                     *_columns(points),
                     "--o",
@@ -91,23 +91,25 @@ def levels(result: TableResult) -> str | None:
             result.table.metric.replace("_", " ") + (" (%)" if result.table.unit == "percent" else "")
         )
         handles, labels = axes.get_legend_handles_labels()
-        narrow = max(map(len, labels)) <= LEGEND_COLUMN
-        figure.legend(handles, labels, loc="outside lower center", ncols=2 if narrow else 1)
+        legend = 2 if max(map(len, labels)) <= LEGEND_COLUMN else 1
+        figure.legend(handles, labels, loc="outside lower center", ncols=legend)
+        figure.set_figheight(PLOT_HEIGHT + LEGEND_LINE * -(-len(labels) // legend))
         if result.table.unit == "percent":
             # an interval may leave the scale, an accuracy can't
             low, high = axes.get_ylim()
             axes.set_ylim(max(0, low), min(100.5, high))
 
-    return _svg(result.name, (8.4, 4.9), draw)
+    return _svg(result.name, (8.4, PLOT_HEIGHT), draw)
 
 
 def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str, style: str) -> None:
     cells = [(x, row.cells[level]) for x, level in enumerate(columns) if level in row.cells]
-    if not cells:
+    if not any(cell.converged for _, cell in cells):
         return
     axes.errorbar(
         [x for x, _ in cells],
-        [cell.mean.value for _, cell in cells],
+        # training that failed leaves a gap, as the paper's 'No-convergence' does
+        [cell.mean.value if cell.converged else nan for _, cell in cells],
         yerr=[cell.mean.half or 0.0 for _, cell in cells],
         fmt=style,
         color=colour,
@@ -116,8 +118,14 @@ def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str,
         capsize=3,
         # what is no reproduction must not look like one
         alpha=1.0 if row.comparable else 0.45,
-        label=f"{row.row.label}, ours" + ("" if row.comparable else " (not comparable)"),
+        label=f"{row.row.label}, ours" + _remark(row, " ({})"),
     )
+
+
+def _remark(row: RowResult, form: str) -> str:
+    """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
+    words = ", ".join(mark.words for mark in row.marks if mark.inconclusive)
+    return form.format(words) if words else ""
 
 
 def curves(result: TableResult, root: Path = Path()) -> str | None:
@@ -132,7 +140,7 @@ def curves(result: TableResult, root: Path = Path()) -> str | None:
     def draw(figure: Figure) -> None:
         grid = figure.subplots(len(drawn), len(found), squeeze=False, sharex="col", sharey="row")
         for column, (row, history) in enumerate(found):
-            grid[0][column].set_title(row.key)
+            grid[0][column].set_title(row.key + _remark(row, "\n({})"))
             grid[-1][column].set_xlabel("epoch")
             for line, metric in enumerate(drawn):
                 for index, level in enumerate(result.levels):
@@ -167,19 +175,10 @@ def read_history(row: str, root: Path = Path()) -> dict[str, dict[str, Curve]]:
     path = records.history_path(row, root)
     if not path.exists():
         return {}
-    values: dict[tuple[str, str, float], list[float]] = defaultdict(list)
-    with path.open(newline="", encoding="utf-8") as file:
-        try:
-            for line in csv.DictReader(file):
-                values[line["metric"], line["level"], float(line["epoch"])].append(float(line["value"]))
-        except (KeyError, ValueError, TypeError) as problem:
-            raise UserError(
-                f"{path}: not a history; columns are {', '.join(records.HISTORY_COLUMNS)}"
-            ) from problem
-    found: dict[str, dict[str, Curve]] = defaultdict(lambda: defaultdict(list))
-    for metric, level, epoch in sorted(values):
-        found[metric][level].append((epoch, fmean(values[metric, level, epoch])))
-    return found
+    return {
+        metric: {level: averaged(curves) for level, curves in by_level.items()}
+        for metric, by_level in histories.read(path).items()
+    }
 
 
 def _thin(curve: Curve) -> Curve:

@@ -3,7 +3,7 @@
 The intervals cover the spread from seed to seed, not the finite test set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
@@ -56,3 +56,8 @@ def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
         return Mean(value, 0.0, n)
     freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
     return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), n)
+
+
+def paired(left: Mapping[int, float], right: Mapping[int, float]) -> Mean:
+    """``left - right`` by seed: of the same training, or of trainings that share more than chance."""
+    return mean([left[seed] - right[seed] for seed in left.keys() & right.keys()])

@@ -10,8 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.records import Record
-from pipeline.reporting import figures, links, tables, wording
+from pipeline.reporting import figures, links, slowdown, tables, wording
 from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.papers import NO_CONVERGENCE
 from pipeline.reporting.results import Cell, PaperResult, TableResult
 
 
@@ -59,6 +60,10 @@ def render(chapters: Sequence[Chapter]) -> str:
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "reasons": tables.reasons,
+        "notes": tables.notes,
+        "slowdowns": slowdown.measured,
+        "slowdown_cells": tables.slowdown_cells,
+        "convergence": wording.convergence,
         "mlflow": links.row,
         "agreement": agreement,
         "privacy_bought": privacy_bought,
@@ -68,7 +73,13 @@ def render(chapters: Sequence[Chapter]) -> str:
         "settings_of": settings_of,
         "settings_words": wording.settings_words,
     }
-    environment.globals |= {"VERDICTS": wording.VERDICTS, "NOT_RUN": wording.NOT_RUN}
+    environment.globals |= {
+        "VERDICTS": wording.VERDICTS,
+        "NOT_RUN": wording.NOT_RUN,
+        "NO_CONVERGENCE": NO_CONVERGENCE,
+        "SLOWDOWN_HEAD": tables.SLOWDOWN_HEAD,
+        "SLOWDOWN_RULE": slowdown.RULE,
+    }
     return environment.get_template("page.html").render(chapters=chapters)
 
 
@@ -86,17 +97,17 @@ def agreement(result: PaperResult) -> list[Share]:
         ("agrees", "agree with the paper", "good"),
         ("above", "above the paper", "plain"),
         ("below", "below the paper", "bad"),
-        ("single", "one seed, no interval", "warn"),
-        ("unjudged", "reduced budget, not judged", "warn"),
+        ("unjudged", "not judged: reduced budget, less data or too few step sizes", "warn"),
+        ("untold", "can't be told: one seed, or only some converged", "warn"),
         ("incomparable", "not comparable", "warn"),
         ("missing", "not run", "faint"),
     )
 
 
 def _verdict(cell: Cell) -> str:
-    if cell.difference is None:
+    if not cell.comparable:
         return "incomparable"
-    return cell.agreement or ("single" if cell.conclusive else "unjudged")
+    return cell.agreement or ("unjudged" if cell.caveat else "untold")
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
@@ -114,7 +125,7 @@ def privacy_bought(result: PaperResult) -> list[Share]:
 
 def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
     """Every claim and variant of it, by its status."""
-    found: Counter[str] = Counter(one.status for claim in claims for one in claim.assessments)
+    found: Counter[str] = Counter(status for claim in claims for status in claim.statuses)
     return _shares(
         found,
         ("reproduced", "reproduced", "good"),

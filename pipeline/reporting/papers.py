@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Key, Strict
 
 FOLDER = Path(__file__).parent / "papers"
+NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
 _WITH_ERROR = re.compile(r"(?P<value>[\d.]+) ± (?P<error>[\d.]+)")
 
@@ -23,7 +24,7 @@ class Printed(Strict):
 
     value: float | None = None
     error: float | None = None  # as the paper defines it, e.g. a standard error
-    words: str | None = None  # e.g. 'No-convergence'
+    words: str | None = None  # e.g. `NO_CONVERGENCE`
 
 
 def _printed(raw: Any) -> Any:
@@ -52,6 +53,8 @@ class Table(Strict):
     decimals: int = 2
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
+    examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
+    slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -59,7 +62,19 @@ class Table(Strict):
         for line in self.lines:
             if unknown := sorted(set(line.values) - set(self.columns)):
                 raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
+        if self.slowdown is not None and self.slowdown not in self.columns:
+            raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
+
+    @property
+    def prints(self) -> bool:
+        """Whether the paper prints any value of it; a figure's can't be read off."""
+        return any(line.values for line in self.lines)
+
+    @property
+    def gives_errors(self) -> bool:
+        """Whether the paper prints a standard error with any value of it."""
+        return any(value.error is not None for line in self.lines for value in line.values.values())
 
     @property
     def scale(self) -> float:
@@ -89,22 +104,30 @@ class Assumption(Strict):
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]  # TABLE/LINE
 
 
-class Difference(Strict):
-    """``left - right`` lies between ``above`` and ``below``, in the table's unit, at each level of ``at``."""
+Levels = Annotated[list[str], Field(min_length=1)]
 
-    kind: Literal["difference"]
-    left: Reference
-    right: Reference | float  # another line, or a number such as chance level
-    at: Annotated[list[str], Field(min_length=1)]
-    right_at: str | None = None  # the level of ``right`` when it is one for all, e.g. 'sigma=0'
+
+class Bounded(Strict):
+    """A test of a number that must lie between ``above`` and ``below``."""
+
     above: float | None = None
     below: float | None = None
 
     @model_validator(mode="after")
-    def _bounded(self) -> "Difference":
+    def _bounded(self) -> "Bounded":
         if self.above is None and self.below is None:
             raise ValueError("needs 'above', 'below' or both")
         return self
+
+
+class Difference(Bounded):
+    """``left - right`` lies between the bounds, in the table's unit, at each level of ``at``."""
+
+    kind: Literal["difference"]
+    left: Reference
+    right: Reference | float  # another line, or a number such as chance level
+    at: Levels
+    right_at: str | None = None  # the level of ``right`` when it is one for all, e.g. 'sigma=0'
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -112,17 +135,57 @@ class Difference(Strict):
         return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
 
 
-class Guaranteed(Strict):
-    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
+class Gap(Strict):
+    """From ``start`` to each level of ``at``, ``of`` loses less than ``share`` of what ``than`` loses."""
 
-    kind: Literal["guarantee"]
+    kind: Literal["gap"]
     of: Reference
-    at: Annotated[list[str], Field(min_length=1)]
+    than: Reference
+    start: str = Field(alias="from")
+    at: Levels
+    share: Annotated[float, Field(gt=0)]
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.of, self.than)
+
+
+class OfOneLine(Strict):
+    """A test of a single line."""
+
+    of: Reference
 
     @property
     def references(self) -> tuple[str, ...]:
         """The line looked at."""
         return (self.of,)
+
+
+class Guaranteed(OfOneLine):
+    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
+
+    kind: Literal["guarantee"]
+    at: Levels
+
+
+class Convergence(OfOneLine):
+    """Every seed's training converges, or none does, at each level of ``at``."""
+
+    kind: Literal["convergence"]
+    at: Levels
+    converges: bool
+
+
+class Slower(OfOneLine, Bounded):
+    """Training at level ``end`` takes so many times as many epochs as at ``start``; see `slowdown.RULE`."""
+
+    kind: Literal["slowdown"]
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+
+
+Test = Difference | Gap | Guaranteed | Convergence | Slower
 
 
 class Claim(Strict):
@@ -132,9 +195,7 @@ class Claim(Strict):
     says: str  # word for word
     where: str
     reading: str | None = None  # what we take it to mean, where that is not plain
-    tests: Annotated[
-        list[Annotated[Difference | Guaranteed, Field(discriminator="kind")]], Field(min_length=1)
-    ]
+    tests: Annotated[list[Annotated[Test, Field(discriminator="kind")]], Field(min_length=1)]
 
 
 class Paper(Strict):

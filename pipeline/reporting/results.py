@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import hypot
+from math import hypot, sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from pipeline import records
@@ -13,10 +14,14 @@ from pipeline.records import Record, Replica
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import Guarantee, guarantee
 from pipeline.reporting.intervals import Mean, mean
-from pipeline.reporting.papers import Line, Paper, Printed, Table
+from pipeline.reporting.papers import NO_CONVERGENCE, Line, Paper, Printed, Table
 from pipeline.settings import Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
+# A row trained on a smaller share of the paper's examples decides nothing.
+ENOUGH_EXAMPLES = 0.9
+# That training fails is found only after so many step sizes, the largest so many times the smallest.
+STEP_SIZES, SPAN = 3, 100.0
 
 Agreement = Literal["agrees", "above", "below"]
 
@@ -44,16 +49,36 @@ class Cell:
     difference: float | None  # ours minus the paper's; None: no number printed, or not comparable
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
-    conclusive: bool  # whether the difference may be judged
+    comparable: bool  # with the paper's
+    caveat: str | None  # why it decides nothing, if it doesn't: a mark of its row, or `untried`
+    untried: str | None  # why training that never converged is no finding
+    draws: float | None  # spread over draws of the noise at test, root mean square over seeds
+
+    @property
+    def converged(self) -> int:
+        """How many seeds' training did; records from before this was noted count as if it had."""
+        return sum(replica.metrics.get("converged", 1.0) > 0 for replica in self.replicas)
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """Its values by seed."""
+        return {replica.seed: value for replica, value in zip(self.replicas, self.values, strict=True)}
 
     @property
     def agreement(self) -> Agreement | None:
         """Where ours lies, when the difference is beyond both sides' errors (95 %); None: can't be told.
 
         A paper that prints no standard error is taken to print a single run: it agrees where one further run
-        of ours could have been it.
+        of ours could have been it. A paper that prints 'No-convergence' agrees when none of our seeds
+        converged, and ours lies above it when all did.
         """
-        if self.difference is None or self.mean.half is None or self.printed is None or not self.conclusive:
+        if not self.comparable or self.caveat or self.mean.half is None or self.printed is None:
+            return None
+        if self.printed.words == NO_CONVERGENCE:
+            if 0 < self.converged < self.mean.n:
+                return None
+            return "above" if self.converged else "agrees"
+        if self.difference is None:
             return None
         error = self.printed.error
         reach = self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)
@@ -72,8 +97,13 @@ class RowResult:
     record: Record | None
     marks: tuple[Mark, ...]
     cells: dict[str, Cell]
-    history: bool  # whether its training curves are there
+    history: Path | None  # its training curves, once they are there
     search: dict[str, Any] | None  # that chose its settings
+
+    @property
+    def budget(self) -> str:
+        """What its numbers were made on, or will be."""
+        return self.record.budget if self.record else self.row.budget
 
     @property
     def comparable(self) -> bool:
@@ -97,7 +127,7 @@ class TableResult:
     paper: str
     key: str
     table: Table
-    levels: tuple[str, ...]  # the paper's columns, then further ones that rows have
+    levels: tuple[str, ...]  # the paper's columns and further ones that rows have
     lines: tuple[LineResult, ...]
 
     @property
@@ -109,6 +139,11 @@ class TableResult:
     def rows(self) -> list[RowResult]:
         """Every declared row, in the order shown."""
         return [row for line in self.lines for row in line.rows]
+
+    @property
+    def private(self) -> bool:
+        """Whether any of its cells claims privacy, or has some."""
+        return any(cell.guarantee.state != "none" for row in self.rows for cell in row.cells.values())
 
 
 @dataclass(frozen=True)
@@ -166,20 +201,38 @@ def _table(name: str, key: str, paper: Paper, settings: Settings, root: Path) ->
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, settings, root))
     known = {line.label: line for line in table.lines}
     lines = tuple(LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items())
-    levels = dict.fromkeys(
-        [*table.columns, *(level for line in lines for row in line.rows for level in row.cells)]
-    )
-    return TableResult(name, key, table, tuple(levels), lines)
+    return TableResult(name, key, table, tuple(_levels(table.columns, lines)), lines)
+
+
+def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
+    """The columns and the rows' further levels, which stand where their number belongs."""
+    own = (level for line in lines for row in line.rows for level in row.cells)
+    levels = list(dict.fromkeys([*columns, *own]))
+    for falling in (False, True):
+        if len(columns) > 1 and sorted(columns, key=_number, reverse=falling) == columns:
+            return sorted(levels, key=_number, reverse=falling)
+    return levels
+
+
+def _number(level: str) -> float:
+    try:
+        return float(level.partition("=")[2])
+    except ValueError:  # a level that is a word comes last where numbers rise
+        return float("inf")
 
 
 def _row(
     key: str, row: Row, line: Line | None, variant: str, table: Table, settings: Settings, root: Path
 ) -> RowResult:
     record = records.read(key, root)
-    marks = tuple(_marks(row, record, settings.row_digest(key))) if record else tuple(_declared_marks(row))
-    cells = dict(_cells(record, line, table, marks)) if record else {}
-    history = records.history_path(key, root).exists()
-    return RowResult(key, row, variant, record, marks, cells, history, _search(row, root))
+    search = _search(row, root)
+    path = records.history_path(key, root)
+    if record is None:
+        marks, cells = tuple(_declared_marks(row)), {}
+    else:
+        marks = tuple(_marks(row, record, settings.row_digest(key), table))
+        cells = dict(_cells(record, line, table, marks, search))
+    return RowResult(key, row, variant, record, marks, cells, path if path.exists() else None, search)
 
 
 def _declared_marks(row: Row) -> Iterator[Mark]:
@@ -187,7 +240,7 @@ def _declared_marks(row: Row) -> Iterator[Mark]:
         yield Mark("reduced budget", inconclusive=True)
 
 
-def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
+def _marks(row: Row, record: Record, config: str, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
     yield from _declared_marks(row.model_copy(update={"budget": record.budget}))
     if SYNTHETIC in provenance.edition.values():
@@ -195,7 +248,13 @@ def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
     for raw, edition in sorted(provenance.edition.items()):
         if edition not in (OFFICIAL, SYNTHETIC):
             yield Mark(f"{raw}: {edition} edition")
-    if provenance.reproducible:
+    if table.examples is not None and provenance.examples < table.examples:
+        yield Mark(
+            f"trained on {provenance.examples:,} of {table.examples:,} examples",
+            inconclusive=provenance.examples < ENOUGH_EXAMPLES * table.examples,
+        )
+    private = any(replica.ledger.noise_multiplier is not None for replica in record.replicas)
+    if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
     if provenance.config != config:
         # shown rather than hidden: the numbers are real, but of other settings than those declared now
@@ -203,10 +262,10 @@ def _marks(row: Row, record: Record, config: str) -> Iterator[Mark]:
 
 
 def _cells(
-    record: Record, line: Line | None, table: Table, marks: tuple[Mark, ...]
+    record: Record, line: Line | None, table: Table, marks: tuple[Mark, ...], search: dict[str, Any] | None
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
-    conclusive = not any(mark.inconclusive for mark in marks)
+    marked = next((mark.words for mark in marks if mark.inconclusive), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         replicas = tuple(
             replica
@@ -218,6 +277,8 @@ def _cells(
         values = tuple(table.scale * replica.metrics[table.metric] for replica in replicas)
         ours, printed = mean(values), line.values.get(level) if line else None
         known = comparable and printed is not None and printed.value is not None
+        failed = all(replica.metrics.get("converged", 1.0) == 0 for replica in replicas)
+        untried = _untried(search, level) if failed else None
         yield (
             level,
             Cell(
@@ -228,9 +289,34 @@ def _cells(
                 ours.value - printed.value if known and printed and printed.value is not None else None,
                 guarantee(replicas, record.provenance.reproducible),
                 replicas,
-                conclusive,
+                comparable,
+                marked or untried,
+                untried,
+                _draws(replicas, table),
             ),
         )
+
+
+def _untried(search: dict[str, Any] | None, level: str) -> str | None:
+    """Why another step size might have converged at the level; None: enough of them were tried."""
+    if search is None:
+        return "no convergence, without a search for step sizes"
+    rates = {
+        candidate["settings"]["learning_rate"]
+        for candidate in search.get("candidates", ())
+        if candidate.get("level") == level and "learning_rate" in candidate.get("settings", {})
+    }
+    # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
+    if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
+        return None
+    tried = ", ".join(f"{rate:g}" for rate in sorted(rates)) or "none"
+    return f"no convergence, but too few step sizes searched here: {tried}"
+
+
+def _draws(replicas: tuple[Replica, ...], table: Table) -> float | None:
+    name = f"{table.metric}_draws_std"
+    spreads = [table.scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
+    return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None
 
 
 def _search(row: Row, root: Path) -> dict[str, Any] | None:

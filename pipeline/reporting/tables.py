@@ -5,8 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.reporting import wording
+from pipeline.reporting import slowdown, wording
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.slowdown import Slowdown
+
+SLOWDOWN_HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -17,36 +20,43 @@ _LATEX = {
 
 
 def wide(result: TableResult) -> pd.DataFrame:
-    """One line for the paper, and two for each of our rows: what it reached, and the privacy that buys.
+    """One line for what the paper prints, two for each of our rows: what it reached, what privacy it buys.
 
-    Columns: 'line', 'source', then one a level; all text.
+    Columns: 'line', 'source', then one a level, then 'N', the examples trained on; all text.
     """
     names = [wording.level_value(level) for level in result.levels]
     lines = [
-        {"line": line.label, "source": source, **dict(zip(names, cells, strict=True))}
+        {"line": line.label, "source": source, **dict(zip(names, cells, strict=True)), "N": examples}
         for line in result.lines
-        for source, cells in _sources(line, result)
+        for source, cells, examples in _sources(line, result)
     ]
-    return pd.DataFrame(lines, columns=["line", "source", *names])
+    return pd.DataFrame(lines, columns=["line", "source", *names, "N"])
 
 
-def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[str]]]:
+def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[str], str]]:
     decimals = result.table.decimals
-    if line.line is not None:
+    if line.line is not None and line.line.values:
         values = [line.line.values.get(level) for level in result.levels]
-        yield "paper", [wording.printed(value, decimals) if value else "" for value in values]
+        yield (
+            "paper",
+            [wording.printed(value, decimals) if value else "" for value in values],
+            _count(result.table.examples),
+        )
     if not line.rows:
-        yield "ours", [wording.NOT_RUN for _ in result.levels]
+        yield "ours", [wording.NOT_RUN for _ in result.levels], ""
     for row in line.rows:
         cells = [row.cells.get(level) for level in result.levels]
         yield (
             row_words(row),
-            [
-                wording.cell_text(cell.mean, cell.difference, decimals) if cell else wording.NOT_RUN
-                for cell in cells
-            ],
+            [wording.cell_text(cell, decimals) if cell else wording.NOT_RUN for cell in cells],
+            _count(row.record.provenance.examples if row.record else None),
         )
-        yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells]
+        if result.private:
+            yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells], ""
+
+
+def _count(examples: int | None) -> str:
+    return "" if examples is None else f"{examples:,}"
 
 
 def row_words(row: RowResult) -> str:
@@ -57,7 +67,7 @@ def row_words(row: RowResult) -> str:
 
 
 def markdown(result: TableResult) -> str:
-    """The wide table, and under it why a guarantee does not hold."""
+    """The wide table, and under it how to read it and why a guarantee does not hold."""
     frame = wide(result)
     lines = [
         f"# {result.table.name}: {result.table.title}",
@@ -71,6 +81,10 @@ def markdown(result: TableResult) -> str:
     ]
     if found := reasons(result):
         lines += ["", *(f"- {', '.join(rows)}: **{words}** {reason}" for rows, words, reason in found)]
+    if slower := slowdown.measured(result):
+        lines += ["", *_slowdown_lines(slower)]
+    if remarks := notes(result):
+        lines += ["", *(f"- {note}" for note in remarks)]
     return "\n".join(lines) + "\n"
 
 
@@ -85,6 +99,50 @@ def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
         ):
             found.setdefault((verdict, reason or ""), []).append(row.key)
     return [(rows, verdict, reason) for (verdict, reason), rows in found.items()]
+
+
+def notes(result: TableResult) -> list[str]:
+    """What a reader must know beside the table: missing numbers, missing privacy, missing convergence."""
+    found: list[str] = []
+    cells = [cell for row in result.rows for cell in row.cells.values()]
+    if silent := [line.label for line in result.lines if line.line and not line.line.values]:
+        found.append(f"The paper prints no values for {', '.join(silent)}.")
+    if cells and not result.private:
+        why = "; ".join(dict.fromkeys(cell.guarantee.reason or "no noise" for cell in cells)).rstrip(".")
+        found.append(f"No privacy is claimed here, and none holds: {why}.")
+    if any(map(wording.convergence, cells)):
+        found.append(wording.CONVERGENCE_RULE)
+    if any(cell.draws is not None for cell in cells):
+        found.append(
+            "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "
+            "is in the CSV and on the page ('draws ±')."
+        )
+    return found
+
+
+def _slowdown_lines(found: list[Slowdown]) -> Iterator[str]:
+    yield _markdown_line(SLOWDOWN_HEAD)
+    yield _markdown_line("---" for _ in SLOWDOWN_HEAD)
+    for one in found:
+        yield _markdown_line([row_words(one.row), *slowdown_cells(one)])
+    yield ""
+    yield slowdown.RULE
+
+
+def slowdown_cells(one: Slowdown) -> list[str]:
+    """A slow-down under `SLOWDOWN_HEAD`, without its row."""
+    levels = [f"{wording.level_words(one.start)} → {wording.level_words(one.end)}"]
+    if one.threshold is None or one.epochs is None or one.ratio is None:
+        return [*levels, "", "", f"unknown: {one.problem}"]
+    before, after = one.epochs
+    # a mark of the whole row stands beside its name
+    unresolved = f" [{one.unresolved}]" if one.unresolved else ""
+    return [
+        *levels,
+        f"{100 * one.threshold:.2f} %",
+        f"{before:.1f} → {after:.1f}",
+        wording.with_interval(one.ratio, 2) + unresolved,
+    ]
 
 
 def _markdown_line(cells: Any) -> str:
@@ -135,6 +193,7 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         "paper_value": theirs.value if theirs else None,
         "paper_error": theirs.error if theirs else None,
         "paper_words": theirs.words if theirs else None,
+        "paper_examples": result.table.examples,
         **_measured(cell),
         **_spent(cell),
         **_made(row if cell else None),
@@ -146,7 +205,11 @@ def _measured(cell: Cell | None) -> dict[str, Any]:
         "mean": cell.mean.value if cell else None,
         "half_width_95": cell.mean.half if cell else None,
         "seeds": cell.mean.n if cell else None,
+        "draws_std": cell.draws if cell else None,
+        "converged": cell.converged if cell else None,
         "difference": cell.difference if cell else None,
+        "agreement": cell.agreement if cell else None,
+        "caveat": cell.caveat if cell else None,
     }
 
 

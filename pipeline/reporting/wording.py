@@ -3,10 +3,11 @@
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from pipeline.records import Ledger
+from pipeline.records import CONVERGED, Ledger
 from pipeline.reporting.guarantees import Guarantee, State
 from pipeline.reporting.intervals import Mean
-from pipeline.reporting.papers import Printed
+from pipeline.reporting.papers import NO_CONVERGENCE, Printed
+from pipeline.reporting.results import Cell
 
 NOT_RUN = "not run"
 MINUS = "−"
@@ -17,7 +18,13 @@ VERDICTS: dict[State, str] = {
     "broken": "DOES NOT HOLD",
     "none": "no privacy",
 }
-_SYMBOLS = {"epsilon": "ε", "sigma": "σ", "inf": "∞"}
+# Declared wherever a cell says that training failed.
+CONVERGENCE_RULE = (
+    f"A seed has converged when its last validation accuracy is above {CONVERGED} times chance. That "
+    "none has counts as a finding only on the full budget and after a search of at least 3 step sizes, a "
+    "factor of 100 apart."
+)
+_SYMBOLS = {"epsilon": "ε", "sigma": "σ", "scale": "λ", "inf": "∞"}
 
 
 def number(value: float) -> str:
@@ -83,7 +90,19 @@ def guarantee_words(found: Guarantee) -> str:
     return VERDICTS[found.state]
 
 
-def cell_text(value: Mean, difference: float | None, decimals: int) -> str:
-    """Ours, and how far from the paper's: ``96.70 ± 0.31 (n = 3), +0.02``."""
-    gap = "" if difference is None else f", {signed(difference, decimals)}"
-    return with_interval(value, decimals) + gap
+def convergence(cell: Cell) -> str:
+    """``No-convergence`` or ``2 of 3 converged``; nothing where every seed did."""
+    if cell.converged == 0:
+        return NO_CONVERGENCE
+    return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
+
+
+def cell_text(cell: Cell, decimals: int) -> str:
+    """Ours, and how far from the paper's: ``96.70 ± 0.31 (n = 3), +0.02``.
+
+    Before it whether training failed, after it why that is no finding, where it is none.
+    """
+    failed = convergence(cell)
+    text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
+    gap = "" if cell.difference is None else f", {signed(cell.difference, decimals)}"
+    return text + gap + (f" [{cell.untried}]" if cell.untried else "")

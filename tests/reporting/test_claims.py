@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting import example, noisy
 
-from pipeline.reporting import claims
+from pipeline import records
+from pipeline.reporting import claims, outcomes, papers
 from pipeline.reporting.claims import Assessment, ClaimResult
+from pipeline.reporting.papers import Gap
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import gather
 from pipeline.settings import Settings
@@ -129,3 +131,136 @@ def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
         "": "reproduced",
         example.LITERAL: "not reproduced",
     }
+
+
+def on(result: ClaimResult, budget: str) -> Assessment:
+    (found,) = (one for one in result.assessments if one.budget == budget)
+    return found
+
+
+def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    records.write(noisy.record(noisy.PLAIN, declared, sigma_2=(True, False, True)), tmp_path)
+    result = assess(tmp_path, declared)["baselines-threshold"]
+    found = {outcome.text.partition(":")[0]: outcome for outcome in on(result, "full").outcomes}
+    assert found["LeNet-5 at σ = 0"].verdict == "holds"
+    assert found["LeNet-5 at σ = 1"].verdict == "holds"
+    assert found["LeNet-5 at σ = 2"].verdict == "undecided"
+    assert found["LeNet-300-100 at σ = 1"].verdict == "not run"
+    assert (
+        "0 of 3 seeds converged, accuracy 9.85 ± 0.12 (n = 3), not to converge"
+        in found["LeNet-5 at σ = 1"].text
+    )
+    # the paper's words and numbers are put to the same test
+    assert len(result.printed) == 10
+    assert not result.contradicted
+
+
+def test_converging_where_the_paper_does_not_fails_the_claim(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    records.write(noisy.record(noisy.PLAIN, declared, sigma_1=(True, True, True)), tmp_path)
+    result = assess(tmp_path, declared)["baselines-threshold"]
+    assert on(result, "full").status == "not reproduced"
+
+
+def test_no_convergence_after_a_narrow_search_does_not_count(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    noisy.search(tmp_path, (0.01, 0.1))
+    tested = on(assess(tmp_path, declared)["tolerant-to-noise"], "full").outcomes
+    failed = [outcome for outcome in tested if outcome.text.startswith("LeNet-5 at")]
+    assert len(failed) == 2
+    assert all("too few step sizes" in (outcome.caveat or "") for outcome in failed)
+    assert not any(outcome.caveat for outcome in tested if outcome.text.startswith("BN-LeNet-5"))
+
+
+def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    for result in assess(tmp_path, declared).values():
+        assert [one.budget for one in result.assessments] == ["full", "reduced"]
+        full, reduced = result.assessments
+        assert {outcome.caveat for outcome in full.outcomes} == {None}
+        assert all(
+            outcome.caveat == "reduced budget" for outcome in reduced.outcomes if outcome.verdict != "not run"
+        )
+        assert reduced.status == "not run"
+    # three points are lost on the reduced budget; within it nothing changes
+    lines = [one.text for one in on(assess(tmp_path, declared)["no-change"], "reduced").outcomes]
+    assert "BN-LeNet-5, σ = 2 − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5" in lines
+
+
+def test_a_full_row_that_was_not_run_is_not_stood_in_for_by_a_reduced_one(tmp_path: Path) -> None:
+    declared = noisy.settings()
+    noisy.search(tmp_path)
+    records.write(noisy.record(noisy.BATCH + noisy.REDUCED, declared), tmp_path)
+    result = assess(tmp_path, declared)["no-change"]
+    assert {outcome.verdict for outcome in on(result, "full").outcomes} == {"not run"}
+    assert result.statuses == ["not run"]
+
+
+def test_levels_of_one_row_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    texts = [one.text for one in on(assess(tmp_path, declared)["no-change"], "full").outcomes]
+    # seeds spread by 0.05, their differences not at all
+    assert "BN-LeNet-5, σ = 1 − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5" in texts
+
+
+@pytest.mark.parametrize(("needed", "verdict"), [(25, "holds"), (10, "fails"), (18, "undecided")])
+def test_a_factor_of_order_seven_lies_between_half_and_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: int, verdict: str
+) -> None:
+    monkeypatch.setitem(noisy.EPOCHS, 10, needed)
+    declared = noisy.fill(tmp_path)
+    first = on(assess(tmp_path, declared)["seven-times-slower"], "full").outcomes[0]
+    assert (first.verdict, first.caveat) == (verdict, None)
+    assert first.text.startswith(
+        "BN-LeNet-5, epochs at σ = 10 ÷ epochs at σ = 1, to reach a validation accuracy"
+    )
+    assert first.text.endswith("to be above 3.5 and below 14")
+
+
+def test_a_slow_down_on_a_reduced_budget_does_not_count(tmp_path: Path) -> None:
+    declared = noisy.fill(tmp_path)
+    first = on(assess(tmp_path, declared)["seven-times-slower"], "reduced").outcomes[0]
+    assert (first.verdict, first.caveat) == ("holds", "reduced budget")
+
+
+GAP = Gap.model_validate(
+    {
+        "kind": "gap",
+        "of": "t5/bn-lenet5",
+        "than": "t5/lenet5",
+        "from": "epsilon=inf",
+        "at": ["epsilon=0.1"],
+        "share": 0.5,
+    }
+)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.6, "holds"), (0.4, "fails"), (0.53, "undecided")])
+def test_a_gap_is_a_share_of_anothers_loss(written: Report, share: float, verdict: str) -> None:
+    table = written.papers[0].tables[0]
+    rows = {"t5/bn-lenet5": table.lines[2].rows[0], "t5/lenet5": table.lines[0].rows[0]}
+    test = GAP.model_copy(update={"share": share})
+    (found,) = outcomes.ours(test, rows, written.papers[0].paper)
+    assert found.verdict == verdict
+    assert "loses less than" in found.text
+    # the paper's: 8.52 of 16.20
+    (theirs,) = outcomes.printed(test, written.papers[0].paper)
+    assert theirs.verdict == ("holds" if share > 0.526 else "fails")
+
+
+def test_the_papers_sentences_that_its_tables_contradict() -> None:
+    paper = papers.load("davody2020")
+    found = {
+        claim.key: [one.text for test in claim.tests for one in outcomes.printed(test, paper)
+                    if one.verdict == "fails"]
+        for claim in paper.claims
+    }  # fmt: skip
+    assert {key: len(texts) for key, texts in found.items() if texts} == {
+        "bilstm-drops": 1,
+        "same-accuracy": 1,
+        "normalization-helps": 1,
+        "normalization-helps-cifar-and-text": 1,
+        "layer-norm-large-impact": 2,
+    }
+    assert found["same-accuracy"][0].startswith("BN-ResNet-18, σ = 2 − σ = 0: −1.45")

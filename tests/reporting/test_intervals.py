@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from pipeline.reporting.intervals import Mean, difference, mean
+from pipeline.reporting.intervals import Mean, difference, mean, paired
 
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
 
@@ -17,6 +17,14 @@ def test_a_mean_has_scipys_student_interval() -> None:
 def test_a_difference_has_scipys_welch_interval() -> None:
     low, high = stats.ttest_ind(LEFT, RIGHT, equal_var=False).confidence_interval()
     found = difference(LEFT, RIGHT)
+    assert found.half is not None
+    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
+
+
+def test_pairs_are_of_the_same_seed_and_have_scipys_interval() -> None:
+    left, right = {0: 97.0, 1: 97.4, 2: 97.1}, {2: 96.9, 1: 97.3, 0: 96.5, 7: 50.0}
+    low, high = stats.ttest_rel([97.0, 97.4, 97.1], [96.5, 97.3, 96.9]).confidence_interval()
+    found = paired(left, right)
     assert found.half is not None
     assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
 

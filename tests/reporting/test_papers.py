@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers
+from pipeline.reporting.wording import printed
 
 SMALL = """
 title: A paper
@@ -37,6 +38,45 @@ def test_table_5_is_typed_as_printed(line: str, values: list[float]) -> None:
     paper = papers.load("davody2020")
     printed = paper.lines[f"t5/{line}"].values
     assert [printed[level].value for level in paper.tables["t5"].columns] == values
+
+
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        ("t2/lenet-300-100", "98.20 ± 0.07, 97.70 ± 0.30, 96.98 ± 0.12, No-convergence, No-convergence"),
+        ("t2/bn-lenet-300-100", "98.20 ± 0.10, 98.10 ± 0.10, 98.07 ± 0.11, 98.07 ± 0.12, 98.13 ± 0.08"),
+        ("t2/ln-lenet-300-100", "98.04 ± 0.16, 98.00 ± 0.10, 98.08 ± 0.14, 98.04 ± 0.09, 98.03 ± 0.17"),
+        ("t2/lenet5", "99.20 ± 0.02, 98.94 ± 0.07, 98.40 ± 0.03, No-convergence, No-convergence"),
+        ("t2/bn-lenet5", "99.20 ± 0.08, 99.21 ± 0.05, 99.18 ± 0.06, 99.24 ± 0.04, 99.25 ± 0.07"),
+        ("t2/ln-lenet5", "99.16 ± 0.08, 99.14 ± 0.06, 99.13 ± 0.07, 99.21 ± 0.05, 99.19 ± 0.07"),
+        ("t3/resnet18", "93.50 ± 0.04, 89.05 ± 0.60, 89.41 ± 0.67, 86.76 ± 1.30, 87.83 ± 0.87"),
+        ("t3/resnet18-mod", "93.60 ± 0.18, 88.65 ± 1.22, 88.16 ± 1.22, 85.46 ± 1.21, 83.95 ± 2.51"),
+        ("t3/bn-resnet18", "93.55 ± 0.04, 93.59 ± 0.18, 93.46 ± 0.24, 92.72 ± 0.26, 92.10 ± 0.28"),
+        ("t3/vgg16", "91.21 ± 0.16, 88.89 ± 0.56, 84.59 ± 6.11, 63.12 ± 8.21, No-convergence"),
+        ("t3/vgg16-mod", "91.18 ± 0.20, 88.87 ± 0.59, 82.58 ± 6.91, 22.58 ± 5.00, No-convergence"),
+        ("t3/bn-vgg16", "91.75 ± 0.22, 91.69 ± 0.20, 91.56 ± 0.24, 90.95 ± 0.25, 90.35 ± 0.14"),
+        ("t4/bilstm", "89.34, 89.57, 89.01, 66.32, 24.76"),
+        ("t4/ln-bilstm", "89.34, 88.87, 88.62, 85.74, 82.41"),
+        ("t6/tf-tutorial", "80.0, 73.0, 70.0, 67.0"),
+        ("t6/ln-tf-tutorial", "80.0, 73.3, 70.6, 67.0"),
+        ("t6/bn-tf-tutorial", "80.0, 74.1, 71.2, 69.8"),
+        ("t6/bn-vgg", "80.7, 79.5, 79.1, 77.4"),
+        ("t6/vgg", ""),
+        ("t7/bilstm", "88.47, 83.86, 80.00, 81.14, 77.88, 37.49"),
+        ("t7/ln-bilstm", "88.18, 84.34, 82.51, 82.03, 79.16, 50.09"),
+    ],
+)
+def test_the_other_tables_are_typed_as_printed(line: str, cells: str) -> None:
+    paper = papers.load("davody2020")
+    table, values = paper.tables[line.partition("/")[0]], paper.lines[line].values
+    shown = [printed(values[level], table.decimals) for level in table.columns if level in values]
+    assert ", ".join(shown) == cells
+
+
+def test_noisy_running_averages_have_a_line_of_their_own_with_a_comma() -> None:
+    label = "DPSGD (BN-LeNet-5), noisy running averages"
+    line, variant = papers.load("davody2020").tables["averages"].line_of(f"{label}, momentum 0.5")
+    assert (line.label if line else None, variant) == (label, "momentum 0.5")
 
 
 def test_every_paper_file_is_a_paper() -> None:
@@ -85,6 +125,13 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
             "[{kind: difference, left: t2/lenet, right: 10, at: [sigma=0]}]}]",
             "needs 'above', 'below' or both",
         ),
+        (
+            "claims: []",
+            "claims: [{key: a, says: b, where: c, tests: "
+            "[{kind: slowdown, of: t2/lenet, from: sigma=0, to: sigma=1}]}]",
+            "needs 'above', 'below' or both",
+        ),
+        ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
     ],
 )

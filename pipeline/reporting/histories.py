@@ -1,0 +1,45 @@
+"""Reads training curves: `reports/histories/ROW.csv`."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+
+from pipeline import records
+from pipeline.errors import UserError
+
+Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
+History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> curve
+
+
+def read(path: Path) -> History:
+    """Every seed's curves.
+
+    Raises:
+        UserError: the file is not a history.
+    """
+    found: History = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    with path.open(newline="", encoding="utf-8") as file:
+        try:
+            for line in csv.DictReader(file):
+                point = (float(line["epoch"]), float(line["value"]))
+                found[line["metric"]][line["level"]][int(line["seed"])].append(point)
+        except (KeyError, ValueError, TypeError) as problem:
+            raise UserError(
+                f"{path}: not a history; columns are {', '.join(records.HISTORY_COLUMNS)}"
+            ) from problem
+    for by_level in found.values():
+        for by_seed in by_level.values():
+            for curve in by_seed.values():
+                curve.sort()
+    return found
+
+
+def averaged(curves: Mapping[int, Curve]) -> Curve:
+    """The mean over seeds at every epoch that any of them has."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for curve in curves.values():
+        for epoch, value in curve:
+            values[epoch].append(value)
+    return [(epoch, fmean(values[epoch])) for epoch in sorted(values)]

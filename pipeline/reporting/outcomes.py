@@ -1,0 +1,238 @@
+"""One test of a claim, on our records and on the paper's own numbers: an outcome for each level."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.reporting import slowdown
+from pipeline.reporting.intervals import difference, mean, paired
+from pipeline.reporting.papers import (
+    NO_CONVERGENCE,
+    Bounded,
+    Convergence,
+    Difference,
+    Gap,
+    Guaranteed,
+    Paper,
+    Printed,
+    Slower,
+    Test,
+)
+from pipeline.reporting.results import Cell, RowResult
+from pipeline.reporting.wording import bound, level_words, number, signed, with_interval
+from pipeline.reporting.wording import printed as printed_words
+
+Verdict = Literal["holds", "fails", "undecided", "not run"]
+Rows = dict[str, RowResult | None]  # by the line's reference
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One comparison at one level."""
+
+    verdict: Verdict
+    text: str  # what was compared with what, in numbers
+    caveat: str | None = None  # why it does not count: reduced budget, synthetic data, ...
+
+
+def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
+    """The test on our records, at each of its levels."""
+    if isinstance(test, Slower):
+        yield _slower(test, rows[test.of], paper)
+        return
+    for level in test.at:
+        if isinstance(test, Guaranteed):
+            yield _guaranteed(test, level, rows[test.of], paper)
+        elif isinstance(test, Convergence):
+            yield _converges(test, level, rows[test.of], paper)
+        elif isinstance(test, Gap):
+            yield _loses(test, level, rows, paper)
+        else:
+            yield _differs(test, level, rows, paper)
+
+
+def printed(test: Test, paper: Paper) -> Iterator[Outcome]:
+    """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
+    if isinstance(test, Slower | Guaranteed):
+        return
+    for level in test.at:
+        if isinstance(test, Convergence):
+            found = _printed_convergence(test, level, paper)
+        elif isinstance(test, Gap):
+            found = _printed_loss(test, level, paper)
+        else:
+            found = _printed_difference(test, level, paper)
+        if found is not None:
+            yield found
+
+
+def _differs(test: Difference, level: str, rows: Rows, paper: Paper) -> Outcome:
+    title = _difference_title(test, level, paper)
+    left = _cell(rows[test.left], level)
+    if isinstance(test.right, str):
+        right = _cell(rows[test.right], test.right_at or level)
+        if left is None or right is None:
+            return _not_run(title)
+        # two levels of one row share their seeds' initial weights and order of examples
+        same = test.left == test.right
+        gap = paired(left.by_seed, right.by_seed) if same else difference(left.values, right.values)
+    else:
+        if left is None:
+            return _not_run(title)
+        right, gap = None, mean([value - test.right for value in left.values])
+    text = f"{title}: {with_interval(gap, _decimals(test.left, paper), sign=True)}, {_needs(test)}"
+    return Outcome(gap.where(test.above, test.below), text, _caveat(left, right))
+
+
+def _loses(test: Gap, level: str, rows: Rows, paper: Paper) -> Outcome:
+    title = _gap_title(test, level, paper)
+    own = [_cell(rows[test.of], at) for at in (test.start, level)]
+    other = [_cell(rows[test.than], at) for at in (test.start, level)]
+    if own[0] is None or own[1] is None or other[0] is None or other[1] is None:
+        return _not_run(title)
+    left, right = _loss(own[0], own[1]), _loss(other[0], other[1])
+    rest = difference(left, [test.share * loss for loss in right])
+    decimals = _decimals(test.of, paper)
+    text = (
+        f"{title}: {mean(left).value:.{decimals}f} and {mean(right).value:.{decimals}f}; "
+        f"{with_interval(rest, decimals, sign=True)} to be below 0"
+    )
+    return Outcome(rest.where(None, 0), text, _caveat(*own, *other))
+
+
+def _loss(start: Cell, end: Cell) -> list[float]:
+    before, after = start.by_seed, end.by_seed
+    return [before[seed] - after[seed] for seed in sorted(before.keys() & after.keys())]
+
+
+def _converges(test: Convergence, level: str, row: RowResult | None, paper: Paper) -> Outcome:
+    title = f"{paper.lines[test.of].label} at {level_words(level)}"
+    cell = _cell(row, level)
+    if cell is None:
+        return _not_run(title)
+    n = cell.mean.n
+    verdict: Verdict = "undecided"
+    if n > 1 and cell.converged in (0, n):  # a single seed decides nothing
+        verdict = "holds" if (cell.converged == n) == test.converges else "fails"
+    accuracy = with_interval(cell.mean, _decimals(test.of, paper))
+    text = (
+        f"{title}: {cell.converged} of {n} seeds converged, accuracy {accuracy}, {_convergence_needs(test)}"
+    )
+    return Outcome(verdict, text, cell.caveat)
+
+
+def _slower(test: Slower, row: RowResult | None, paper: Paper) -> Outcome:
+    label, end, start = paper.lines[test.of].label, level_words(test.end), level_words(test.start)
+    title = f"{label}, epochs at {end} ÷ epochs at {start}"
+    found = slowdown.measure(row, test.start, test.end)
+    if found is None:
+        return _not_run(title)
+    if found.ratio is None or found.threshold is None:
+        return Outcome("undecided", f"{title}: unknown, {found.problem}", found.caveat)
+    text = (
+        f"{title}, to reach a validation accuracy of {100 * found.threshold:.2f} %: "
+        f"{with_interval(found.ratio, 2)}, {_needs(test)}"
+    )
+    return Outcome(found.ratio.where(test.above, test.below), text, found.caveat)
+
+
+def _guaranteed(test: Guaranteed, level: str, row: RowResult | None, paper: Paper) -> Outcome:
+    title = f"{paper.lines[test.of].label} at {level_words(level)}"
+    cell = _cell(row, level)
+    if cell is None:
+        return _not_run(title)
+    found = cell.guarantee
+    claimed = number(found.ledger.claimed) if found.ledger.claimed is not None else "none"
+    text = f"{title}: claimed ε {claimed}, proven {bound(found.ledger)}"
+    if found.reason:
+        text += f" ({found.reason})"
+    # Seeded noise is this project's choice and says nothing about the paper's mechanism. A reduced budget is
+    # no caveat here: fewer steps of a mechanism are accounted for like many.
+    caveats = [mark.words for mark in row.marks if mark.incomparable or mark.seeded] if row else []
+    return Outcome("holds" if found.state == "holds" else "fails", text, next(iter(caveats), None))
+
+
+def _printed_difference(test: Difference, level: str, paper: Paper) -> Outcome | None:
+    left = _value(test.left, level, paper)
+    right = _value(test.right, test.right_at or level, paper) if isinstance(test.right, str) else test.right
+    if left is None or right is None:
+        return None
+    gap = left - right
+    within = (test.above is None or gap > test.above) and (test.below is None or gap < test.below)
+    shown = signed(gap, _decimals(test.left, paper))
+    text = f"{_difference_title(test, level, paper)}: {shown}, {_needs(test)}"
+    return Outcome("holds" if within else "fails", text)
+
+
+def _printed_loss(test: Gap, level: str, paper: Paper) -> Outcome | None:
+    values = [_value(line, at, paper) for line in (test.of, test.than) for at in (test.start, level)]
+    before, after, other_before, other_after = values
+    if before is None or after is None or other_before is None or other_after is None:
+        return None
+    own, other = before - after, other_before - other_after
+    decimals = _decimals(test.of, paper)
+    text = f"{_gap_title(test, level, paper)}: {own:.{decimals}f} and {other:.{decimals}f}"
+    return Outcome("holds" if own < test.share * other else "fails", text)
+
+
+def _printed_convergence(test: Convergence, level: str, paper: Paper) -> Outcome | None:
+    """A number in a cell is taken to say that training converged."""
+    found: Printed | None = paper.lines[test.of].values.get(level)
+    if found is None:
+        return None
+    verdict: Verdict = "holds" if (found.words != NO_CONVERGENCE) == test.converges else "fails"
+    shown = printed_words(found, _decimals(test.of, paper))
+    title = f"{paper.lines[test.of].label} at {level_words(level)}"
+    return Outcome(verdict, f"{title}: {shown}, {_convergence_needs(test)}")
+
+
+def _difference_title(test: Difference, level: str, paper: Paper) -> str:
+    left, at = paper.lines[test.left].label, level_words(level)
+    if test.left == test.right and test.right_at:
+        return f"{left}, {at} − {level_words(test.right_at)}"
+    right = paper.lines[test.right].label if isinstance(test.right, str) else number(test.right)
+    if test.right_at:
+        return f"{left} at {at} − {right} at {level_words(test.right_at)}"
+    return f"{left} − {right} at {at}"
+
+
+def _gap_title(test: Gap, level: str, paper: Paper) -> str:
+    of, than = paper.lines[test.of].label, paper.lines[test.than].label
+    return (
+        f"{of} loses less than {number(test.share)} of what {than} loses "
+        f"from {level_words(test.start)} to {level_words(level)}"
+    )
+
+
+def _needs(test: Bounded) -> str:
+    parts = [
+        f"{word} {number(limit)}"
+        for word, limit in (("above", test.above), ("below", test.below))
+        if limit is not None
+    ]
+    return "to be " + " and ".join(parts)
+
+
+def _convergence_needs(test: Convergence) -> str:
+    return "to converge" if test.converges else "not to converge"
+
+
+def _decimals(reference: str, paper: Paper) -> int:
+    return paper.tables[reference.split("/")[0]].decimals
+
+
+def _value(reference: str, level: str, paper: Paper) -> float | None:
+    found = paper.lines[reference].values.get(level)
+    return found.value if found else None
+
+
+def _cell(row: RowResult | None, level: str) -> Cell | None:
+    return row.cells.get(level) if row else None
+
+
+def _caveat(*cells: Cell | None) -> str | None:
+    return next((cell.caveat for cell in cells if cell and cell.caveat), None)
+
+
+def _not_run(title: str) -> Outcome:
+    return Outcome("not run", f"{title}: not run")

@@ -1,0 +1,239 @@
+"""Training that fails, spread over draws, and data smaller than the paper's, in every format."""
+
+import html
+import re
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from reporting import example, noisy
+
+from pipeline import records
+from pipeline.reporting import figures, page, report, tables
+from pipeline.reporting.results import Cell, RowResult, TableResult, gather
+from pipeline.settings import Settings
+
+REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("noisy")
+    report.write(noisy.fill(root), root)
+    return root
+
+
+@pytest.fixture
+def table(project: Path) -> TableResult:
+    return gather(noisy.settings(), project)[0].tables[0]
+
+
+@pytest.fixture
+def read(project: Path) -> str:
+    """The page as read."""
+    text = (project / "reports/index.html").read_text(encoding="utf-8")
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def one(root: Path, declared: Settings, key: str) -> RowResult:
+    return next(row for table in gather(declared, root)[0].tables for row in table.rows if row.key == key)
+
+
+def cell_of(
+    root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: tuple[bool, ...]
+) -> Cell:
+    """A cell of a row alone, with the search as it lies there."""
+    declared = noisy.settings()
+    records.write(noisy.record(key, declared, **converged), root)
+    return one(root, declared, key).cells[level]
+
+
+def source(table: TableResult, key: str) -> pd.Series:
+    frame = tables.wide(table)
+    return frame[frame["source"].str.startswith(f"ours: {key}")].iloc[0]
+
+
+def test_no_convergence_agrees_with_the_papers_words(table: TableResult) -> None:
+    cell = table.rows[0].cells["sigma=1"]
+    assert (cell.converged, cell.difference, cell.agreement, cell.caveat) == (0, None, "agrees", None)
+    assert source(table, noisy.PLAIN)["1"] == "No-convergence: 9.85 ± 0.12 (n = 3)"
+
+
+def test_where_the_paper_saw_no_convergence_ours_lies_above_if_all_seeds_converged(tmp_path: Path) -> None:
+    noisy.search(tmp_path)
+    found = [
+        cell_of(tmp_path, sigma_1=seeds).agreement
+        for seeds in ((True,) * 3, (True, False, True), (False,) * 3)
+    ]
+    assert found == ["above", None, "agrees"]
+
+
+def test_a_number_of_the_paper_is_compared_even_where_ours_failed(tmp_path: Path) -> None:
+    noisy.search(tmp_path)
+    cell = cell_of(tmp_path, noisy.BATCH, "sigma=2", sigma_2=(False,) * 3)
+    assert cell.difference == pytest.approx(cell.mean.value - 99.25)
+
+
+def test_some_seeds_are_counted(tmp_path: Path) -> None:
+    noisy.search(tmp_path)
+    cell_of(tmp_path, sigma_2=(True, False, True))
+    table = gather(noisy.settings(), tmp_path)[0].tables[0]
+    assert source(table, noisy.PLAIN)["2"] == "2 of 3 converged: 9.85 ± 0.12 (n = 3)"
+
+
+def test_a_single_seed_cannot_tell(tmp_path: Path) -> None:
+    noisy.search(tmp_path)
+    declared = noisy.settings(**{noisy.PLAIN: {"seeds": 1}})
+    records.write(noisy.record(noisy.PLAIN, declared), tmp_path)
+    assert one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"].agreement is None
+
+
+def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
+    declared = noisy.settings()
+    found = noisy.record(noisy.PLAIN, declared)
+    old = [
+        replica.model_copy(update={"metrics": {"test_accuracy": replica.metrics["test_accuracy"]}})
+        for replica in found.replicas
+    ]
+    records.write(found.model_copy(update={"replicas": old}), tmp_path)
+    cell = one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"]
+    assert (cell.converged, cell.caveat, cell.draws) == (3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("rates", "caveat"),
+    [
+        ((0.001, 0.01, 0.1), None),
+        ((0.1, 1.0, 10.0, 3.0), None),
+        ((0.001, 0.1), "no convergence, but too few step sizes searched here: 0.001, 0.1"),
+        ((0.01, 0.1, 0.5), "no convergence, but too few step sizes searched here: 0.01, 0.1, 0.5"),
+        ((), "no convergence, but too few step sizes searched here: none"),
+    ],
+)
+def test_failing_is_a_finding_only_after_a_wide_search(
+    tmp_path: Path, rates: tuple[float, ...], caveat: str | None
+) -> None:
+    noisy.search(tmp_path, rates)
+    cell = cell_of(tmp_path)
+    assert cell.caveat == caveat
+    assert cell.agreement == (None if caveat else "agrees")
+    # where training succeeds nobody asks for a search
+    assert one(tmp_path, noisy.settings(), noisy.PLAIN).cells["sigma=0"].caveat is None
+    text = tables.markdown(gather(noisy.settings(), tmp_path)[0].tables[0])
+    assert (f"[{caveat}]" in text) == (caveat is not None)
+
+
+def test_without_a_search_failing_is_no_finding(tmp_path: Path) -> None:
+    assert cell_of(tmp_path).caveat == "no convergence, without a search for step sizes"
+
+
+def test_a_search_at_another_level_does_not_count(tmp_path: Path) -> None:
+    noisy.search(tmp_path)
+    path = records.search_path(noisy.PLAIN, tmp_path)
+    path.write_text(path.read_text().replace('"sigma=1"', '"sigma=3"'))
+    assert cell_of(tmp_path).caveat == "no convergence, but too few step sizes searched here: none"
+    assert one(tmp_path, noisy.settings(), noisy.PLAIN).cells["sigma=2"].caveat is None
+
+
+def test_on_a_reduced_budget_nothing_is_judged(table: TableResult) -> None:
+    row = next(row for row in table.rows if row.key == REDUCED_PLAIN)
+    assert {(cell.caveat, cell.agreement) for cell in row.cells.values()} == {("reduced budget", None)}
+    assert source(table, REDUCED_PLAIN)["source"] == f"ours: {REDUCED_PLAIN} [reduced budget]"
+
+
+def test_a_further_level_stands_where_its_number_belongs(tmp_path: Path) -> None:
+    declared = noisy.settings()
+    found = noisy.record(noisy.PLAIN, declared)
+    further = found.replicas[0].model_copy(update={"level": "sigma=0.3"})
+    records.write(found.model_copy(update={"replicas": [*found.replicas, further]}), tmp_path)
+    table = gather(declared, tmp_path)[0].tables[0]
+    assert table.levels == ("sigma=0", "sigma=0.01", "sigma=0.1", "sigma=0.3", "sigma=1", "sigma=2")
+
+
+def test_the_csv_has_convergence_and_the_spread_over_draws(table: TableResult) -> None:
+    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    failed, fine = frame.loc[(noisy.PLAIN, "sigma=1")], frame.loc[(noisy.PLAIN, "sigma=0")]
+    assert (failed["converged"], failed["agreement"], failed["paper_words"]) == (
+        0,
+        "agrees",
+        "No-convergence",
+    )
+    assert pd.isna(failed["difference"])
+    assert (fine["converged"], fine["draws_std"]) == (3, pytest.approx(0.12))
+    assert set(frame.loc[REDUCED_PLAIN, "caveat"]) == {"reduced budget"}
+
+
+def test_no_format_hides_that_training_failed(project: Path, read: str) -> None:
+    markdown = (project / "reports/tables/davody2020-t2.md").read_text()
+    latex = (project / "reports/tables/davody2020-t2.tex").read_text()
+    for text in (markdown, latex, read):
+        assert "No-convergence" in text
+    assert "A seed has converged when" in markdown
+    assert "No-convergence 9.85 ± 0.12 n = 3 · as in the paper draws ± 0.12" in read
+
+
+def test_a_table_without_privacy_says_so_once(project: Path, read: str) -> None:
+    markdown = (project / "reports/tables/davody2020-t2.md").read_text()
+    assert "| privacy |" not in markdown
+    assert f"No privacy is claimed here, and none holds: {noisy.REASON}." in markdown
+    assert "no guarantee" not in read.partition("Where the numbers come from")[0]
+
+
+def test_the_glance_counts_words_that_agree_and_what_is_not_judged(project: Path) -> None:
+    shares = {share.words: share.count for share in page.agreement(gather(noisy.settings(), project)[0])}
+    assert sum(shares.values()) == 2 * 10 + 4 * 5  # two lines on two budgets, four lines without rows
+    assert shares["not judged: reduced budget, less data or too few step sizes"] == 10
+    assert "not comparable" not in shares
+
+
+def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
+    project: Path, tmp_path: Path
+) -> None:
+    table = gather(noisy.settings(), project)[0].tables[0]
+    svg = figures.levels(table)
+    assert svg is not None
+    assert "LeNet-5, ours (reduced budget)" in svg
+    cell_of(tmp_path, **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]})
+    failed = figures.levels(gather(noisy.settings(), tmp_path)[0].tables[0])
+    assert failed is not None
+    assert "LeNet-5, paper" in failed
+    assert "LeNet-5, ours" not in failed
+    curves = figures.curves(gather(noisy.settings(), project)[0].tables[1], project)
+    assert curves is not None
+    assert "(reduced budget)" in curves
+
+
+def test_a_figure_without_printed_values_reads_as_one(project: Path, read: str) -> None:
+    markdown = (project / "reports/tables/davody2020-f1.md").read_text()
+    assert "| paper |" not in markdown
+    assert "The paper prints no values for BN-LeNet-5, BN-ResNet-18." in markdown
+    svg = (project / "reports/figures/davody2020-f1.svg").read_text()
+    assert "ours" in svg
+    assert "paper" not in svg
+    assert "The paper prints no values for BN-LeNet-5, BN-ResNet-18." in read
+
+
+@pytest.mark.parametrize(
+    ("examples", "inconclusive"), [(95872, False), (86400, False), (86399, True), (96000, None)]
+)
+def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconclusive: bool | None) -> None:
+    change = {"table": "t4", "label": "BiLSTM-DL"}
+    declared = noisy.settings(**{noisy.PLAIN: change})
+    records.write(noisy.record(noisy.PLAIN, declared, examples), tmp_path)
+    row = one(tmp_path, declared, noisy.PLAIN)
+    words = f"trained on {examples:,} of 96,000 examples"
+    assert [(mark.words, mark.inconclusive) for mark in row.marks] == (
+        [] if inconclusive is None else [(words, inconclusive)]
+    )
+    assert (row.cells["sigma=0"].caveat == words) == bool(inconclusive)
+    table = gather(declared, tmp_path)[0].tables[-1]
+    frame = tables.wide(table)
+    assert frame["N"].to_list()[:2] == ["96,000", f"{examples:,}"]
+    assert f"N = {examples:,}" in report.write(declared, tmp_path).page.read_text()
+
+
+def test_every_row_shows_how_many_examples_it_had(tmp_path: Path) -> None:
+    table = gather(example.fill(tmp_path), tmp_path)[0].tables[0]
+    assert source(table, example.PLAIN)["N"] == "55,000"
+    assert source(table, example.MISSING)["N"] == ""
