@@ -1,0 +1,83 @@
+"""The clipping bound on neighbouring samples, for the network of every private row of params.yaml."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import settings
+from pipeline.data.prepared import Prepared, Split
+from pipeline.methods.base import Execution
+from pipeline.methods.dpsgd import Dpsgd
+from pipeline.methods.registry import build_net
+from pipeline.methods.statistics import STATISTICS
+from pipeline.settings import DpsgdSettings, Model
+from pipeline.training import Replica, make_task
+
+OWN = settings.load(Path(__file__).parents[2] / "params.yaml")
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+SAMPLE = 6
+MODELS = {
+    (row.model, OWN.split(row.data).text is not None): key
+    for key, row in OWN.rows.items()
+    if row.method == "dpsgd"
+}
+
+
+def made_up(model: Model, text: bool, folder: Path) -> Prepared:
+    """A few random examples, of which the last is far from the others, and weights to start from if wanted."""
+    generator = np.random.default_rng(0)
+    shape = (1, 28, 28) if model.name.startswith("lenet") else (3, 32, 32)
+    inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
+    inputs[-1] = 255 * (inputs[-1] > 127)
+    if text:
+        inputs = generator.integers(1, 50, (SAMPLE, 12), dtype=np.int32)
+        inputs[-1] = 7
+    split = Split(inputs, np.arange(SAMPLE) % 4)
+    manifest = {
+        "classes": list("abcd"),
+        "digests": {},
+        "raw": {},
+        **({"text": {"vocabulary": 50}} if text else {}),
+    }
+    data = Prepared("made up", dict.fromkeys(("train", "public"), split), manifest)
+    if model.trainable == "all":
+        return data
+    start = folder / "start.pt"
+    torch.save(build_net(model, data.input_shape, 20).state_dict(), start)
+    return Prepared(data.name, data.splits, manifest, start)
+
+
+@pytest.mark.parametrize(("model", "text"), MODELS, ids=list(MODELS.values()))
+def test_one_record_moves_what_is_released_by_at_most_the_clip(
+    model: Model, text: bool, tmp_path: Path
+) -> None:
+    own = DpsgdSettings(batch=SAMPLE, epochs=1, learning_rate=1, epsilon=8, delta=1e-5)
+    data = made_up(model, text, tmp_path)
+    method = Dpsgd(
+        make_task([Replica("epsilon=8", 0, own)], model, True, data, CPU), [own], model.normalization
+    )
+    network = {name: value[0] for name, value in method.network(method.model(method.init()), 0).items()}
+    trained = {name for name, value in method.task.net.named_parameters() if value.requires_grad}
+    assert trained <= set(network)
+    if model.trainable == "linear":
+        assert not any(name.startswith("1.") for name in network)  # the first convolution is frozen
+    indices = torch.arange(SAMPLE)
+    for clip in (0.05, 1.0):
+        sums = []
+        for count in (SAMPLE, SAMPLE - 1):
+            mask = (indices < count).float()
+            inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (1 if text else 255))
+            sums.append(
+                method.statistics.clipper()(
+                    network, inputs, method.task.labels, mask, torch.tensor(clip)
+                ).sums
+            )
+        assert set(sums[0]) == set(network)
+        moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
+        if STATISTICS[model.normalization].broken is None:
+            assert 0 < moved <= clip * (1 + 1e-4)
+        elif model.normalization == "batch_bn":
+            # the ledger's reason, seen in the very network that the row trains
+            assert moved > 1.05 * clip
