@@ -5,6 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from pipeline import records, runs
 from pipeline.data.prepared import Prepared
@@ -23,8 +24,11 @@ from pipeline.training import Replica, accuracy, grouped, make_task
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
 )
+# A replica has converged when its last validation accuracy is above so many times chance.
+CONVERGED = 1.5
 OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
 VOCABULARY = "the vocabulary: its words and their order are counted on the private training texts"
+PUBLIC_START = "the weights it starts from, of {row!r} on {data!r}: trained without privacy, taken as public"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
 
@@ -101,14 +105,15 @@ def _metrics(run: Run, weights: Tensors, data: Prepared, execution: Execution) -
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
     """(R,) each: accuracies, as means over the draws of the noise at test where the method has any."""
-    found = {
-        split: torch.stack(
-            [accuracy(method, model, draw, data.splits[split], execution) for draw in range(method.draws)]
-        )
-        for split in ("validation", "test")
-    }
+    draws: dict[str, list[Tensor]] = {"validation": [], "test": []}
+    for draw in range(method.draws):
+        with torch.no_grad():
+            network = method.network(model, draw)
+        for split, values in draws.items():
+            values.append(accuracy(method, network, data.splits[split], execution))
+    found = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in found.items()}
-    columns["converged"] = (columns["validation_accuracy"] > records.CONVERGED / data.classes).double()
+    columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
     if method.draws > 1:
         columns["test_accuracy_draws_std"] = found["test"].std(0)
     return columns
@@ -159,6 +164,8 @@ def _uncounted(search: str | None, data: Prepared) -> Iterator[str]:
     yield OTHERWISE
     if "text" in data.manifest:
         yield VOCABULARY
+    if data.start is not None:
+        yield PUBLIC_START.format(**data.manifest["start"])
 
 
 def _prv(rate: float, noise: float, steps: int, delta: float) -> Opinion:

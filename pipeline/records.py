@@ -12,8 +12,6 @@ from pipeline.settings import Strict
 RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")
 SEARCHES = Path("reports/searches")
-# A replica has converged when its last validation accuracy is above so many times chance.
-CONVERGED = 1.5
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 
 

@@ -19,7 +19,8 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
-from pipeline.settings import PARAMS, MethodSettings, Model, Search, Settings, pick
+from pipeline.settings import PARAMS, MethodSettings, Model, Row, Search, Settings, pick
+from pipeline.starts import check_start
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
@@ -35,6 +36,7 @@ def search(
         UserError: a candidate is not a valid setting.
     """
     asked = pick(settings.searches, name, "search")
+    check_start(data, settings)
     row = settings.row(asked.row)
     source = provenance_of(asked.row, settings, data, execution)
     identity = digest_json([asked.model_dump(mode="json"), source.config, source.code, source.data])
@@ -105,6 +107,8 @@ def _by_model(
         others = {key: value for key, value in tried.items() if not key.startswith("model.")}
         try:
             model = Model.model_validate({**row.model.model_dump(), **parts})
+            # what the row's method can't train is refused in the words of the row
+            Row.model_validate({**row.model_dump(), "model": model.model_dump()})
             for level in asked.levels or row.levels:
                 own = row.configured(level, asked.settings, others)
                 if misfit := own.misfit(row.data, settings.split(row.data).train):

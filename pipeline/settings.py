@@ -348,6 +348,8 @@ class Settings(Strict):
             _known(f"starts.{name}.row", start.row, self.rows)
             if self.rows[start.row].data in self.starts:
                 raise ValueError(f"starts.{name}.row: {start.row!r} starts from public weights itself")
+            _known(f"rows.{start.row}.data", self.rows[start.row].data, self.data)
+            self._check_public(name, start)
         for key, row in self.rows.items():
             _known(f"rows.{key}.data", row.data, {**self.data, **self.starts})
             if row.model.trainable != "all" and row.data not in self.starts:
@@ -376,6 +378,21 @@ class Settings(Strict):
             _known(f"searches.{key}.row", search.row, self.rows)
         return self
 
+    def _check_public(self, name: str, start: Start) -> None:
+        """Weights that were trained with the very data that are private here are not public."""
+        seen, private = self.data[self.rows[start.row].data], self.data[start.data].raw
+        for theirs in (seen.raw, seen.public.raw):
+            # two entries of 'raw' may be editions of one set
+            if (self.raw[theirs].of or theirs) == (self.raw[private].of or private):
+                raise ValueError(
+                    f"starts.{name}.row: {start.row!r} was trained with {theirs!r}, which is private in "
+                    f"{start.data!r}; allowed: rows on other data"
+                )
+
+    def maker(self, name: str) -> Literal["prepare", "start"]:
+        """The command, and DVC's stage, that makes the prepared data set ``name``."""
+        return "start" if name in self.starts else "prepare"
+
     def split(self, name: str) -> Data:
         """How the prepared data set ``name`` is split, whether or not it comes with weights to start from."""
         return self.data[self.starts[name].data if name in self.starts else name]
@@ -398,6 +415,8 @@ class Settings(Strict):
             "seeds": row.seeds,
             "reproducible": row.reproducible,
         }
+        if row.axis is not None:
+            parts["axis"] = row.axis
         if row.data in self.starts:
             parts["start"] = self.row_digest(self.starts[row.data].row)
         return digest_json(parts)

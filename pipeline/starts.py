@@ -1,21 +1,26 @@
 """Public weights to start from: a row trained on public data, joined with the data another row trains on.
 
 ``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one file more,
-``start.pt``: one replica's tensors by name, parameters and running statistics.
+``start.npz``: one replica's tensors by name, parameters and running statistics. It is NumPy's archive because
+torch's own files differ from version to version, and the same weights shall have the same digest everywhere.
 """
 
 import io
-import pickle
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
 from torch import nn
 
 from pipeline import runs
 from pipeline.data import prepared
 from pipeline.data.folders import replacing
-from pipeline.data.prepared import PREPARED, START
+from pipeline.data.prepared import PREPARED, START, Prepared
+from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes, write_json
 from pipeline.models.normalization import BatchStatistics
@@ -24,7 +29,7 @@ from pipeline.runs import RUNS
 from pipeline.settings import PARAMS, Settings, pick
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
-NORMALIZATIONS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
+NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
 
 
 def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
@@ -36,11 +41,10 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
         root: the folder that holds params.yaml.
 
     Raises:
-        UserError: the data are not prepared, the row is not trained or not public, or the folder can't be
-            written.
+        UserError: data are not prepared; the row is not trained, or with other settings or data than those
+            here, or with a private example of this data; or the folder can't be written.
     """
     start = pick(settings.starts, name, "start")
-    _check_public(name, settings)
     source = prepared.load(start.data, root)
     folder = root / RUNS / start.row
     run = runs.read(folder)
@@ -48,9 +52,21 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
         raise UserError(
             f"{folder}: trained with other settings than {PARAMS} has now; run `dprepro train {start.row}`"
         )
-    first = {key: value[0].clone() for key, value in runs.weights(folder, torch.device("cpu")).items()}
+    before = prepared.load(settings.rows[start.row].data, root)
+    if run.provenance.data != before.digests:
+        raise UserError(
+            f"{folder}: trained on other data than {PREPARED / before.name}; run `dprepro train {start.row}`"
+        )
+    shared = _seen(before, source)
+    if private := shared["train"] + shared["validation"]:
+        raise UserError(
+            f"{PARAMS}: starts.{name}.row: {start.row!r} was trained with {private} of the examples that are "
+            f"private in {start.data!r}; allowed: rows on other data"
+        )
+    weights = runs.weights(folder, torch.device("cpu"))
+    first: dict[str, Any] = {key: value[0].numpy() for key, value in weights.items()}
     content = io.BytesIO()
-    torch.save(first, content)
+    np.savez(content, **first)  # uncompressed and without a time: the same bytes on every machine
     about = {
         "row": start.row,
         "config": run.provenance.config,
@@ -59,6 +75,7 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
         "edition": run.provenance.edition,
         "level": run.replicas[0].level,
         "seed": run.replicas[0].seed,
+        "test_examples_seen": shared["test"],
         "note": NOTE,
     }
     manifest = {
@@ -78,42 +95,82 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
     return target
 
 
-def _check_public(name: str, settings: Settings) -> None:
-    """Weights that were trained with the very data that are private here are not public."""
-    start = settings.starts[name]
-    seen, private = settings.split(settings.rows[start.row].data), settings.data[start.data].raw
-    for theirs in (seen.raw, seen.public.raw):
-        # two entries of 'raw' may be editions of one set
-        if (settings.raw[theirs].of or theirs) == (settings.raw[private].of or private):
-            raise UserError(
-                f"{PARAMS}: starts.{name}.row: {start.row!r} was trained with {theirs!r}, which is private "
-                f"in {start.data!r}; allowed: rows on other data"
-            )
+def _seen(before: Prepared, data: Prepared) -> dict[str, int]:
+    """How many examples of each split of ``data`` have a content that training on ``before`` reads.
+
+    Two sets may share images though they are not editions of one: CIFAR-10's test part has one that
+    CIFAR-100's training part has too.
+    """
+    seen = {key for split in ("train", "public") for key in content_keys(before.splits[split].inputs)}
+    return {
+        split: sum(key in seen for key in content_keys(data.splits[split].inputs))
+        for split in ("train", "validation", "test")
+    }
 
 
-def load_start(net: nn.Module, path: Path, which: str) -> None:
-    """Put the weights of ``path`` into ``net``, and freeze what is not trained from there on.
+def check_start(data: Prepared, settings: Settings) -> None:
+    """Make sure that prepared data have the weights to start from that params.yaml means, or none.
+
+    Raises:
+        UserError: they are those of another pretraining; the line says which command makes the right ones.
+    """
+    start = settings.starts.get(data.name)
+    wanted = settings.row_digest(start.row) if start else None
+    if data.manifest.get("start", {}).get("config") != wanted:
+        raise UserError(
+            f"{PREPARED / data.name}: weights of another pretraining than {PARAMS} has now; "
+            f"run `dprepro {settings.maker(data.name)} {data.name}`"
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Weights to start from, and the file they come from."""
+
+    path: Path
+    tensors: Tensors
+
+
+def read_start(path: Path) -> Found:
+    """Read a ``start.npz``, onto the CPU.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Found(path, {name: torch.from_numpy(arrays[name]) for name in arrays.files})
+    # np.load hands out what isn't NumPy's as it is, which torch refuses with a TypeError
+    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as problem:
+        raise UserError(
+            f"{path}: missing or damaged; run `dprepro start {path.parent.name}` again"
+        ) from problem
+
+
+def load_start(net: nn.Module, found: Found, which: str) -> None:
+    """Put the weights ``found`` into ``net``, and freeze what is not trained from there on.
 
     Every tensor goes to its name when the shape is the same; another number of classes leaves the output
     layer with the fresh weights it has. Afterwards ``requires_grad`` is True for the parameters that
     `trainable` names and False for the others.
 
     Raises:
-        UserError: the file is missing or damaged, or holds another network's weights: a tensor that ``net``
-            has no place for, none that fits, or too few for the part that stays frozen.
+        UserError: they are another network's: a tensor that ``net`` has no place for, none that fits, or too
+            few for the part that stays frozen.
     """
-    found, places, learned = _read(path), net.state_dict(), trainable(net, which)
+    tensors, places, learned = found.tensors, net.state_dict(), trainable(net, which)
     fitting = {
-        name: value for name, value in found.items() if name in places and value.shape == places[name].shape
+        name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape
     }
     learning = {_layer(name) for name in learned}
     frozen = {name for name in places if _layer(name) not in learning}
-    misfits = sorted((found.keys() - places.keys()) | (frozen - fitting.keys()))
+    misfits = sorted((tensors.keys() - places.keys()) | (frozen - fitting.keys()))
     if not fitting:
-        raise UserError(f"{path}: weights of another network: none fits")
+        raise UserError(f"{found.path}: weights of another network: none fits")
     if misfits:
         raise UserError(
-            f"{path}: weights of another network: {misfits[0]}: only in one of the two, or of other shapes"
+            f"{found.path}: weights of another network: {misfits[0]}: only in one of the two, or of other "
+            "shapes"
         )
     net.load_state_dict(fitting, strict=False)
     for name, value in net.named_parameters():
@@ -132,7 +189,7 @@ def trainable(net: nn.Module, which: str) -> set[str]:
     reached = False
     for name, layer in net.named_modules():
         reached = reached or isinstance(layer, nn.Linear)
-        if reached and isinstance(layer, (nn.Linear, *NORMALIZATIONS)):
+        if reached and isinstance(layer, (nn.Linear, *NORM_LAYERS)):
             found |= {f"{name}.{key}" for key, _ in layer.named_parameters(recurse=False)}
     return found
 
@@ -140,12 +197,3 @@ def trainable(net: nn.Module, which: str) -> set[str]:
 def _layer(name: str) -> str:
     """The layer that a tensor belongs to."""
     return name.rpartition(".")[0]
-
-
-def _read(path: Path) -> Tensors:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as problem:
-        raise UserError(
-            f"{path}: missing or damaged; run `dprepro start {path.parent.name}` again"
-        ) from problem

@@ -29,7 +29,7 @@ from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.records import Provenance
 from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import MethodSettings, Model, Row, Settings
-from pipeline.starts import load_start
+from pipeline.starts import check_start, load_start, read_start
 
 SHOW_EVERY = 1.0  # seconds between looks at training inside an epoch
 
@@ -108,8 +108,10 @@ def train(
         root: the folder of params.yaml.
 
     Raises:
-        UserError: another process trains this row; the disk can't be written; the data don't fit.
+        UserError: another process trains this row; the disk can't be written; the data, or the weights to
+            start from, don't fit.
     """
+    check_start(data, settings)
     row = settings.row(key)
     source = provenance_of(key, settings, data, execution)
     identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
@@ -172,13 +174,14 @@ def make_task(
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
+    found = None if data.start is None else read_start(data.start)
     nets = []
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
             nets.append(build_net(model, data.input_shape, data.classes))
-        if data.start is not None:
-            load_start(nets[-1], data.start, model.trainable)
+        if found is not None:
+            load_start(nets[-1], found, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)
@@ -196,13 +199,11 @@ def make_task(
     )
 
 
-def accuracy(method: Method, model: Tensors, draw: int, split: Split, execution: Execution) -> Tensor:
-    """(R,) share of a split's inputs that are classified as labelled, under one draw of the noise at test."""
-    replicas = len(next(iter(model.values())))
+def accuracy(method: Method, network: Tensors, split: Split, execution: Execution) -> Tensor:
+    """(R,) share of a split's inputs that a method's ``network`` classifies as labelled."""
+    replicas = len(next(iter(network.values())))
     size = min(2000, execution.examples_at_once(replicas))
     right = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
-    with torch.no_grad():
-        network = method.network(model, draw)
     for start in range(0, len(split), size):
         part = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
         truth = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
@@ -230,6 +231,7 @@ def _train_group(
     )
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
+    saving = 0.0
     for step in range(last.done, steps):
         with torch.no_grad():
             state, metrics = method.step(state, step)
@@ -242,7 +244,9 @@ def _train_group(
             if ends_epoch:
                 if own.private:
                     values["epsilon_spent"] = spent
-                found = accuracy(method, method.model(state), 0, validation, task.execution)
+                with torch.no_grad():
+                    network = method.network(method.model(state), 0)
+                found = accuracy(method, network, validation, task.execution)
                 values["validation_accuracy"] = found.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
@@ -265,10 +269,12 @@ def _train_group(
                 )
             )
             shown = now
-        if done == steps or time.monotonic() - saved >= checkpoint_every:
+        # saving may take a twentieth of the time: a state of many large replicas is gigabytes
+        if done == steps or now - saved >= max(checkpoint_every, 20 * saving):
             trained = last.seconds + time.monotonic() - begun
             checkpoints.save(path, Checkpoint(state, done, history, trained, last.started))
             saved = time.monotonic()
+            saving = saved - now
     seconds = last.seconds + time.monotonic() - begun
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 

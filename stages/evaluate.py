@@ -15,10 +15,12 @@ def evaluate(
     """Judge a trained row on test data and write its record with the privacy ledger."""
     from pipeline import evaluation, settings
     from pipeline.data import prepared
-    from stages.train import execution
+    from stages.train import enough_memory, execution
 
     loaded = settings.load()
     own = loaded.row(row)
     data = prepared.load(own.data)
-    path = evaluation.evaluate(row, loaded, data, execution(device, physical, 0, False))
+    how = execution(device, physical, 0, False)
+    with enough_memory(device):
+        path = evaluation.evaluate(row, loaded, data, how)
     print(f"{row}: evaluated, {path}")

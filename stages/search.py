@@ -18,12 +18,12 @@ def search(
     from pipeline import settings
     from pipeline.data import prepared
     from stages.progress import showing
-    from stages.train import execution
+    from stages.train import enough_memory, execution
 
     loaded = settings.load()
     asked = settings.pick(loaded.searches, name, "search")
     data = prepared.load(loaded.row(asked.row).data)
     how = execution(device, physical, replicas_at_once, False)
-    with showing(f"search {name}") as show:
+    with showing(f"search {name}") as show, enough_memory(device):
         path = library.search(name, loaded, data, how, show)
     print(f"search {name}: written, {path}")

@@ -1,5 +1,7 @@
 """`dprepro train ROW`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto takes a GPU when there is one.")]
 Physical = Annotated[
     int,
-    typer.Option(min=0, help="Examples of one pass, all replicas together; 0: 256 on a CPU, 65536 on a GPU."),
+    typer.Option(min=0, help="Examples of one pass, all replicas together; 0: 256 on a CPU, 4096 on a GPU."),
 ]
 AtOnce = Annotated[
     int,
@@ -52,8 +54,25 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
     # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants all there is
     on_cpu = chosen.type == "cpu"
     return Execution(
-        chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 65536), reference
+        chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 4096), reference
     )
+
+
+@contextmanager
+def enough_memory(device: str) -> Iterator[None]:
+    """Turn a GPU's out-of-memory error into the options that help.
+
+    Raises:
+        UserError: the GPU is too small for what was asked of it.
+    """
+    import torch
+
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as problem:
+        raise UserError(
+            f"--device {device}: out of memory; lower --physical or --replicas-at-once"
+        ) from problem
 
 
 def train(
@@ -77,6 +96,6 @@ def train(
         f"{row}: {len(own.resolved) * own.seeds} replicas on {training.describe_device(how.device)}",
         flush=True,
     )
-    with showing(row) as show:
+    with showing(row) as show, enough_memory(device):
         folder = training.train(row, loaded, data, how, show, checkpoint_every)
     print(f"{row}: trained, {folder}")

@@ -173,7 +173,7 @@ def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
         ("rows/one/search", "grid", True),
         ("rows/one/settings/epochs", 1.0, True),
         ("rows/one/settings/clip", 1.0, True),  # the default, said aloud
-        ("rows/one/axis", "epsilon", True),
+        ("rows/one/axis", "epsilon", False),
         ("rows/one/settings/clip", 2.0, False),
         ("rows/one/seeds", 3, False),
         ("rows/one/reproducible", True, False),
@@ -204,11 +204,40 @@ def test_levels_are_named_by_the_axis(tmp_path: Path) -> None:
     assert [row.level(own) for own in row.resolved] == ["batch=50", "batch=100"]
 
 
-def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
+def with_start(private: str, public: str) -> dict[str, Any]:
+    """GOOD, where `one` starts from weights that were trained on these two raw data sets."""
     raw = copy.deepcopy(GOOD)
-    raw["rows"]["before"] = {**raw["rows"]["one"]}
+    raw["raw"]["mnist-again"] = {"of": "mnist"}
+    raw["data"]["other"] = {**raw["data"]["mnist"], "raw": private, "public": {"raw": public, "count": 8}}
+    raw["rows"]["before"] = {**raw["rows"]["one"], "data": "other"}
     raw["starts"] = {"tuned": {"data": "mnist", "row": "before"}}
     raw["rows"]["one"]["data"] = "tuned"
+    return raw
+
+
+@pytest.mark.parametrize("again", ["mnist", "mnist-again"])
+@pytest.mark.parametrize("public", [False, True])
+def test_weights_that_saw_the_private_data_are_not_public(again: str, public: bool) -> None:
+    """Whatever edition of them it was, and if they were the other row's public images."""
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_start("kmnist", again) if public else with_start(again, "kmnist"))
+    assert str(caught.value) == (
+        f"params.yaml: starts.tuned.row: 'before' was trained with '{again}', which is private in 'mnist'; "
+        "allowed: rows on other data"
+    )
+
+
+def test_a_start_from_a_row_on_unknown_data_is_one_line() -> None:
+    raw = with_start("kmnist", "kmnist")
+    raw["rows"]["before"]["data"] = "othr"
+    with pytest.raises(
+        UserError, match=r"^params\.yaml: rows\.before\.data: no such entry 'othr'; allowed: mn"
+    ):
+        settings.parse(raw)
+
+
+def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
+    raw = with_start("kmnist", "kmnist")
     digest = settings.parse(raw).row_digest("one")
     assert digest != settings.parse(GOOD).row_digest("one")
     raw["rows"]["before"]["seeds"] = 3

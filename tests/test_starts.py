@@ -1,7 +1,11 @@
 """Public weights to start from: how they are laid out, what is refused, and what is trained from there on."""
 
 import copy
+import dataclasses
+import io
 import json
+import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from torch import Tensor, nn
 
 from pipeline import runs, settings, starts, training
 from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, Prepared
+from pipeline.data.prepared import PREPARED, START, Prepared, Split
 from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.methods.base import Execution
@@ -29,15 +33,10 @@ ROW: dict[str, Any] = {
     "reproducible": True,
 }
 PARAMS: dict[str, Any] = {
-    "raw": {"mnist": {}, "kmnist": {}, "mnist-again": {"of": "mnist"}},
+    "raw": {"mnist": {}, "kmnist": {}},
     "data": {
-        name: {"raw": private, "train": 60, "validation": 10, "public": {"raw": public, "count": 8}}
-        for name, private, public in (
-            ("digits", "mnist", "kmnist"),
-            ("letters", "kmnist", "kmnist"),
-            ("again", "mnist-again", "kmnist"),
-            ("open", "kmnist", "mnist"),
-        )
+        name: {"raw": private, "train": 60, "validation": 10, "public": {"raw": "kmnist", "count": 8}}
+        for name, private in (("digits", "mnist"), ("letters", "kmnist"))
     },
     "starts": {"tuned": {"data": "digits", "row": "before"}},
     "rows": {
@@ -80,11 +79,18 @@ def write(data: Prepared, name: str, root: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps({**data.manifest, "name": name, "digests": digests}))
 
 
+def letters() -> Prepared:
+    """Images like those of `make_data`, and none the same."""
+    data = make_data(60, 10, 10)
+    splits = {name: Split(255 - split.inputs, split.labels) for name, split in data.splits.items()}
+    return dataclasses.replace(data, splits=splits)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
     """Prepared data of two sets, and nothing trained."""
-    for name in ("digits", "letters"):
-        write(make_data(60, 10, 10), name, tmp_path)
+    write(make_data(60, 10, 10), "digits", tmp_path)
+    write(letters(), "letters", tmp_path)
     return tmp_path
 
 
@@ -114,13 +120,15 @@ def test_a_start_is_the_data_and_the_first_replicas_weights(
         assert np.array_equal(tuned.splits[split].labels, examples.labels)
     assert source.start is None
     assert tuned.start is not None
-    weights = torch.load(tuned.start, weights_only=True)
+    assert tuned.start.name == START
+    weights = starts.read_start(tuned.start).tensors
     assert weights.keys() == before.keys()
     assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
     assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
     assert tuned.digests == {**source.digests, "start": digest_file(tuned.start)}
     about = tuned.manifest["start"]
     assert (about["row"], about["data"], about["seed"]) == ("before", "letters", 0)
+    assert about["test_examples_seen"] == 0
     assert about["config"] == parsed().row_digest("before")
     for key in source.manifest.keys() - {"name", "digests"}:
         assert tuned.manifest[key] == source.manifest[key]
@@ -136,6 +144,10 @@ def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]
     starts.make_start("tuned", parsed(), root)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert (folder / "train.inputs.npy").stat().st_mode & 0o200
+    with zipfile.ZipFile(folder / START) as archive:
+        # nothing of the day and of zlib's version
+        assert {file.date_time for file in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {file.compress_type for file in archive.infolist()} == {zipfile.ZIP_STORED}
 
 
 def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[str, Tensor]]) -> None:
@@ -168,15 +180,73 @@ def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> Non
     assert not (world / PREPARED / "tuned").exists()
 
 
-@pytest.mark.parametrize(("data", "raw"), [("digits", "mnist"), ("again", "mnist-again"), ("open", "mnist")])
-def test_weights_that_saw_the_private_data_are_not_public(world: Path, data: str, raw: str) -> None:
-    """Whatever edition of them it was, and if they were the other row's public images."""
+def rewrite(data: Prepared, name: str, root: Path) -> None:
+    shutil.rmtree(root / PREPARED / name)
+    write(data, name, root)
+
+
+@pytest.mark.parametrize(
+    ("split", "seen"), [("train", "train"), ("validation", "train"), ("train", "public")]
+)
+def test_weights_that_saw_a_private_example_are_not_public(world: Path, split: str, seen: str) -> None:
+    """CIFAR-10 and CIFAR-100, say, share images though neither is an edition of the other."""
+    digits = prepared.load("digits", world)
+    data = letters()
+    data.splits[seen].inputs[[3, 5]] = digits.splits[split].inputs[[0, 7]]
+    rewrite(data, "letters", world)
+    train("before", world)
     with pytest.raises(UserError) as caught:
-        starts.make_start("tuned", parsed(data=data), world)
+        starts.make_start("tuned", parsed(), world)
     assert str(caught.value) == (
-        f"params.yaml: starts.tuned.row: 'before' was trained with '{raw}', which is private in 'digits'; "
-        "allowed: rows on other data"
+        "params.yaml: starts.tuned.row: 'before' was trained with 2 of the examples that are private in "
+        "'digits'; allowed: rows on other data"
     )
+    assert not (world / PREPARED / "tuned").exists()
+
+
+def test_test_examples_that_the_weights_saw_are_counted(world: Path) -> None:
+    data = letters()
+    data.splits["train"].inputs[:3] = prepared.load("digits", world).splits["test"].inputs[:3]
+    # nothing is trained on these
+    data.splits["test"].inputs[:] = prepared.load("digits", world).splits["test"].inputs
+    rewrite(data, "letters", world)
+    train("before", world)
+    starts.make_start("tuned", parsed(), world)
+    assert prepared.load("tuned", world).manifest["start"]["test_examples_seen"] == 3
+
+
+def test_a_row_trained_on_other_data_than_is_compared_is_refused(world: Path) -> None:
+    train("before", world)
+    data = letters()
+    data.splits["train"].inputs[0] = 0
+    rewrite(data, "letters", world)
+    with pytest.raises(
+        UserError, match=r"before: trained on other data than data/prepared/letters; run `dpre"
+    ):
+        starts.make_start("tuned", parsed(), world)
+
+
+def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, _ = started
+    tuned, digits = prepared.load("tuned", root), prepared.load("digits", root)
+    starts.check_start(tuned, parsed())
+    starts.check_start(digits, parsed())
+    line = (
+        "data/prepared/tuned: weights of another pretraining than params.yaml has now; run `dprepro {} tuned`"
+    )
+    with pytest.raises(UserError) as caught:
+        starts.check_start(tuned, parsed(seeds=3))
+    assert str(caught.value) == line.format("start")
+    # without weights where there should be some, and the other way round
+    with pytest.raises(UserError) as caught:
+        starts.check_start(dataclasses.replace(digits, name="tuned"), parsed())
+    assert str(caught.value) == line.format("start")
+    params = copy.deepcopy(PARAMS)
+    params["data"]["tuned"] = params["data"]["digits"]
+    del params["starts"], params["rows"]["after"]
+    with pytest.raises(UserError) as caught:
+        starts.check_start(tuned, settings.parse(params))
+    assert str(caught.value) == line.format("prepare")
 
 
 def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
@@ -186,16 +256,20 @@ def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
 
 def save(net: nn.Module, path: Path) -> dict[str, Tensor]:
     weights = {name: value + 0.125 for name, value in net.state_dict().items()}
-    torch.save(weights, path)
+    np.savez(path, **{name: value.numpy() for name, value in weights.items()})
     return weights
+
+
+def load(net: nn.Module, path: Path, which: str) -> None:
+    starts.load_start(net, starts.read_start(path), which)
 
 
 @pytest.mark.parametrize("which", ["all", "linear"])
 def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path, which: str) -> None:
-    saved = save(lenet(classes=12), tmp_path / "start.pt")
+    saved = save(lenet(classes=12), tmp_path / START)
     net = lenet()
     fresh = {name: value.clone() for name, value in net.state_dict().items()}
-    starts.load_start(net, tmp_path / "start.pt", which)
+    load(net, tmp_path / START, which)
     for name, value in net.state_dict().items():
         output = name.startswith(("15.", "16."))
         assert torch.equal(value, fresh[name] if output else saved[name])
@@ -217,28 +291,51 @@ def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path,
 def test_weights_of_another_network_are_refused(
     tmp_path: Path, saved: nn.Module, net: nn.Module, which: str, line: str
 ) -> None:
-    save(saved, tmp_path / "start.pt")
+    save(saved, tmp_path / START)
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(UserError, match=f"start.pt: weights of another network: {line}"):
-        starts.load_start(net, tmp_path / "start.pt", which)
+    with pytest.raises(UserError, match=f"start.npz: weights of another network: {line}"):
+        load(net, tmp_path / START, which)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
 def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
-    saved = save(lenet("none"), tmp_path / "start.pt")
-    torch.save({**saved, "0.weight": torch.zeros(6, 3, 5, 5)}, tmp_path / "start.pt")
+    saved = save(lenet("none"), tmp_path / START)
+    saved["0.weight"] = torch.zeros(6, 3, 5, 5)
+    np.savez(tmp_path / START, **{name: value.numpy() for name, value in saved.items()})
     with pytest.raises(UserError, match=r"0\.weight: .*of other shapes"):
-        starts.load_start(lenet("none"), tmp_path / "start.pt", "linear")
+        load(lenet("none"), tmp_path / START, "linear")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a file of weights"])
+def files(name: str, array: np.ndarray) -> bytes:
+    """What NumPy or torch write of an array."""
+    content = io.BytesIO()
+    {"npz": np.savez, "npy": np.save, "torch": lambda file, value: torch.save(torch.from_numpy(value), file)}[
+        name
+    ](content, array)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"not a file of weights",
+        files("npz", np.zeros(99))[:500],
+        files("npz", np.zeros(99)).replace(bytes(100), bytes(99) + b"1"),
+        files("npz", np.array([None])),
+        files("npy", np.zeros(9)),
+        files("torch", np.zeros(9)),
+    ],
+    ids=["missing", "empty", "text", "cut", "changed", "objects", "npy", "torch"],
+)
 def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "tuned/start.pt"
+    path = tmp_path / "tuned" / START
     path.parent.mkdir()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=r"start\.pt: missing or damaged; run `dprepro start tuned` again"):
-        starts.load_start(lenet(), path, "all")
+    with pytest.raises(UserError, match=r"start\.npz: missing or damaged; run `dprepro start tuned` again"):
+        starts.read_start(path)
 
 
 def test_what_is_trainable() -> None:

@@ -302,7 +302,10 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         )
         method = NoisyWeights(task, [settings], "running_bn")
         model = {name: value[index : index + 1] for name, value in saved.items()}
-        found = [training.accuracy(method, model, draw, data.splits["test"], cpu).item() for draw in range(4)]
+        found = [
+            training.accuracy(method, method.network(model, draw), data.splits["test"], cpu).item()
+            for draw in range(4)
+        ]
         assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))
         assert one.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(found, ddof=1))
         assert one.metrics["converged"] == (one.metrics["validation_accuracy"] > 0.15)
@@ -419,3 +422,15 @@ def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
         build_net(groups, (1, 28, 28), 10)
     with pytest.raises(UserError, match="can't be built for inputs of shape"):
         build_net(Model(name="lenet5"), (64,), 4)
+
+
+def test_a_gpu_that_is_too_small_is_one_line() -> None:
+    from stages.train import enough_memory
+
+    with (
+        pytest.raises(
+            UserError, match="--device cuda: out of memory; lower --physical or --replicas-at-once"
+        ),
+        enough_memory("cuda"),
+    ):
+        raise torch.cuda.OutOfMemoryError

@@ -13,19 +13,24 @@ from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json
 from pipeline.settings import Settings
-from pipeline.transport import Adopted, adopt, archive, dvclock, pack
+from pipeline.transport import Adopted, adopt, archive, dvclock, pack, packing
 
 ROW = "toy-row"
+TUNED = "tuned-row"  # on weights of `before`
 NAME = "rows.dprepro.tar.gz"
 PARAMS = {
     "raw": {"mnist": {}, "kmnist": {}},
-    "data": {"toy": {"raw": "mnist", "train": 8, "validation": 2, "public": {"raw": "kmnist", "count": 2}}},
+    "data": {
+        name: {"raw": raw, "train": 8, "validation": 2, "public": {"raw": "kmnist", "count": 2}}
+        for name, raw in (("toy", "mnist"), ("open", "kmnist"))
+    },
+    "starts": {"tuned": {"data": "toy", "row": "before"}},
     "rows": {
-        ROW: {
+        row: {
             "paper": "toy",
             "table": "t1",
             "label": "Toy",
-            "data": "toy",
+            "data": data,
             "model": {"name": "lenet5"},
             "method": "dpsgd",
             "seeds": 1,
@@ -33,6 +38,7 @@ PARAMS = {
             "settings": {"batch": 4, "epochs": 1, "learning_rate": 0.5},
             "levels": [{"epsilon": 3}],
         }
+        for row, data in ((ROW, "toy"), ("before", "open"), (TUNED, "tuned"))
     },
 }
 
@@ -44,9 +50,9 @@ def parsed(**changes: object) -> Settings:
     return settings.parse(params)
 
 
-def prepare(root: Path, fill: int = 0) -> dict[str, str]:
+def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
     """Lay out prepared data as `dprepro prepare` does, and return its digests."""
-    folder = root / PREPARED / "toy"
+    folder = root / PREPARED / name
     folder.mkdir(parents=True, exist_ok=True)
     digests = {}
     for split in SPLITS:
@@ -57,20 +63,20 @@ def prepare(root: Path, fill: int = 0) -> dict[str, str]:
     return digests
 
 
-def train(root: Path) -> None:
+def train(root: Path, name: str = ROW) -> None:
     """Leave behind what train and evaluate leave behind."""
-    run = root / archive.RUNS / ROW
+    run = root / archive.RUNS / name
     run.mkdir(parents=True)
     (run / "run.json").write_text("{}")
     (run / "weights.pt").write_bytes(b"weights")
-    history = records.history_path(ROW, root)
-    history.parent.mkdir(parents=True)
+    history = records.history_path(name, root)
+    history.parent.mkdir(parents=True, exist_ok=True)
     history.write_text(",".join(records.HISTORY_COLUMNS) + "\n")
     made = parsed()
-    row = made.rows[ROW]
+    row = made.rows[name]
     records.write(
         records.Record(
-            row=ROW,
+            row=name,
             paper=row.paper,
             table=row.table,
             label=row.label,
@@ -82,17 +88,17 @@ def train(root: Path) -> None:
             replicas=[],
             history=digest_file(history),
             provenance=records.Provenance(
-                config=made.row_digest(ROW),
+                config=made.row_digest(name),
                 code=provenance.code_digest(row.method, row.model.name),
                 revision=None,
                 dirty=None,
-                data=prepare(root),
+                data=prepare(root, name=row.data),
                 examples=8,
                 edition={},
                 versions={},
                 device="cpu",
                 reproducible=False,
-                command=f"dprepro train {ROW}",
+                command=f"dprepro train {name}",
             ),
         ),
         root,
@@ -207,7 +213,7 @@ def test_other_code_is_refused_by_file(
 
 def test_a_row_unknown_here_is_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
     with pytest.raises(UserError, match="no row 'toy-row'"):
-        bring(here=settings.parse({**PARAMS, "rows": {}}))
+        bring(here=settings.parse({**PARAMS, "starts": {}, "rows": {}}))
     assert placed(home) == []
 
 
@@ -221,18 +227,82 @@ def test_data_not_prepared_here_is_said(away: Path, tmp_path: Path, monkeypatch:
     assert placed(bare) == ALL
 
 
-def test_other_data_by_lock_is_refused(away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("row", "name", "stage"), [(ROW, "toy", "prepare@toy"), (TUNED, "tuned", "start@tuned")]
+)
+def test_data_not_prepared_here_is_compared_by_lock(
+    away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, name: str, stage: str
+) -> None:
+    if row != ROW:
+        train(away, row)
     bare = tmp_path / "bare"
     bare.mkdir()
-    entry = {f"train@{ROW}": {"deps": [{"path": "data/prepared/toy", "md5": "a.dir"}]}}
+    entry = {f"train@{row}": {"deps": [{"path": f"data/prepared/{name}", "md5": "a.dir"}]}}
     monkeypatch.setattr(dvclock, "vouched", lambda stages: json.dumps(entry))  # which is YAML too
-    pack(parsed(), [ROW], bare / NAME)
+    pack(parsed(), [row], bare / NAME)
     monkeypatch.chdir(bare)
-    out = {"path": "data/prepared/toy", "md5": "b.dir"}
-    (bare / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {"prepare@toy": {"outs": [out]}}}))
-    with pytest.raises(UserError, match=r"data 'toy': its digest in dvc\.lock"):
+
+    def sign(md5: str) -> None:
+        out = {"path": f"data/prepared/{name}", "md5": md5}
+        (bare / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {stage: {"outs": [out]}}}))
+
+    sign("b.dir")
+    with pytest.raises(UserError, match=rf"data '{name}': its digest in dvc\.lock"):
         adopt(parsed(), Path(NAME))
     assert placed(bare) == []
+    sign("a.dir")
+    (adopted,) = adopt(parsed(), Path(NAME))
+    assert not any("compared" in note for note in adopted.notes)
+
+
+def test_a_tuned_row_comes_home(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(away, TUNED)
+    pack(parsed(), [ROW, TUNED], home / NAME)
+    monkeypatch.chdir(home)
+    prepare(home, fill=1, name="tuned")
+    with pytest.raises(
+        UserError, match=r"^tuned-row: not adopted: made from other data 'tuned': public\.inputs"
+    ):
+        adopt(parsed(), Path(NAME))
+    assert placed(home) == []
+    prepare(home, name="tuned")
+    assert [adopted.row for adopted in adopt(parsed(), Path(NAME))] == [ROW, TUNED]
+
+
+@pytest.mark.parametrize(("row", "command"), [(ROW, "prepare toy"), (TUNED, "start tuned")])
+def test_the_command_that_is_missing_is_named(
+    away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, command: str
+) -> None:
+    if row != ROW:
+        train(away, row)
+    pack(parsed(), [row], tmp_path / NAME)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dvclock, "available", lambda: True)
+    (adopted,) = adopt(parsed(), Path(NAME))
+    assert f"`dprepro {command}` and adopt again" in adopted.notes[1]
+
+
+def test_a_tuned_row_stands_on_its_pretraining_too() -> None:
+    parts = packing.behind(parsed(), TUNED)
+    assert parts["starts.tuned.row"] == "before"
+    assert parts["data.toy.raw"] == "mnist"
+    assert parts["data.open.raw"] == "kmnist"
+    assert parts["rows.before.settings.batch"] == 4
+    assert {f"raw.{name}.edition" for name in ("mnist", "kmnist")} <= parts.keys()
+    assert not any(key.startswith("data.tuned") for key in parts)
+    assert "rows.before.settings.batch" not in packing.behind(parsed(), ROW)
+
+
+def test_another_pretraining_is_refused_by_key(
+    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(away, TUNED)
+    pack(parsed(), [TUNED], home / NAME)
+    monkeypatch.chdir(home)
+    params = json.loads(json.dumps(PARAMS))
+    params["rows"]["before"]["settings"]["batch"] = 2
+    with pytest.raises(UserError, match=r"settings: rows\.before\.settings\.batch is 4 there, 2 here$"):
+        adopt(settings.parse(params), Path(NAME))
 
 
 def test_failure_on_the_way_leaves_what_was_there(

@@ -7,7 +7,6 @@ checks the splits, and no training reads them.
 
 import json
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pipeline.data.catalog import SYNTHETIC, Entry
 from pipeline.data.folders import replacing
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RawSet
-from pipeline.data.splits import RULE, Selection, check_disjoint, duplicates, select
+from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_text
 from pipeline.settings import PARAMS, Data, Settings, pick
@@ -47,7 +46,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
     sets = {key: raw.load(key, settings, root) for key in dict.fromkeys((data.raw, data.public.raw))}
     _check_kinds(name, data, sets)
     keys = {
-        (key, part): _content_keys(examples.inputs)
+        (key, part): content_keys(examples.inputs)
         for key, each in sets.items()
         for part, examples in each.parts.items()
     }
@@ -93,12 +92,6 @@ def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
 
 def _kind(entry: Entry) -> str:
     return "texts" if entry.shape is None else "images of " + "x".join(map(str, entry.shape))
-
-
-def _content_keys(inputs: np.ndarray) -> list[bytes]:
-    """A key for each image or text; two are equal exactly when the contents are."""
-    contents = (each.encode() if isinstance(each, str) else each.tobytes() for each in inputs)
-    return [blake2b(content, digest_size=16).digest() for content in contents]
 
 
 def _write_arrays(

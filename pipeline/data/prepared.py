@@ -3,7 +3,7 @@
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
 int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
-has ``start.pt`` too, public weights to start from (`pipeline.starts`).
+has ``start.npz`` too, public weights to start from (`pipeline.starts`).
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 from pipeline.errors import UserError
 
 PREPARED = Path("data/prepared")
-START = "start.pt"
+START = "start.npz"
 SPLITS = ("train", "validation", "test", "public")
 
 

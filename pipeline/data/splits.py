@@ -11,6 +11,7 @@ public sets have none.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -45,6 +46,12 @@ class Selection:
         """Each example's content key."""
         own = keys[self.raw, self.part]
         return [own[index] for index in self.indices]
+
+
+def content_keys(inputs: np.ndarray) -> list[bytes]:
+    """A key for each image or text; two are equal exactly when the contents are."""
+    contents = (each.encode() if isinstance(each, str) else each.tobytes() for each in inputs)
+    return [blake2b(content, digest_size=16).digest() for content in contents]
 
 
 def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int]:

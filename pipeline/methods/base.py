@@ -1,6 +1,6 @@
 """What a method is given, and what it must offer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,6 +50,10 @@ class Task:
     def replicas(self) -> int:
         """R."""
         return len(self.streams.names)
+
+    def numbers(self, values: Iterable[float]) -> Tensor:
+        """(R,) one number a replica, on the device. Not to be made for every tensor: a GPU waits for it."""
+        return torch.tensor(list(values), dtype=torch.float32, device=self.execution.device)
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,9 @@ def _of(stacked: Any, replica: int) -> Any:
     return tree_map(lambda tensor: tensor[replica], stacked)
 
 
-def each(like: Tensor, values: Sequence[float]) -> Tensor:
-    """One number a replica, shaped to multiply ``like`` (R, ...)."""
-    return torch.tensor(values).to(like).reshape(-1, *(1,) * (like.dim() - 1))
+def each(like: Tensor, values: Tensor) -> Tensor:
+    """``values`` (R,), shaped to multiply ``like`` (R, ...)."""
+    return values.reshape(-1, *(1,) * (like.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:

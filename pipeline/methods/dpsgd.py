@@ -42,6 +42,8 @@ class Dpsgd:
         self.batch = first.batch
         self.rate = first.batch / self.examples
         self.statistics = STATISTICS[normalization](task, first)
+        self.clips = task.numbers(own.clip for own in settings)
+        self.decay = task.numbers(own.momentum for own in settings)
 
     @cached_property
     def mechanism(self) -> PoissonGaussian | None:
@@ -82,16 +84,14 @@ class Dpsgd:
         if self.mechanism is None:
             sums, metrics = self._plain(parameters, samples)
         else:
-            clips = torch.tensor([own.clip for own in self.settings]).to(self.task.execution.device)
-            sums, metrics = self._clipped(self.model(state), samples, clips)
+            sums, metrics = self._clipped(self.model(state), samples)
             released = self.mechanism.release(sums, self.task.streams, step)
             sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
-            running = over_replicas(self.statistics.track, self.task.execution)(running, released, clips)
-        decay = [own.momentum for own in self.settings]
-        rates = [own.rate_at(step, self.steps) for own in self.settings]
+            running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
+        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         momentum = {
             # divided by the expected batch size: how many there really were is private
-            name: each(value, decay) * state["momentum"][name] + value / self.batch
+            name: each(value, self.decay) * state["momentum"][name] + value / self.batch
             for name, value in sums.items()
         }
         parameters = {name: value - each(value, rates) * momentum[name] for name, value in parameters.items()}
@@ -125,16 +125,16 @@ class Dpsgd:
             uncounted=[CURVES],
         )
 
-    def _clipped(self, model: Tensors, samples: list[np.ndarray], clips: Tensor) -> tuple[Tensors, Tensors]:
+    def _clipped(self, model: Tensors, samples: list[np.ndarray]) -> tuple[Tensors, Tensors]:
         """Sums of clipped gradients, and what the samples looked like."""
         tensors = self.network(model, 0)
         clipped_sum = over_replicas(self.clipper, self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
-        totals = clips.new_zeros(3, len(clips))
+        totals = self.clips.new_zeros(3, len(samples))
         for inputs, labels, mask in self._pieces(samples):
-            part = clipped_sum(tensors, inputs, labels, mask, clips)
+            part = clipped_sum(tensors, inputs, labels, mask, self.clips)
             sums = {name: value + part.sums[name] for name, value in sums.items()}
-            over = (part.norms > clips[:, None]).float()
+            over = (part.norms > self.clips[:, None]).float()
             totals += torch.stack([(value * mask).sum(1) for value in (part.losses, part.norms, over)])
         means = totals / _counts(samples).to(totals)
         return sums, dict(zip(("train_loss", "gradient_norm", "clipped_share"), means, strict=True))

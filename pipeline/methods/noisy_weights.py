@@ -6,6 +6,7 @@ normalisation and the rows of an embedding table, which are a text's inputs, sta
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import Guarantee, State, Task, as_input, each, over_replicas
+from pipeline.methods.base import Execution, Guarantee, State, Task, as_input, each, over_replicas
 from pipeline.models.normalization import measuring, statistics_layers
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -22,6 +23,7 @@ from pipeline.settings import NoisyWeightsSettings
 ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
 # Adam's constants as in Kingma and Ba, and in torch
 BETAS, TINY = (0.9, 0.999), 1e-8
+MEASURED = 1000  # training examples that give the statistics of a draw
 
 
 class NoisyWeights:
@@ -39,7 +41,12 @@ class NoisyWeights:
         self.draws = first.draws
         self.remeasured = normalization == "running_bn" and first.statistics == "draw"
         self.noisy = noisy_names(task.net)
-        # the noise at test protects nobody: it is the same for everyone who evaluates the same weights
+        # f(lambda theta) of section 2: a matrix and the bias added to its product are one map
+        self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
+        self.sigmas = task.numbers(own.sigma for own in settings)
+        self.scales = task.numbers(own.scale for own in settings)
+        self.shares = task.numbers(own.averaging for own in settings)
+        # the noise at test protects nobody: it is the same for everyone who evaluates on such a device
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
@@ -64,12 +71,11 @@ class NoisyWeights:
             inputs = crop_flip(inputs, self.task.streams.uniform(step, 3 * self.batch, "augment"))
         weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
-        gradients, (losses, measured) = over_replicas(grad(self._loss, has_aux=True), self.task.execution)(
-            weights, as_input(inputs), labels
-        )
-        share = [own.averaging for own in self.settings]
+        gradients, (losses, measured) = over_replicas(
+            grad(self._loss, has_aux=True), self._holding(self.batch)
+        )(weights, as_input(inputs), labels)
         running = {
-            name: value + each(value, share) * (measured[name] - value)
+            name: value + each(value, self.shares) * (measured[name] - value)
             for name, value in state["running"].items()
         }
         return {**self._adam(state, gradients, step), "running": running}, {"train_loss": losses}
@@ -82,9 +88,8 @@ class NoisyWeights:
         """The weights of one draw, and the statistics that go with them."""
         noise = self.test_streams.normal(draw, self._size, "test")
         noised = self._noised({name: model[name] for name in self.task.parameters}, noise)
-        scales = [own.scale for own in self.settings]
-        for name in self.noisy:
-            noised[name] = noised[name] * each(noised[name], scales)
+        for name in self.scaled:
+            noised[name] = noised[name] * each(noised[name], self.scales)
         tensors = {**model, **noised}
         return {**tensors, **self._measured(tensors)} if self.remeasured else tensors
 
@@ -104,11 +109,10 @@ class NoisyWeights:
     def _noised(self, parameters: Tensors, noise: Tensor) -> Tensors:
         """mu + sigma noise, where weights are noisy; ``noise`` (R, their number)."""
         noised = dict(parameters)
-        sigmas = [own.sigma for own in self.settings]
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
             value = parameters[name]
-            noised[name] = value + each(value, sigmas) * part.reshape(value.shape)
+            noised[name] = value + each(value, self.sigmas) * part.reshape(value.shape)
         return noised
 
     def _loss(
@@ -123,19 +127,25 @@ class NoisyWeights:
         return functional_call(self.task.net, tensors, (inputs,))
 
     def _measured(self, tensors: Tensors) -> Tensors:
-        """Statistics of the first training examples under these weights."""
-        inputs = as_input(self.task.inputs[: min(self.examples, 8 * self.batch)])
+        """Statistics of the first `MEASURED` training examples under these weights."""
+        inputs = as_input(self.task.inputs[:MEASURED])
 
         def measure(tensors: Tensors) -> Tensors:
             with measuring(self.task.net, inputs.new_ones(len(inputs))) as found:
                 self._logits(tensors, inputs)
             return found
 
-        return over_replicas(measure, self.task.execution)(tensors)
+        return over_replicas(measure, self._holding(len(inputs)))(tensors)
+
+    def _holding(self, examples: int) -> Execution:
+        """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
+        how = self.task.execution
+        most = max(1, how.physical // examples)
+        return replace(how, replicas_at_once=min(how.replicas_at_once or most, most))
 
     def _adam(self, state: State, gradients: Tensors, step: int) -> State:
         """Kingma and Ba, Algorithm 1."""
-        rates = [own.rate_at(step, self.steps) for own in self.settings]
+        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         ahead, below = BETAS
         first, second, parameters = {}, {}, {}
         for name, value in state["parameters"].items():

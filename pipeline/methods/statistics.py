@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
+from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
 from pipeline.models.normalization import measuring, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, ClippedSum, Clipper, PerExample, Tensors, clip_factors
@@ -84,6 +85,8 @@ class PublicStatistics(NoStatistics):
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
         names = statistics_layers(self.net)
+        if not names:
+            raise UserError("model.normalization: 'public_bn', but no batch norm is trained; use 'none'")
         return {f"{name}.{part}": settings.statistics_weight for name in names for part in ("mean", "var")}
 
     def given(self, parameters: Tensors) -> Tensors:
@@ -169,7 +172,8 @@ class NoisyAverages(JointStatistics):
 
     broken = (
         "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient and, behind the first layer, their summed inputs; S_mu and S_sigma^2 count its own alone"
+        "gradient and, behind the first layer, their summed inputs; S_mu and S_sigma^2 count its own alone, "
+        "and in a sample smaller than the expected batch it weighs more than they say"
     )
 
     def __init__(self, task: Task, settings: DpsgdSettings):
@@ -235,12 +239,11 @@ class NoisyAverages(JointStatistics):
                 handle.remove()
         return found
 
-    def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) at test, by the running averages."""
-        return functional_call(self.net, tensors, (inputs,))
+    # at test the running averages normalise
+    logits = NoStatistics.logits
 
     def track(self, running: Tensors, released: Tensors, clip: Tensor) -> Tensors:
-        """Eqs. 9 and 10 with the released statistics; a variance stays positive."""
+        """Eqs. 9 and 10 with the released statistics; a variance is never negative."""
         averages = {}
         for name, value in running.items():
             noisy = released[name] / (clip * self.scales[name])

@@ -51,7 +51,7 @@ class Streams:
         return samples
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices of a step's batch: every epoch goes through the examples in a new order.
+        """(R, batch) indices of a step's batch: again and again through the examples in a new order.
 
         The last examples of an order, too few for a batch, are left out.
         """
@@ -66,17 +66,15 @@ class Streams:
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
         """(R, size) independent standard normals in float32; other purposes are other streams."""
-        rows = []
-        for name in self.names:
+        drawn = torch.empty(len(self.names), size, device=self.device)
+        for row, name in zip(drawn, self.names, strict=True):
             seed = self._seed(name, purpose, step)
             if self.device.type == "cpu":
                 # torch's own CPU generator takes only 32 bits of a seed
-                drawn = np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
-                rows.append(torch.from_numpy(drawn))
+                np.random.default_rng(seed).standard_normal(dtype=np.float32, out=row.numpy())
             else:
-                generator = torch.Generator(self.device).manual_seed(seed % 2**63)
-                rows.append(torch.randn(size, generator=generator, device=self.device))
-        return torch.stack(rows)
+                row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
+        return drawn
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
         """(R, size) independent numbers in [0, 1), in float32."""

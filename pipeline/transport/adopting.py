@@ -79,7 +79,7 @@ def _check(settings: Settings, packed: PackedRow, row: str, record: Record, hist
         digests = prepared.load(name).digests
         if made.data != digests:
             _refuse(row, f"data {name!r}", _differing(made.data, digests))
-    elif _same_by_lock(name, row, packed) is False:
+    elif _same_by_lock(settings, row, packed) is False:
         _refuse(row, f"data {name!r}", ["its digest in dvc.lock"])
 
 
@@ -96,10 +96,11 @@ def _has_data(name: str) -> bool:
     return (prepared.PREPARED / name / "manifest.json").exists()
 
 
-def _same_by_lock(name: str, row: str, packed: PackedRow) -> bool | None:
+def _same_by_lock(settings: Settings, row: str, packed: PackedRow) -> bool | None:
     """Whether both machines' DVC locks mean the same data; None: one of them doesn't say."""
+    name = settings.rows[row].data
     folder = prepared.PREPARED / name
-    here = dvclock.output(f"prepare@{name}", folder)
+    here = dvclock.output(f"{settings.maker(name)}@{name}", folder)
     there = dvclock.dependency(packed.lock, f"train@{row}", folder)
     return None if here is None or there is None else here == there
 
@@ -138,21 +139,19 @@ def _sign(settings: Settings, manifest: Manifest) -> list[Adopted]:
         for row in manifest.rows.keys() - with_data:
             # DVC refuses to sign without the data, so the signature made there is taken over.
             dvclock.take_over(manifest.rows[row].lock, records.path(row))
-    return [
-        Adopted(row, tuple(_notes(settings.rows[row].data, row, packed)))
-        for row, packed in manifest.rows.items()
-    ]
+    return [Adopted(row, tuple(_notes(settings, row, packed))) for row, packed in manifest.rows.items()]
 
 
-def _notes(name: str, row: str, packed: PackedRow) -> Iterator[str]:
-    if not _has_data(name) and _same_by_lock(name, row, packed) is None:
+def _notes(settings: Settings, row: str, packed: PackedRow) -> Iterator[str]:
+    name = settings.rows[row].data
+    if not _has_data(name) and _same_by_lock(settings, row, packed) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not dvclock.available():
         yield "there is no DVC here: nothing is signed, and `dvc repro` will train it again"
     elif not _has_data(name) and not packed.lock:
         yield (
             "nothing is signed, as DVC needs the data or a pack from a checkout where `dvc repro` ran: "
-            f"`dprepro prepare {name}` and adopt again, or `dvc repro` will train it again"
+            f"`dprepro {settings.maker(name)} {name}` and adopt again, or `dvc repro` will train it again"
         )
     if not packed.weights:
         yield f"came without weights: evaluate@{row} can't be repeated until it is trained again"

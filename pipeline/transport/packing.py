@@ -35,11 +35,17 @@ def code_digest(row: Row) -> str:
 
 def behind(settings: Settings, row: str) -> dict[str, Any]:
     """The parts of params.yaml a row stands on, flat, each under its name there."""
-    name = settings.row(row).data
-    data = settings.split(name)
-    parts: dict[str, Strict] = {f"rows.{row}": settings.rows[row], f"data.{name}": data}
+    own = settings.row(row)
+    start = settings.starts.get(own.data)
+    name = start.data if start else own.data
+    data = settings.data[name]
+    parts: dict[str, Strict] = {f"rows.{row}": own, f"data.{name}": data}
     parts |= {f"raw.{raw}": settings.raw[raw] for raw in (data.raw, data.public.raw)}
-    return dict(_flat({key: part.model_dump(mode="json") for key, part in parts.items()}))
+    before: dict[str, Any] = {}
+    if start:
+        parts[f"starts.{own.data}"] = start
+        before = behind(settings, start.row)
+    return before | dict(_flat({key: part.model_dump(mode="json") for key, part in parts.items()}))
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,7 @@ MODELS = {
 
 
 def made_up(model: Model, text: bool, folder: Path) -> Prepared:
-    """A few random examples, of which the last is far from the others, and weights to start from if wanted."""
+    """A few random examples, the last far from the others, and weights to start from if wanted."""
     generator = np.random.default_rng(0)
     shape = (1, 28, 28) if model.name.startswith("lenet") else (3, 32, 32)
     inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
@@ -44,8 +44,9 @@ def made_up(model: Model, text: bool, folder: Path) -> Prepared:
     data = Prepared("made up", dict.fromkeys(("train", "public"), split), manifest)
     if model.trainable == "all":
         return data
-    start = folder / "start.pt"
-    torch.save(build_net(model, data.input_shape, 20).state_dict(), start)
+    start = folder / "start.npz"
+    net = build_net(model, data.input_shape, 20)
+    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
     return Prepared(data.name, data.splits, manifest, start)
 
 

@@ -137,7 +137,7 @@ def test_at_test_an_image_does_not_depend_on_the_others(tiny: Prepared) -> None:
 def test_statistics_of_the_draw_are_measured_under_its_noise(tiny: Prepared) -> None:
     method = make(tiny, [noisy(sigma=1, statistics="draw")], "running_bn")
     network = method.network(method.model(method.init()), 2)
-    inputs = as_input(method.task.inputs[:160])
+    inputs = as_input(method.task.inputs)  # 200, fewer than it would take
     summed = F.conv2d(inputs, network["0.weight"][0], network["0.bias"][0], padding=2)
     torch.testing.assert_close(network["1.mean"][0], summed.mean((0, 2, 3)), rtol=1e-4, atol=1e-4)
 
@@ -145,9 +145,9 @@ def test_statistics_of_the_draw_are_measured_under_its_noise(tiny: Prepared) -> 
 def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepared) -> None:
     """Section 2 of the paper; without normalisation predictions change."""
     changed = {}
-    for normalization in ("none", "running_bn"):
+    for normalization in ("none", "layer", "running_bn"):
         found = []
-        for scale in (1.0, 1000.0):
+        for scale in (1.0, 10.0):
             own = noisy(sigma=0, scale=scale, statistics="draw")
             method = make(tiny, [own], normalization)
             network = method.network(method.model(method.init()), 0)
@@ -155,8 +155,10 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
                 method._logits({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )
         changed[normalization] = (found[0] - found[1]).abs().max().item()
+    # all that is left is the 1e-5 added to variances
+    assert changed["layer"] < 0.01
     assert changed["running_bn"] < 0.05
-    assert changed["none"] > 1
+    assert changed["none"] > 0.05
 
 
 def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
@@ -166,7 +168,8 @@ def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
     for step in range(own.steps(200)):
         state, _ = method.step(state, step)
     test = tiny.splits["test"]
-    found = [accuracy(method, method.model(state), draw, test, CPU).item() for draw in range(3)]
+    model = method.model(state)
+    found = [accuracy(method, method.network(model, draw), test, CPU).item() for draw in range(3)]
     assert min(found) > 0.5
     assert method.guarantee(0, 10).event is None
 

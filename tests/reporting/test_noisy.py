@@ -10,8 +10,10 @@ import pytest
 from reporting import example, noisy
 
 from pipeline import records
+from pipeline.evaluation import CONVERGED
 from pipeline.reporting import figures, page, report, tables
 from pipeline.reporting.results import Cell, RowResult, TableResult, gather
+from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.settings import Settings
 
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
@@ -237,3 +239,7 @@ def test_every_row_shows_how_many_examples_it_had(tmp_path: Path) -> None:
     table = gather(example.fill(tmp_path), tmp_path)[0].tables[0]
     assert source(table, example.PLAIN)["N"] == "55,000"
     assert source(table, example.MISSING)["N"] == ""
+
+
+def test_the_rule_that_is_declared_is_the_one_that_was_applied() -> None:
+    assert f"above {CONVERGED} times chance" in CONVERGENCE_RULE
