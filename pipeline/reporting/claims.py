@@ -29,11 +29,10 @@ class Assessment:
 
     @property
     def tally(self) -> str:
-        """How its outcomes fell: ``6 hold, 6 not run``, ``12 don't count (synthetic data)``."""
+        """How its outcomes fell: ``6 hold, 6 not run``, ``3 hold but don't count (reduced budget)``."""
         found = Counter(
-            f"don't count ({outcome.caveat})"
-            if outcome.caveat
-            else _PLURAL.get(outcome.verdict, outcome.verdict)
+            _PLURAL.get(outcome.verdict, outcome.verdict)
+            + (f" but don't count ({outcome.caveat})" if outcome.caveat else "")
             for outcome in self.outcomes
         )
         return ", ".join(f"{count} {words}" for words, count in found.items())
