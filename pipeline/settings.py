@@ -227,11 +227,13 @@ class NoisyWeightsSettings(MethodSettings):
     augment: Literal["none", "crop_flip"] = "none"  # of training images
     # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
     averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
-    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on a batch of
-    # training examples under the very noise that is tested.
+    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on training
+    # examples under the very noise that is tested.
     statistics: Literal["running", "draw"] = "running"
     draws: Count = 10  # of the noise at test, whose accuracies are averaged
-    scale: Positive = 1.0  # factor on every weight at test: lambda of the paper's scale invariance
+    # lambda of the paper's scale invariance: a factor, at test, on every matrix and on the bias added to its
+    # product
+    scale: Positive = 1.0
 
     @property
     def together(self) -> tuple[Any, ...]:
