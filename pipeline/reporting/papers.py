@@ -54,6 +54,8 @@ class Table(Strict):
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
     examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
+    # False: the trained network is changed before it is tested, so chance level there is no failed training
+    convergence: bool = True
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
     lines: tuple[Line, ...] = ()
 

@@ -52,12 +52,8 @@ class Cell:
     comparable: bool  # with the paper's
     caveat: str | None  # why it decides nothing, if it doesn't: a mark of its row, or `untried`
     untried: str | None  # why training that never converged is no finding
+    converged: int  # how many seeds' training did
     draws: float | None  # spread over draws of the noise at test, root mean square over seeds
-
-    @property
-    def converged(self) -> int:
-        """How many seeds' training did; records from before this was noted count as if it had."""
-        return sum(replica.metrics.get("converged", 1.0) > 0 for replica in self.replicas)
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -277,8 +273,11 @@ def _cells(
         values = tuple(table.scale * replica.metrics[table.metric] for replica in replicas)
         ours, printed = mean(values), line.values.get(level) if line else None
         known = comparable and printed is not None and printed.value is not None
-        failed = all(replica.metrics.get("converged", 1.0) == 0 for replica in replicas)
-        untried = _untried(search, level) if failed else None
+        # records from before convergence was noted count as converged
+        converged = sum(
+            not table.convergence or replica.metrics.get("converged", 1.0) > 0 for replica in replicas
+        )
+        untried = None if converged else _untried(search, level)
         yield (
             level,
             Cell(
@@ -292,6 +291,7 @@ def _cells(
                 comparable,
                 marked or untried,
                 untried,
+                converged,
                 _draws(replicas, table),
             ),
         )

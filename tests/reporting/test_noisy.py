@@ -241,5 +241,16 @@ def test_every_row_shows_how_many_examples_it_had(tmp_path: Path) -> None:
     assert source(table, example.MISSING)["N"] == ""
 
 
+def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_path: Path) -> None:
+    declared = noisy.settings()
+    rows = {
+        key: row.model_copy(update={"table": "scaling", "label": "LeNet-5"}) if key == noisy.PLAIN else row
+        for key, row in declared.rows.items()
+    }
+    records.write(noisy.record(noisy.PLAIN, declared, sigma_1=(False,) * 3), tmp_path)
+    cell = one(tmp_path, declared.model_copy(update={"rows": rows}), noisy.PLAIN).cells["sigma=1"]
+    assert (cell.converged, cell.untried) == (3, None)
+
+
 def test_the_rule_that_is_declared_is_the_one_that_was_applied() -> None:
     assert f"above {CONVERGED} times chance" in CONVERGENCE_RULE
