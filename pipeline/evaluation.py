@@ -89,18 +89,18 @@ def _metrics(run: Run, weights: Tensors, data: Prepared, execution: Execution) -
         Replica(one.level, one.seed, METHOD_SETTINGS[run.method].model_validate(one.settings))
         for one in run.replicas
     ]
-    place = {member.name: index for index, member in enumerate(members)}
-    found: dict[str, dict[str, float]] = {}
-    for group in grouped(members):
-        own = [place[member.name] for member in group]
+    found: list[dict[str, float]] = []
+    for group in grouped(members):  # in whose order training wrote them
+        own = slice(len(found), len(found) + len(group))
         task = make_task(group, run.model, run.provenance.reproducible, data, execution)
         method = build_method(
             run.method, task, [member.settings for member in group], run.model.normalization
         )
         columns = _accuracies(method, {name: value[own] for name, value in weights.items()}, data, execution)
-        for index, member in enumerate(group):
-            found[member.name] = {name: values[index].item() for name, values in columns.items()}
-    return [found[member.name] for member in members]
+        found += [
+            {name: values[index].item() for name, values in columns.items()} for index in range(len(group))
+        ]
+    return found
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:

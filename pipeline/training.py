@@ -231,7 +231,6 @@ def _train_group(
     )
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
-    saving = 0.0
     for step in range(last.done, steps):
         with torch.no_grad():
             state, metrics = method.step(state, step)
@@ -269,12 +268,10 @@ def _train_group(
                 )
             )
             shown = now
-        # saving may take a twentieth of the time: a state of many large replicas is gigabytes
-        if done == steps or now - saved >= max(checkpoint_every, 20 * saving):
+        if done == steps or time.monotonic() - saved >= checkpoint_every:
             trained = last.seconds + time.monotonic() - begun
             checkpoints.save(path, Checkpoint(state, done, history, trained, last.started))
             saved = time.monotonic()
-            saving = saved - now
     seconds = last.seconds + time.monotonic() - begun
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 

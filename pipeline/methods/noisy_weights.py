@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import Execution, Guarantee, State, Task, as_input, each, over_replicas
-from pipeline.models.normalization import measuring, statistics_layers
+from pipeline.models.normalization import initial_statistics, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.settings import NoisyWeightsSettings
@@ -52,15 +52,14 @@ class NoisyWeights:
     def init(self) -> State:
         """Initial means, no moments, and running averages of a standard normal."""
         parameters = self.task.parameters
-        running: Tensors = {}
-        for name, layer in statistics_layers(self.task.net).items():
-            running[f"{name}.mean"] = layer.mean.expand(self.task.replicas, -1).clone()
-            running[f"{name}.var"] = layer.var.expand(self.task.replicas, -1).clone()
         return {
             "parameters": parameters,
             "first_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
             "second_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
-            "running": running,
+            "running": {
+                name: value.expand(self.task.replicas, -1)
+                for name, value in initial_statistics(self.task.net).items()
+            },
         }
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
-from pipeline.models.normalization import measuring, statistics_layers
+from pipeline.models.normalization import initial_statistics, measuring, moments, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, ClippedSum, Clipper, PerExample, Tensors, clip_factors
 from pipeline.settings import DpsgdSettings
 
@@ -199,11 +199,7 @@ class NoisyAverages(JointStatistics):
 
     def running(self) -> Tensors:
         """Running averages before training: those of a standard normal."""
-        return {
-            f"{name}.{part}": getattr(layer, part)
-            for name, layer in statistics_layers(self.net).items()
-            for part in ("mean", "var")
-        }
+        return initial_statistics(self.net)
 
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
@@ -219,13 +215,9 @@ class NoisyAverages(JointStatistics):
         found: Tensors = {}
 
         def note(name: str, layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            # of an empty sample there are no statistics, only NaN
-            values = torch.nan_to_num(arguments[0].reshape(*arguments[0].shape[:2], -1))
-            values = values.clamp(-self.half_range, self.half_range)
-            share = (mask / (mask.sum().clamp_min(1) * values.shape[2]))[:, None, None]
-            mean = (values * share).sum((0, 2))
-            found[f"{name}.mean"] = mean
-            found[f"{name}.var"] = ((values - mean[:, None]).square() * share).sum((0, 2))
+            # clamp would hand on a NaN, and one overflowing example would spoil what is released of all
+            values = torch.nan_to_num(arguments[0]).clamp(-self.half_range, self.half_range)
+            found[f"{name}.mean"], found[f"{name}.var"] = moments(values, mask)
 
         handles = [
             layer.register_forward_pre_hook(partial(note, name))

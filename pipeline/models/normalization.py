@@ -45,17 +45,23 @@ class BatchStatistics(nn.Module):
         return (inputs - self._wide(mean, inputs)) * self._wide(torch.rsqrt(var + self.epsilon), inputs)
 
     def _measure(self, inputs: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        # (B, C, P): an absent example of a padded batch has weight 0 and leaves no trace
-        flat = inputs.reshape(*inputs.shape[:2], -1)
-        share = (counted / (counted.sum() * flat.shape[2]))[:, None, None]
-        mean = (flat * share).sum((0, 2))
-        var = ((flat - mean[:, None]).square() * share).sum((0, 2))
-        self.measured = (mean, var)
-        return mean, var
+        self.measured = moments(inputs, counted)
+        return self.measured
 
     @staticmethod
     def _wide(vector: Tensor, like: Tensor) -> Tensor:
         return vector.reshape(-1, *(1,) * (like.dim() - 2))
+
+
+def moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance (C,) of ``values`` (B, C, ...), whose examples ``counted`` (B,) weighs.
+
+    An absent example of a padded batch has weight 0 and leaves no trace; of none at all both are 0.
+    """
+    flat = values.reshape(*values.shape[:2], -1)  # (B, C, P)
+    share = (counted / (counted.sum().clamp_min(1) * flat.shape[2]))[:, None, None]
+    mean = (flat * share).sum((0, 2))
+    return mean, ((flat - mean[:, None]).square() * share).sum((0, 2))
 
 
 def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
@@ -68,6 +74,15 @@ def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
         name: layer
         for name, layer in net.named_modules()
         if isinstance(layer, BatchStatistics) and layer.weight.requires_grad
+    }
+
+
+def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
+    """Statistics of every trained `BatchStatistics` before training, named as `measuring` names them."""
+    return {
+        f"{name}.{part}": getattr(layer, part)
+        for name, layer in statistics_layers(net).items()
+        for part in ("mean", "var")
     }
 
 

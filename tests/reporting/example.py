@@ -36,20 +36,26 @@ LABELS = {
 }
 
 
+# what the rows are trained on
+DATA: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}},
+    "data": {
+        "mnist": {
+            "raw": "mnist",
+            "train": 55000,
+            "validation": 5000,
+            "public": {"raw": "kmnist", "count": 128},
+        }
+    },
+}
+
+
 def settings(**changes: dict[str, Any]) -> Settings:
     """The project's settings; ``changes`` override parts of rows."""
     rows = {key: _row(key) | changes.get(key, {}) for key in LABELS}
     return parse(
         {
-            "raw": {"mnist": {}, "kmnist": {}},
-            "data": {
-                "mnist": {
-                    "raw": "mnist",
-                    "train": 55000,
-                    "validation": 5000,
-                    "public": {"raw": "kmnist", "count": 128},
-                }
-            },
+            **DATA,
             "rows": rows,
         }
     )

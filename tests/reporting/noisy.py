@@ -39,15 +39,7 @@ def settings(**changes: dict[str, Any]) -> Settings:
     rows = {key: row | changes.get(key, {}) for key, row in (full | reduced).items()}
     return parse(
         {
-            "raw": {"mnist": {}, "kmnist": {}},
-            "data": {
-                "mnist": {
-                    "raw": "mnist",
-                    "train": 55000,
-                    "validation": 5000,
-                    "public": {"raw": "kmnist", "count": 128},
-                }
-            },
+            **example.DATA,
             "rows": rows,
             "searches": {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}},
         }
