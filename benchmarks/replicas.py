@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from pipeline import settings, training
 from pipeline.data import prepared
+from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Task, as_input
 from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
-from pipeline.settings import NoisyWeightsSettings
 from stages.train import execution
 
 

@@ -1,7 +1,6 @@
 """A finished run -> its record: test accuracy by each method's test protocol, and the privacy ledger."""
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -11,14 +10,14 @@ from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
+from pipeline.ledger import empty_ledger, make_ledger
+from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
-from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, pld_epsilon, rdp_epsilon
 from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.mechanisms import poisson_gaussian
-from pipeline.records import Ledger, Opinion, Record
+from pipeline.records import Ledger, Record
 from pipeline.runs import RUNS, Run, Trained
-from pipeline.settings import METHOD_SETTINGS, Settings
+from pipeline.settings import Settings
 from pipeline.training import Replica, accuracy, grouped, make_task
 
 SEARCHED = (
@@ -29,6 +28,7 @@ CONVERGED = 1.5
 OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
 VOCABULARY = "the vocabulary: its words and their order are counted on the private training texts"
 PUBLIC_START = "the weights it starts from, of {row!r} on {data!r}: trained without privacy, taken as public"
+OWN_PUBLIC = "the public split: {count} examples of the same data set, taken as public: nothing protects them"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
 
@@ -121,39 +121,15 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
 
 def ledger(trained: Trained, search: str | None, reproducible: bool, data: Prepared) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran."""
-    if trained.noise_multiplier is None or trained.rate is None or trained.delta is None:
-        return Ledger(
-            event=None, noise_multiplier=None, sampling_rate=None, steps=trained.steps, delta=None,
-            claimed=None, claimed_by=None, accounted=None, accountant=None,
-            reason=trained.broken,
-        )  # fmt: skip
-    rate, noise, steps, delta = trained.rate, trained.noise_multiplier, trained.steps, trained.delta
-    event = poisson_gaussian(rate, noise, steps)
-    rdp, pld = rdp_epsilon(event, delta), pld_epsilon(event, delta)
-    library = f"dp-accounting {version('dp-accounting')}"
-    reason = trained.broken or (SEEDED if reproducible else None)
-    # both are upper bounds; PLD is the tighter one unless its numbers run out, as at a very small delta
-    accounted, accountant = min((pld, "pld"), (rdp, "rdp"))
-    return Ledger(
-        event=describe(event),
-        noise_multiplier=noise,
-        sampling_rate=rate,
-        steps=steps,
-        delta=delta,
-        claimed={"rdp": rdp, "pld": pld}[trained.claimed_by or "rdp"],
-        claimed_by=trained.claimed_by,
-        accounted=None if reason else accounted,
-        accountant=None if reason else f"{accountant} ({library})",
-        reason=reason,
-        opinions=(
-            Opinion(accountant=f"rdp ({library})", epsilon=rdp),
-            Opinion(accountant=f"pld ({library})", epsilon=pld),
-            Opinion(
-                accountant=f"rdp (opacus {version('opacus')})", epsilon=opacus_rdp(rate, noise, steps, delta)
-            ),
-            _prv(rate, noise, steps, delta),
-        ),
-        uncounted=tuple(_uncounted(search, data)) + tuple(trained.uncounted),
+    if trained.spending is None or trained.delta is None:
+        return empty_ledger(trained.steps, trained.broken)
+    return make_ledger(
+        trained.spending,
+        trained.steps,
+        trained.delta,
+        trained.claimed_by,
+        reason=trained.broken or (SEEDED if reproducible else None),
+        uncounted=[*_uncounted(search, data), *trained.uncounted],
     )
 
 
@@ -164,14 +140,7 @@ def _uncounted(search: str | None, data: Prepared) -> Iterator[str]:
     yield OTHERWISE
     if "text" in data.manifest:
         yield VOCABULARY
+    if "public" in data.manifest and len({each["title"] for each in data.manifest["raw"].values()}) == 1:
+        yield OWN_PUBLIC.format(count=len(data.splits["public"]))
     if data.start is not None:
         yield PUBLIC_START.format(**data.manifest["start"])
-
-
-def _prv(rate: float, noise: float, steps: int, delta: float) -> Opinion:
-    name = f"prv (opacus {version('opacus')})"
-    try:
-        epsilon, error = opacus_prv(rate, noise, steps, delta)
-    except ValueError as problem:
-        return Opinion(accountant=name, epsilon=None, note=str(problem))
-    return Opinion(accountant=name, epsilon=epsilon, note=f"upper end; error bound {error}")

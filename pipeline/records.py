@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_text
-from pipeline.settings import Strict
+from pipeline.strict import Strict
 
 RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")
@@ -28,12 +28,14 @@ class Ledger(Strict):
 
     # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
     event: str | None
-    noise_multiplier: float | None  # z: standard deviation of the noise over the clipping norm
-    sampling_rate: float | None  # q of the Poisson sampling
+    # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
+    noise_multiplier: float | None
+    sampling_rate: float | None  # q: share of the examples in a batch, expected where it is a Poisson sample
+    sampling: str | None = None  # how a batch is drawn: 'poisson', 'fixed', 'replacement', 'shuffled'
     steps: int
     delta: float | None
     unit: str = "one training example"
-    neighbouring: str = "add or remove one"
+    neighbouring: str = "add or remove one"  # or 'replace one'
     claimed: float | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: str | None  # the accountant behind the claim
     accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reason`
@@ -41,6 +43,9 @@ class Ledger(Strict):
     reason: str | None = None  # why `accounted` is None
     opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
     uncounted: tuple[str, ...] = ()  # data uses that no epsilon here covers
+    mu: float | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
+    # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
+    tradeoff: tuple[tuple[float, float], ...] = ()
     audited: float | None = None  # lower bound found by attacks, once audits exist
 
 
@@ -88,7 +93,7 @@ class Record(Strict):
     budget: str
     search: str | None
     replicas: list[Replica]
-    history: str  # digest of reports/histories/ROW.csv
+    history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
     provenance: Provenance
 
     def digest(self) -> str:

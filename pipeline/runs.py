@@ -19,8 +19,10 @@ from pydantic import ValidationError
 from pipeline.errors import UserError, writing
 from pipeline.files import write_bytes, write_text
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.spending import Spending
 from pipeline.records import HISTORY_COLUMNS, Provenance
-from pipeline.settings import Model, Strict
+from pipeline.settings import Model
+from pipeline.strict import Strict
 
 RUNS = Path("runs")
 WEIGHTS = "weights.pt"
@@ -33,9 +35,8 @@ class Trained(Strict):
     seed: int
     settings: dict[str, Any]  # of the method, in full
     steps: int
-    # the guarantee, in numbers from which the ledger is computed
-    noise_multiplier: float | None
-    rate: float | None
+    # the guarantee, from which the ledger is computed
+    spending: Spending | None
     delta: float | None
     claimed_by: str | None
     broken: str | None

@@ -18,8 +18,9 @@ from pipeline.checkpoints import CHECKPOINTS, alone
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
+from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution
-from pipeline.settings import PARAMS, MethodSettings, Model, Row, Search, Settings, pick
+from pipeline.settings import PARAMS, Model, Row, Search, Settings, pick
 from pipeline.starts import check_start
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
 

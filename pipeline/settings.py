@@ -3,30 +3,28 @@
 YAML is read as version 1.2, as DVC reads it: ``1e-5`` is a number and ``no`` is a word.
 """
 
-import math
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json
-
-Key = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-Count = Annotated[int, Field(ge=1, strict=True)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+from pipeline.method_settings import METHOD_SETTINGS, AccountSettings, BatchClippingSettings, MethodSettings
+from pipeline.strict import Count, Key, Positive, Strict
 
 PARAMS = Path("params.yaml")
 MODELS = Path(__file__).parent / "models"
 # Which normalisations each method can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
-# private network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
+# private network's statistics come from; `running_bn` is ordinary batch norm, with running averages. With
+# `batch_clipping`, `batch_bn` takes a mini-set's own statistics, and at test what the settings say.
 Normalization = Literal["none", "layer", "group", "batch_bn", "public_bn", "noisy_bn", "running_bn"]
 BATCH_NORMS = {"batch_bn", "public_bn", "noisy_bn", "running_bn"}
 NORMALIZATIONS: dict[str, tuple[Normalization, ...]] = {
+    "batch_clipping": ("none", "layer", "group", "batch_bn"),
     "dpsgd": ("none", "layer", "group", "batch_bn", "public_bn", "noisy_bn"),
     "noisy_weights": ("none", "layer", "group", "running_bn"),
 }
@@ -39,12 +37,6 @@ class _Inside(ValueError):
     def __init__(self, lines: list[str]):
         super().__init__("; ".join(lines))
         self.lines = lines
-
-
-class Strict(BaseModel):
-    """Frozen; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True, ser_json_inf_nan="strings")
 
 
 class Source(Strict):
@@ -134,128 +126,59 @@ class Model(Strict):
         return None
 
 
-def _epsilon(value: Any) -> Any:
-    return math.inf if value in ("inf", "Infinity") else value
-
-
-Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
-
-
-class MethodSettings(Strict):
-    """What every method has."""
-
-    axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
-
-    # examples of a step; DP-SGD's is the expected size of a Poisson batch
-    batch: Count
-    epochs: Positive
-    learning_rate: Positive
-    schedule: Literal["constant", "cosine"] = "constant"
-
-    @property
-    def private(self) -> bool:
-        """Whether gradients are clipped and noised."""
-        return False
-
-    @property
-    def together(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (self.batch, self.epochs)
-
-    def steps(self, examples: int) -> int:
-        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
-        return max(1, round(self.epochs * examples / self.batch))
-
-    def rate_at(self, step: int, steps: int) -> float:
-        """Learning rate of one of ``steps`` steps."""
-        cosine = 0.5 * (1 + math.cos(math.pi * step / steps)) if self.schedule == "cosine" else 1.0
-        return self.learning_rate * cosine
-
-    def misfit(self, data: str, examples: int) -> str | None:
-        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
-        if self.batch > examples:
-            return (
-                f"batch: {self.batch} is larger than the training split of {data!r}; allowed: 1 to {examples}"
-            )
-        return None
-
-
-class DpsgdSettings(MethodSettings):
-    """DP-SGD (Abadi et al. 2016), the base of every private row."""
-
-    axis: ClassVar[str] = "epsilon"
-
-    momentum: Share = 0.0
-    clip: Positive = 1.0  # C: L2 bound of one example's gradient
-    # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
-    epsilon: Epsilon
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    accountant: Literal["rdp", "pld"] = "rdp"
-    # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
-    statistics_weight: Positive = 1.0
-    # noisy_bn only: C', the width of the range that summed inputs are truncated to before they are averaged;
-    # the share of 1 / noise^2 that the averages take; and alpha of Eqs. 9 and 10
-    activation_range: Positive = 8.0
-    statistics_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
-
-    @property
-    def private(self) -> bool:
-        """Whether gradients are clipped and noised."""
-        return math.isfinite(self.epsilon)
-
-    @property
-    def together(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
-        return (*super().together, self.private, *statistics)
-
-    def misfit(self, data: str, examples: int) -> str | None:
-        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
-        # such a delta would allow publishing somebody's example outright
-        if self.private and self.delta >= 1 / examples:
-            return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
-        return super().misfit(data, examples)
-
-
-class NoisyWeightsSettings(MethodSettings):
-    """Training with Gaussian noise on the weights (Davody et al. 2020, section 2). Not private."""
-
-    axis: ClassVar[str] = "sigma"
-
-    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # standard deviation of every weight
-    augment: Literal["none", "crop_flip"] = "none"  # of training images
-    # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
-    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on training
-    # examples under the very noise that is tested.
-    statistics: Literal["running", "draw"] = "running"
-    draws: Count = 10  # of the noise at test, whose accuracies are averaged
-    # lambda of the paper's scale invariance: a factor, at test, on every matrix and on the bias added to its
-    # product
-    scale: Positive = 1.0
-
-    @property
-    def together(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().together, self.augment, self.statistics, self.draws)
-
-
-METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
-    "dpsgd": DpsgdSettings,
-    "noisy_weights": NoisyWeightsSettings,
-}
-
-
-class Row(Strict):
-    """A line of a paper's table or a curve of a figure: its levels times its seeds are its replicas."""
+class Line(Strict):
+    """A line of a paper's table or a curve of a figure, at several levels."""
 
     paper: Key
     table: Key  # t5, f4, ...
     label: str  # as the paper names the line
+    settings: dict[str, Any]  # shared by all levels
+    levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
+    axis: str | None = None  # the setting that tells levels apart; None: the method's own
+
+    @property
+    def own_settings(self) -> type[Strict]:
+        """What `settings` with a level must be."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _levels_fit(self) -> "Line":
+        known = sorted(self.own_settings.model_fields)
+        if self.axis is not None and self.axis not in known:
+            raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
+        try:
+            names = [self.level(own) for own in self.resolved]
+        except ValidationError as problem:
+            raise _Inside([f"settings.{line}" for line in _lines(problem)]) from problem
+        if len(set(names)) != len(names):
+            raise ValueError(f"levels: the same {names[0].partition('=')[0]} twice")
+        return self
+
+    @cached_property
+    def resolved(self) -> tuple[Any, ...]:
+        """The settings at each level."""
+        return tuple(self.configured(level) for level in self.levels)
+
+    def configured(self, *changes: dict[str, Any]) -> Any:
+        """The settings with ``changes``, the last first."""
+        values = dict(self.settings)
+        for change in changes:
+            values |= change
+        return self.own_settings.model_validate(values)
+
+    def level(self, own: Any) -> str:
+        """Name of the level with these settings, such as 'epsilon=3'."""
+        axis = self.axis or own.axis
+        value = getattr(own, axis)
+        return f"{axis}={value:g}" if isinstance(value, int | float) else f"{axis}={value}"
+
+
+class Row(Line):
+    """A line that is trained: its levels times its seeds are its replicas."""
+
     data: Key
     model: Model
-    method: Literal["dpsgd", "noisy_weights"]
+    method: Literal["batch_clipping", "dpsgd", "noisy_weights"]
     seeds: Count
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
@@ -263,50 +186,34 @@ class Row(Strict):
     budget: Literal["full", "reduced"] = "full"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    settings: dict[str, Any]  # of the method, shared by all levels
-    levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
-    axis: str | None = None  # the setting that tells levels apart; None: the method's own
+
+    @property
+    def own_settings(self) -> type[MethodSettings]:
+        """The method's settings."""
+        return METHOD_SETTINGS[self.method]
 
     @model_validator(mode="after")
-    def _levels_fit(self) -> "Row":
+    def _normalization_fits(self) -> "Row":
         allowed = NORMALIZATIONS[self.method]
         if self.model.normalization not in allowed:
             raise ValueError(
                 f"model.normalization: {self.model.normalization!r} does not work with method "
                 f"{self.method!r}; allowed: {', '.join(allowed)}"
             )
-        known = sorted(METHOD_SETTINGS[self.method].model_fields)
-        if self.axis is not None and self.axis not in known:
-            raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
-        try:
-            names = [self.level(own) for own in self.resolved]
-        except ValidationError as problem:
-            raise _Inside([f"settings.{line}" for line in _lines(problem)]) from problem
         if self.model.normalization == "noisy_bn" and not all(own.private for own in self.resolved):
             raise ValueError(
                 "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
             )
-        if len(set(names)) != len(names):
-            raise ValueError(f"levels: the same {names[0].partition('=')[0]} twice")
         return self
 
-    @cached_property
-    def resolved(self) -> tuple[MethodSettings, ...]:
-        """The method's settings at each level."""
-        return tuple(self.configured(level) for level in self.levels)
 
-    def configured(self, *changes: dict[str, Any]) -> MethodSettings:
-        """The row's settings with ``changes``, the last first."""
-        values = dict(self.settings)
-        for change in changes:
-            values |= change
-        return METHOD_SETTINGS[self.method].model_validate(values)
+class Account(Line):
+    """A line that is accounting alone: what its settings would spend, with nothing trained."""
 
-    def level(self, own: MethodSettings) -> str:
-        """Name of the level with these settings, such as 'epsilon=3'."""
-        axis = self.axis or own.axis
-        value = getattr(own, axis)
-        return f"{axis}={value:g}" if isinstance(value, int | float) else f"{axis}={value}"
+    @property
+    def own_settings(self) -> type[AccountSettings]:
+        """The settings of an accounting."""
+        return AccountSettings
 
 
 class Start(Strict):
@@ -324,7 +231,7 @@ class Search(Strict):
     # lists of values a setting may take; keys as in the row's `settings`, or `model.KEY`
     grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
     # settings replaced for the search only (fewer epochs, say)
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
     levels: list[dict[str, Any]] | None = None  # None: the row's own
 
 
@@ -334,9 +241,10 @@ class Settings(Strict):
     source: Source = Source()
     raw: dict[Key, Raw]
     data: dict[Key, Data]
-    starts: dict[Key, Start] = {}
+    starts: dict[Key, Start] = Field(default_factory=dict)
     rows: dict[Key, Row]
-    searches: dict[Key, Search] = {}
+    accounts: dict[Key, Account] = Field(default_factory=dict)
+    searches: dict[Key, Search] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_exist(self) -> "Settings":
@@ -367,6 +275,8 @@ class Settings(Strict):
                         f"of {row.data!r} were trained with {getattr(before, differing)!r}"
                     )
             for level in row.resolved:
+                if isinstance(level, BatchClippingSettings):
+                    self._check_public_gradients(key, row.data, level)
                 if misfit := level.misfit(row.data, self.split(row.data).train):
                     raise ValueError(f"rows.{key}.settings.{misfit}")
             if row.search is not None:
@@ -378,14 +288,39 @@ class Settings(Strict):
                     )
         for key, search in self.searches.items():
             _known(f"searches.{key}.row", search.row, self.rows)
+        for key in self.accounts:
+            if key in self.rows:
+                raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
         return self
+
+    def _check_public_gradients(self, key: str, name: str, own: BatchClippingSettings) -> None:
+        """Gradients of public examples say something of private ones only where labels mean the same."""
+        data = self.split(name)
+        if self._set(data.public.raw) != self._set(data.raw):
+            raise ValueError(
+                f"rows.{key}.data: {name!r} has a public split of {data.public.raw!r}; 'batch_clipping' "
+                f"needs one of {data.raw!r} itself"
+            )
+        if (own.public_examples or 0) > data.public.count:
+            raise ValueError(
+                f"rows.{key}.settings.public_examples: {own.public_examples}; "
+                f"allowed: 1 to {data.public.count}"
+            )
+        if data.text is not None and (own.side is not None or own.augment != "none"):
+            raise ValueError(
+                f"rows.{key}.settings: 'side' and 'augment' are for images, and {name!r} has texts"
+            )
+
+    def _set(self, raw: str) -> str:
+        """The raw data set that an entry of ``raw`` is an edition of."""
+        return self.raw[raw].of or raw
 
     def _check_public(self, name: str, start: Start) -> None:
         """Weights that were trained with the very data that are private here are not public."""
         seen, private = self.data[self.rows[start.row].data], self.data[start.data].raw
         for theirs in (seen.raw, seen.public.raw):
             # two entries of 'raw' may be editions of one set
-            if (self.raw[theirs].of or theirs) == (self.raw[private].of or private):
+            if self._set(theirs) == self._set(private):
                 raise ValueError(
                     f"starts.{name}.row: {start.row!r} was trained with {theirs!r}, which is private in "
                     f"{start.data!r}; allowed: rows on other data"
@@ -422,6 +357,17 @@ class Settings(Strict):
         if row.data in self.starts:
             parts["start"] = self.row_digest(self.starts[row.data].row)
         return digest_json(parts)
+
+    @property
+    def lines(self) -> dict[str, Row | Account]:
+        """Everything that leaves a record."""
+        return {**self.rows, **self.accounts}
+
+    def account_digest(self, key: str) -> str:
+        """Digest of everything in params.yaml that decides an account's numbers."""
+        account = self.accounts[key]
+        levels = [_essence(level) for level in account.resolved]
+        return digest_json({"levels": levels, "axis": account.axis})
 
     def row(self, key: str) -> Row:
         """The row called ``key``.

@@ -66,8 +66,8 @@ def address(root: Path = Path()) -> str:
 
 
 def declared(settings: Settings, root: Path = Path()) -> list[Record]:
-    """The records of the rows in params.yaml that have been run, in its order."""
-    return [record for row in settings.rows if (record := records.read(row, root)) is not None]
+    """The records of the rows and accounts in params.yaml that have been run, in its order."""
+    return [record for line in settings.lines if (record := records.read(line, root)) is not None]
 
 
 def publish(found: Sequence[Record], root: Path = Path()) -> Published:
@@ -266,7 +266,8 @@ def _publish_replica(
 
 def _final(replica: Replica) -> dict[str, float]:
     """What a replica ended with."""
-    spent = {"epsilon_claimed": replica.ledger.claimed, "epsilon_accounted": replica.ledger.accounted}
+    ledger = replica.ledger
+    spent = {"epsilon_claimed": ledger.claimed, "epsilon_accounted": ledger.accounted, "mu": ledger.mu}
     return {
         **replica.metrics,
         **{name: value for name, value in spent.items() if value is not None},

@@ -21,14 +21,15 @@ from pipeline import checkpoints, provenance, runs
 from pipeline.checkpoints import CHECKPOINTS, Checkpoint, alone
 from pipeline.data.prepared import Prepared, Split
 from pipeline.files import digest_json
+from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution, Guarantee, Method, State, Task
 from pipeline.methods.registry import build_method, build_net
-from pipeline.privacy.accounting import rdp_spent
+from pipeline.privacy.accounting import spent
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.records import Provenance
 from pipeline.runs import RUNS, Run, Trained
-from pipeline.settings import MethodSettings, Model, Row, Settings
+from pipeline.settings import Model, Row, Settings
 from pipeline.starts import check_start, load_start, read_start
 
 SHOW_EVERY = 1.0  # seconds between looks at training inside an epoch
@@ -59,7 +60,7 @@ class Progress:
     steps: int
     epoch: float
     ends_epoch: bool
-    epsilon: tuple[float, float] | None  # least and most spent so far by RDP; None: not private
+    epsilon: tuple[float, float] | None  # least and most spent so far; None: not private
     train_loss: float  # mean over replicas, of the last sample
     validation_accuracy: float | None  # mean over replicas, at the last epoch's end
     seconds_left: float
@@ -179,7 +180,7 @@ def make_task(
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
-            nets.append(build_net(model, data.input_shape, data.classes))
+            nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
         if found is not None:
             load_start(nets[-1], found, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
@@ -194,6 +195,7 @@ def make_task(
         inputs=torch.from_numpy(np.array(train.inputs)).to(device),
         labels=torch.from_numpy(np.array(train.labels)).to(device),
         public=torch.from_numpy(np.array(public.inputs)).to(device),
+        public_labels=torch.from_numpy(np.array(public.labels)).to(device),
         streams=Streams([replica.name for replica in members], reproducible, device),
         execution=execution,
     )
@@ -225,7 +227,7 @@ def _train_group(
     own, examples = members[0].settings, len(task.labels)
     steps = own.steps(examples)
     validation = data.splits["validation"]
-    guarantees = [method.guarantee(replica, steps) for replica in range(len(members))]
+    guarantees = [method.guarantee(replica) for replica in range(len(members))]
     last = checkpoints.restore(path, task.execution.device) or Checkpoint(
         method.init(), 0, [], 0.0, time.time()
     )
@@ -238,11 +240,11 @@ def _train_group(
         epoch = done * own.batch / examples
         ends_epoch = int(epoch) > int(step * own.batch / examples) or done == steps
         if ends_epoch or now - shown >= SHOW_EVERY:
-            spent = [_spent(guarantee, done) for guarantee in guarantees] if own.private else []
+            so_far = [_spent(guarantee, done) for guarantee in guarantees] if own.private else []
             values = {name: value.tolist() for name, value in metrics.items()}
             if ends_epoch:
                 if own.private:
-                    values["epsilon_spent"] = spent
+                    values["epsilon_spent"] = so_far
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
                 found = accuracy(method, network, validation, task.execution)
@@ -261,14 +263,15 @@ def _train_group(
                     steps=steps,
                     epoch=epoch,
                     ends_epoch=ends_epoch,
-                    epsilon=(min(spent), max(spent)) if spent else None,
+                    epsilon=(min(so_far), max(so_far)) if so_far else None,
                     train_loss=float(np.mean(values["train_loss"])),
                     validation_accuracy=judged,
                     seconds_left=(now - begun) / (done - last.done) * (steps - done),
                 )
             )
             shown = now
-        if done == steps or time.monotonic() - saved >= checkpoint_every:
+        due = time.monotonic() - saved >= checkpoint_every and method.resumable(done)
+        if done == steps or due:
             trained = last.seconds + time.monotonic() - begun
             checkpoints.save(path, Checkpoint(state, done, history, trained, last.started))
             saved = time.monotonic()
@@ -277,26 +280,24 @@ def _train_group(
 
 
 def _spent(guarantee: Guarantee, steps: int) -> float:
-    assert guarantee.noise_multiplier is not None
-    assert guarantee.rate is not None
+    assert guarantee.spending is not None
     assert guarantee.delta is not None
-    return rdp_spent(guarantee.rate, guarantee.noise_multiplier, steps, guarantee.delta)
+    return spent(guarantee.spending, steps, guarantee.delta)
 
 
 def _trained(group: Group, index: int) -> Trained:
     replica = group.replicas[index]
-    spent = group.method.guarantee(index, group.steps)
+    guarantee = group.method.guarantee(index)
     return Trained(
         level=replica.level,
         seed=replica.seed,
         settings=replica.settings.model_dump(mode="json"),
         steps=group.steps,
-        noise_multiplier=spent.noise_multiplier,
-        rate=spent.rate,
-        delta=spent.delta,
-        claimed_by=spent.claimed_by,
-        broken=spent.broken,
-        uncounted=spent.uncounted,
+        spending=guarantee.spending,
+        delta=guarantee.delta,
+        claimed_by=guarantee.claimed_by,
+        broken=guarantee.broken,
+        uncounted=guarantee.uncounted,
         seconds=group.seconds,
         started=group.started,
         ended=group.ended,

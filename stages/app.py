@@ -6,6 +6,7 @@ import sys
 import typer
 
 from pipeline.errors import UserError
+from stages.account import account
 from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.pack import adopt, pack
@@ -28,7 +29,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
-for command in (plan, fetch, prepare, search, train, start, evaluate, publish, report, ui, pack, adopt):
+for command in (
+    plan,
+    fetch,
+    prepare,
+    search,
+    train,
+    start,
+    evaluate,
+    account,
+    publish,
+    report,
+    ui,
+    pack,
+    adopt,
+):
     app.command()(command)
 
 

@@ -16,6 +16,7 @@ COMMANDS = {"fetch", "prepare", "train", "evaluate", "publish", "report"} | {
     "search",
     "pack",
     "adopt",
+    "account",
     "plan",
     "ui",
 }

@@ -1,9 +1,11 @@
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
+from pipeline.method_settings import BatchClippingSettings
 from pipeline.reporting import papers
 from pipeline.settings import MODELS, NORMALIZATIONS, Settings, load
 
@@ -29,6 +31,27 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
         assert shown == set(normalizations) - {"group"}
     models = {path.stem for path in MODELS.glob("[!_]*.py")} - {"normalization"}
     assert {row.model.name for row in rows} == models
+    assert settings.accounts
+
+
+def test_rows_show_every_choice_of_batch_clipping(settings: Settings) -> None:
+    """Every word that a setting knows, and of the other settings one value that isn't the default."""
+    shown = [own for row in settings.rows.values() if row.method == "batch_clipping" for own in row.resolved]
+    every_method = {"schedule", "epochs", "learning_rate"}
+    plain_numbers = {"averaging", "delta"}  # which take no other way through the code
+    for name, field in BatchClippingSettings.model_fields.items():
+        values = {getattr(own, name) for own in shown}
+        if name in every_method | plain_numbers:
+            continue
+        if get_origin(field.annotation) is Literal:
+            assert values == set(get_args(field.annotation)), name
+        else:
+            assert values - {field.default}, name
+    assert {(own.sets == 1, own.set_size == 1) for own in shown} == {
+        (True, False),
+        (False, False),
+        (False, True),
+    }
 
 
 def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:

@@ -31,6 +31,13 @@ raw:
 data:
   toy: {raw: mnist, train: 40, validation: 10, public: {raw: kmnist, count: 4}}
 starts: {}
+accounts:
+  described:
+    paper: nguyen2023
+    table: gdp
+    label: BN-LeNet-5, L = 8
+    settings: {sampling: fixed, examples: 1000, batch: 50, epochs: 1, delta: 1e-5}
+    levels: [{noise_multiplier: 1.0}]
 rows:
   toy:
     paper: davody2020
@@ -120,6 +127,14 @@ def clone(origin: Checkout, workshop: Path, tmp_path: Path) -> Iterator[Checkout
     origin.run("git", "clone", "--quiet", str(origin.folder), str(checkout.folder))
     yield checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them
+
+
+def test_an_account_is_run_and_kept_in_git(origin: Checkout) -> None:
+    record = records.read("described", origin.folder)
+    assert record is not None
+    assert record.history is None
+    assert record.replicas[0].ledger.accounted is not None
+    assert "reports/records/described.json" in origin.run("git", "ls-files")
 
 
 def test_second_run_does_nothing(origin: Checkout) -> None:
@@ -246,19 +261,26 @@ def expanded(dep: str, settings: Settings) -> set[str]:
 
 # Left out of the dependencies because an edit there must not run everything again. What settings hand on is
 # in `params`, and the catalogue's checksums are checked; the others read, write and describe.
-BYSTANDERS = {"errors", "files", "provenance", "records", "settings"}
+BYSTANDERS = {"errors", "files", "method_settings", "provenance", "records", "settings", "strict"}
 BYSTANDERS |= {f"data.{name}" for name in ("catalog", "folders", "prepared")}
 
 
 @pytest.mark.parametrize(
     ("stage", "entry"),
-    [("prepare", "data.prepare"), ("train", "training"), ("start", "starts"), ("evaluate", "evaluation")],
+    [
+        ("prepare", "data.prepare"),
+        ("train", "training"),
+        ("start", "starts"),
+        ("evaluate", "evaluation"),
+        ("account", "accounts"),
+    ],
 )
 def test_no_source_is_forgotten(stage: str, entry: str) -> None:
     """Every module that a stage's library imports is a dependency of the stage, or of one before it."""
     order = ("fetch", "prepare", "train", "start", "evaluate")
+    before = order[: order.index(stage) + 1] if stage in order else (stage,)
     found = declared(ROOT)
-    deps = {dep for name in order[: order.index(stage) + 1] for dep in found[name]["deps"]}
+    deps = {dep for name in before for dep in found[name]["deps"]}
     listed = {dep.removeprefix("${code}/").removesuffix(".py").replace("/", ".") for dep in deps}
     if "methods.${item.method}" in listed:
         listed |= {f"methods.{name}" for name in NORMALIZATIONS}

@@ -52,6 +52,13 @@ def test_dvc_watches_the_same_sources() -> None:
     assert watched == {path.relative_to(root).as_posix() for path in provenance.sources("dpsgd", "lenet5")}
 
 
+def test_dvc_watches_the_sources_of_accounts() -> None:
+    stages = YAML(typ="safe").load(Path("dvc.yaml").read_text())["stages"]
+    watched = {dep.replace("${code}", "pipeline") for dep in stages["account"]["do"]["deps"]}
+    root = provenance.PIPELINE.parent
+    assert watched == {path.relative_to(root).as_posix() for path in provenance.account_sources()}
+
+
 def test_revision_is_dirty_by_code_alone(checkout: Path) -> None:
     revision, dirty = provenance.revision()
     assert revision is not None

@@ -9,6 +9,12 @@ from ruamel.yaml import YAML
 
 from pipeline import settings
 from pipeline.errors import UserError
+from pipeline.method_settings import (
+    AccountSettings,
+    BatchClippingSettings,
+    DpsgdSettings,
+    NoisyWeightsSettings,
+)
 
 ROOT = Path(__file__).parents[1]
 GOOD = YAML(typ="safe", pure=True).load("""
@@ -78,8 +84,12 @@ def changed(path: str, value: Any) -> dict[str, Any]:
             "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'batch_bn', 'public_bn', "
             "'noisy_bn' or 'running_bn'",
         ),
-        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: bilstm, lenet5, lenet_300_100"),
-        ("rows/one/method", "sgd", "rows.one.method: 'sgd' is not allowed: Input should be 'dpsgd' or"),
+        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: bilstm, convnet, lenet5, lenet5_tanh"),
+        (
+            "rows/one/method",
+            "sgd",
+            "rows.one.method: 'sgd' is not allowed: Input should be 'batch_clipping', 'dpsgd'",
+        ),
         ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
         (
             "rows/one/model/normalization",
@@ -247,6 +257,110 @@ def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from
         settings.parse(raw)
 
 
+def with_batch_clipping(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained by batch clipping with public examples of its own."""
+    raw = copy.deepcopy(GOOD)
+    raw["data"]["mnist"]["public"]["raw"] = "mnist"
+    raw["rows"]["one"] |= {
+        "method": "batch_clipping",
+        "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.5, "clipping": "adaptive"} | changes,
+        "levels": [{"sigma": 0.5}],
+    }
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mini_set": 30}, "mini_set: 30 does not divide the batch; allowed: divisors of 100"),
+        (
+            {"mini_set": 4, "local_steps": 8},
+            "local_steps: 8 does not divide the mini-set; allowed: divisors of 4",
+        ),
+        ({"sparsify": 5}, "norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"),
+        (
+            {"clipping": "none"},
+            "sigma: 0.5 without clipping protects nothing; allowed: 0 with 'clipping: none'",
+        ),
+        (
+            {"local_steps": 2, "sampling": "poisson"},
+            "local_steps: 2; allowed with 'sampling: poisson': 1",
+        ),
+        (
+            {"momentum": 0.5},
+            "momentum: 0.5 with one local step does nothing; allowed: 0, or more local_steps",
+        ),
+        (
+            {"clipping": "full", "groups": 2},
+            "groups: 2 with 'clipping: full', which has one part; allowed: null",
+        ),
+        (
+            {"clipping": "multiplied", "layer_noise": "least"},
+            "layer_noise: 'least' with 'clipping: multiplied', which has one part; allowed: 'equal'",
+        ),
+        ({"public_examples": 9}, "public_examples: 9; allowed: 1 to 8"),
+        ({"delta": 0.01}, "delta: 0.01 means nothing; allowed: below 1/1000"),
+        ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
+    ],
+)
+def test_batch_clipping_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
+    assert settings.parse(with_batch_clipping()).rows["one"].resolved[0].private
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_batch_clipping(**changes))
+    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+
+
+def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
+    raw = with_batch_clipping()
+    raw["raw"]["mnist-again"] = {"of": "mnist"}
+    raw["data"]["mnist"]["public"]["raw"] = "mnist-again"
+    settings.parse(raw)
+    raw["data"]["mnist"]["public"]["raw"] = "kmnist"
+    with pytest.raises(UserError, match=r"rows\.one\.data: 'mnist' has a public split of 'kmnist'"):
+        settings.parse(raw)
+
+
+ACCOUNT = {
+    "paper": "nguyen2023", "table": "gdp", "label": "BN-LeNet-5",
+    "settings": {"examples": 1000, "batch": 10, "epochs": 5},
+    "levels": [{"noise_multiplier": 2.5}, {"noise_multiplier": 1.5}],
+}  # fmt: skip
+
+
+def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
+    found = settings.parse({**GOOD, "accounts": {"two": ACCOUNT}})
+    account = found.accounts["two"]
+    assert [account.level(own) for own in account.resolved] == [
+        "noise_multiplier=2.5",
+        "noise_multiplier=1.5",
+    ]
+    assert account.resolved[0].steps == 500
+    assert found.lines.keys() == {"one", "two"}
+    more = {**ACCOUNT, "settings": {**ACCOUNT["settings"], "parts": 8}}  # type: ignore[dict-item]
+    other = settings.parse({**GOOD, "accounts": {"two": more}})
+    assert found.account_digest("two") != other.account_digest("two")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch": 2000}, "batch: 2000 is larger than examples; allowed: 1 to 1000"),
+        ({"delta": 0.5}, "delta: 0.5 means nothing; allowed: below 1/1000"),
+        ({"part": 8}, "settings.part: unknown key"),
+        ({"sampling": "replacement"}, "sets: None; it goes with 'sampling: replacement', and only with it"),
+        ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
+    ],
+)
+def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line: str) -> None:
+    wrong = {**ACCOUNT, "settings": {**ACCOUNT["settings"], **changes}}  # type: ignore[dict-item]
+    with pytest.raises(UserError) as caught:
+        settings.parse({**GOOD, "accounts": {"two": wrong}})
+    assert line in str(caught.value).splitlines()[0]
+    assert str(caught.value).startswith("params.yaml: accounts.two.settings")
+    with pytest.raises(UserError, match=r"accounts\.one: 'rows' has an entry of that name too"):
+        settings.parse({**GOOD, "accounts": {"one": ACCOUNT}})
+
+
 @pytest.mark.parametrize(
     ("model", "defaults"),
     [
@@ -258,15 +372,24 @@ def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all"},
         ),
         (
-            settings.DpsgdSettings,
+            DpsgdSettings,
             {"schedule": "constant", "momentum": 0.0, "clip": 1.0, "delta": 1e-5, "accountant": "rdp",
              "statistics_weight": 1.0, "activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1},
         ),
         (
-            settings.NoisyWeightsSettings,
+            NoisyWeightsSettings,
             {"schedule": "constant", "augment": "none", "averaging": 0.1, "statistics": "running",
              "draws": 10, "scale": 1.0},
         ),
+        (
+            BatchClippingSettings,
+            {"schedule": "constant", "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
+             "mini_set": None, "sampling": "fixed", "layers": "tensor", "groups": None,
+             "layer_noise": "equal", "norms": "example", "public_examples": None, "note_norms": False,
+             "momentum": 0.0, "local_steps": 1, "sparsify": None, "augment": "none", "side": None,
+             "statistics": "public", "averaging": 0.1, "delta": 1e-5},
+        ),
+        (AccountSettings, {"sampling": "poisson", "parts": 1, "sets": None, "delta": 1e-5}),
     ],
 )  # fmt: skip
 def test_defaults_keep_their_meaning(model: type[settings.Strict], defaults: dict[str, Any]) -> None:

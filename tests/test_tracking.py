@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
-from reporting import example
+from reporting import clipping, example
 
 from pipeline import records, tracking
 from pipeline.errors import UserError
@@ -51,9 +51,9 @@ def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
     return found.model_copy(update={"replicas": kept})
 
 
-def runs(root: Path, view: int = ViewType.ACTIVE_ONLY) -> list[Run]:
+def runs(root: Path, view: int = ViewType.ACTIVE_ONLY, paper: str = "davody2020") -> list[Run]:
     client = MlflowClient(tracking.address(root))
-    experiment = client.get_experiment_by_name("davody2020")
+    experiment = client.get_experiment_by_name(paper)
     return list(client.search_runs([experiment.experiment_id], run_view_type=view)) if experiment else []
 
 
@@ -136,6 +136,27 @@ def test_a_bound_that_does_not_hold_is_no_metric(root: Path, declared: Settings)
     found = runs(root)
     for run in children(found, parent(found, example.LITERAL)):
         assert "epsilon_accounted" not in run.data.metrics
+
+
+def test_an_account_is_published_without_a_history(root: Path) -> None:
+    declared = clipping.settings()
+    records.write(clipping.account(clipping.GDP, declared), root)
+    (found,) = tracking.declared(declared, root)
+    assert tracking.publish([found], root).written == (clipping.GDP,)
+    published = runs(root, paper="nguyen2023")
+    one = next(run for run in published if run.data.tags.get("level") == "noise_multiplier=2.5")
+    assert (one.data.metrics["mu"], one.data.metrics["epsilon_accounted"]) == (0.5199, 2.0)
+    assert (one.data.params["method"], one.data.params["parts"]) == ("accounting", "8")
+    assert tracking.publish([found], root).unchanged == (clipping.GDP,)
+
+
+def test_an_approximate_mu_is_a_metric_of_a_row_too(root: Path) -> None:
+    declared = clipping.settings()
+    records.write(clipping.record(clipping.SIGMAS, declared), root)
+    tracking.publish(tracking.declared(declared, root), root)
+    published = runs(root, paper="nguyen2023")
+    one = next(run for run in published if run.data.tags.get("level") == "sigma=1.5")
+    assert one.data.metrics["mu"] == 1.0
 
 
 def test_publishing_twice_changes_nothing(root: Path, declared: Settings) -> None:
@@ -311,7 +332,7 @@ def test_ui_publishes_serves_and_says_where(root: Path, served: tuple[int, subpr
     port, process = served
     assert process.stdout is not None
     assert "1 rows published" in process.stdout.readline()
-    assert f"http://127.0.0.1:{port}/#/experiments/1/runs" in process.stdout.readline()
+    assert f"http://127.0.0.1:{port}/#/compare-experiments/s?experiments=" in process.stdout.readline()
     until = time.monotonic() + 60
     while True:
         try:

@@ -19,10 +19,12 @@ from pipeline import evaluation, records, runs, training
 from pipeline.checkpoints import CHECKPOINTS
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
+from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution
 from pipeline.methods.noisy_weights import NoisyWeights
 from pipeline.methods.registry import build_net
-from pipeline.settings import Model, NoisyWeightsSettings, Settings
+from pipeline.privacy.spending import Spending
+from pipeline.settings import Model, Settings
 from pipeline.training import Group, Progress, Replica, train_replicas
 from tests.conftest import dpsgd
 
@@ -318,7 +320,8 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
 def test_a_vocabulary_of_private_texts_is_in_the_ledger(project: Path) -> None:
     _, data = loaded(project)
     texts = Prepared(data.name, data.splits, {**data.manifest, "text": {"vocabulary": 9}})
-    spent = {"noise_multiplier": 2.0, "rate": 0.1, "delta": 1e-5, "claimed_by": "rdp", "broken": None}
+    spending = Spending(sampling="poisson", noise_multiplier=2.0, examples=100, batch=10)
+    spent = {"spending": spending, "delta": 1e-5, "claimed_by": "rdp", "broken": None}
     trained = runs.Trained(
         level="epsilon=3", seed=0, settings={}, steps=9, uncounted=[], seconds=1, started=0, ended=1, **spent
     )

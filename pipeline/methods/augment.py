@@ -4,28 +4,55 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-MARGIN = 4  # pixels of zeros around an image, of which a crop may take in as many on each side
+MARGIN = 4  # pixels of zeros around an image, which a crop may take in
 
 
-def crop_flip(images: Tensor, draws: Tensor) -> Tensor:
+def crop_flip(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor:
     """Each image cropped at a random place after padding with zeros, and half of them mirrored.
 
     Args:
-        images: (..., C, H, W), uint8 or float; the crops have the same shape.
-        draws: three numbers in [0, 1) an image, in the images' order: top and left of its crop, and whether
-            it is mirrored (from .5).
+        images: (..., C, H, W), uint8 or float.
+        draws: three numbers in [0, 1) an image, in the images' order: top and left of its crop, each place
+            as likely as any other, and whether it is mirrored (from .5).
+        side: of the crops, in pixels; None: as high and wide as the images.
+
+    Returns:
+        Crops (..., C, side, side).
+
+    Raises:
+        ValueError: ``side`` is larger than a padded image.
     """
-    channels, height, width = images.shape[-3:]
+    channels, *sizes = images.shape[-3:]
+    height, width = sizes if side is None else (side, side)
+    spare = [size + 2 * MARGIN - kept for size, kept in zip(sizes, (height, width), strict=True)]
+    if min(spare) < 0:
+        raise ValueError(
+            f"side: {side} is too large for images padded with {MARGIN} pixels; "
+            f"allowed: 1 to {min(sizes) + 2 * MARGIN}"
+        )
     top, left, mirror = draws.reshape(-1, 3).T
     padded = F.pad(images.flatten(0, -4), (MARGIN,) * 4)
-    rows = _offsets(top) + torch.arange(height, device=images.device)  # (N, H) of the padded image
+    rows = _offsets(top, spare[0]) + torch.arange(height, device=images.device)  # (N, H) of the padded image
     across = torch.arange(width, device=images.device)
-    columns = _offsets(left) + torch.where(mirror[:, None] < 0.5, across, across.flip(0))  # (N, W)
+    columns = _offsets(left, spare[1]) + torch.where(mirror[:, None] < 0.5, across, across.flip(0))  # (N, W)
     shape = (len(padded), channels, height)
     cropped = padded.gather(2, rows[:, None, :, None].expand(*shape, padded.shape[3]))
-    return cropped.gather(3, columns[:, None, None].expand(*shape, width)).reshape(images.shape)
+    return cropped.gather(3, columns[:, None, None].expand(*shape, width)).unflatten(0, images.shape[:-3])
 
 
-def _offsets(draws: Tensor) -> Tensor:
-    """(N, 1) whole pixels, evenly from 0 to 2 `MARGIN`."""
-    return (draws * (2 * MARGIN + 1)).long()[:, None]
+def centred(images: Tensor, side: int) -> Tensor:
+    """Images (..., C, H, W) brought to (..., C, side, side), by zeros or a cut, the same on opposite sides.
+
+    What is shown at test where training saw crops of ``side``. Of an odd difference the end gets the larger
+    part of zeros, the start that of a cut.
+    """
+    height, width = images.shape[-2:]
+    if height == width == side:
+        return images
+    top, left = ((side - size) // 2 for size in (height, width))
+    return F.pad(images, (left, side - width - left, top, side - height - top))
+
+
+def _offsets(draws: Tensor, last: int) -> Tensor:
+    """(N, 1) whole pixels, evenly from 0 to ``last``."""
+    return (draws * (last + 1)).long()[:, None]

@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
 
+CURVES = (
+    "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
+)
 # Everything a method carries from step to step: groups of tensors with a leading replica dimension R.
 State = dict[str, Tensors]
 
@@ -43,6 +46,7 @@ class Task:
     inputs: Tensor  # (N, ...) training inputs on the device, as stored
     labels: Tensor  # (N,)
     public: Tensor  # (M, ...) public inputs, as stored
+    public_labels: Tensor  # (M,)
     streams: Streams
     execution: Execution
 
@@ -60,13 +64,11 @@ class Task:
 class Guarantee:
     """What a replica's training spends, from the object that spent it."""
 
-    event: DpEvent | None  # None: no private mechanism at all
-    noise_multiplier: float | None
-    rate: float | None
+    spending: Spending | None  # None: no private mechanism at all
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
-    broken: str | None = None  # why there is no event, or why its epsilon does not hold for what ran
-    uncounted: list[str] = field(default_factory=list)  # uses of private data that the event leaves out
+    broken: str | None = None  # why nothing is spent, or why its epsilon does not hold for what ran
+    uncounted: list[str] = field(default_factory=list)  # uses of private data that it leaves out
 
 
 class Method(Protocol):
@@ -89,8 +91,11 @@ class Method(Protocol):
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
 
-    def guarantee(self, replica: int, steps: int) -> Guarantee:
-        """What ``steps`` steps of one replica spend."""
+    def resumable(self, done: int) -> bool:
+        """Whether a run resumed after ``done`` steps, with new randomness, spends no more than unbroken."""
+
+    def guarantee(self, replica: int) -> Guarantee:
+        """What one replica's steps spend."""
 
 
 def over_replicas(function: Callable[..., Any], execution: Execution, shared: int = 0) -> Callable[..., Any]:

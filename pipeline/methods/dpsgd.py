@@ -14,17 +14,15 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from pipeline.methods.base import Guarantee, State, Task, as_input, each, over_replicas
+from pipeline.method_settings import DpsgdSettings
+from pipeline.methods.base import CURVES, Guarantee, State, Task, as_input, each, over_replicas
 from pipeline.methods.statistics import STATISTICS
 from pipeline.privacy.accounting import noise_for
-from pipeline.privacy.gradients import Clipper, Tensors
-from pipeline.privacy.mechanisms import PoissonGaussian
-from pipeline.settings import DpsgdSettings
+from pipeline.privacy.gradients import Bounds, Clipper, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.spending import Spending
 
 PLAIN = "trained without clipping and noise: no privacy"
-CURVES = (
-    "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
-)
 
 
 class Dpsgd:
@@ -43,10 +41,12 @@ class Dpsgd:
         self.rate = first.batch / self.examples
         self.statistics = STATISTICS[normalization](task, first)
         self.clips = task.numbers(own.clip for own in settings)
+        # of each tensor inside the clipped vector
+        self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.decay = task.numbers(own.momentum for own in settings)
 
     @cached_property
-    def mechanism(self) -> PoissonGaussian | None:
+    def mechanism(self) -> GaussianMechanism | None:
         """The mechanism with every replica's noise calibrated; None where nothing is private.
 
         Raises:
@@ -57,8 +57,19 @@ class Dpsgd:
         noise = [
             noise_for(own.epsilon, own.delta, self.rate, self.steps, own.accountant) for own in self.settings
         ]
-        lengths = tuple(own.clip * self.statistics.lengthening for own in self.settings)
-        return PoissonGaussian(self.rate, lengths, tuple(noise))
+        return GaussianMechanism(
+            tuple(
+                Spending(
+                    sampling="poisson",
+                    noise_multiplier=multiplier,
+                    examples=self.examples,
+                    batch=self.batch,
+                )
+                for multiplier in noise
+            ),
+            # an example of a Poisson sample adds one clipped vector
+            distance=1.0,
+        )
 
     @cached_property
     def clipper(self) -> Clipper:
@@ -85,7 +96,9 @@ class Dpsgd:
             sums, metrics = self._plain(parameters, samples)
         else:
             sums, metrics = self._clipped(self.model(state), samples)
-            released = self.mechanism.release(sums, self.task.streams, step)
+            released = self.mechanism.release(
+                sums, self.bounds(self.clips * self.statistics.lengthening), self.task.streams, step
+            )
             sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
             running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
         rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
@@ -110,32 +123,40 @@ class Dpsgd:
         logits = over_replicas(self.statistics.logits, self.task.execution, shared=1)
         return logits(network, as_input(inputs)).argmax(-1)
 
-    def guarantee(self, replica: int, steps: int) -> Guarantee:
-        """What ``steps`` steps of a replica spend."""
+    def resumable(self, done: int) -> bool:
+        """Always: each step draws a fresh sample."""
+        return True
+
+    def guarantee(self, replica: int) -> Guarantee:
+        """What a replica's steps spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, None, None, broken=PLAIN)
+            return Guarantee(None, None, None, broken=PLAIN)
         own = self.settings[replica]
         return Guarantee(
-            event=self.mechanism.event(replica, steps),
-            noise_multiplier=self.mechanism.noise_multipliers[replica],
-            rate=self.rate,
+            spending=self.mechanism.spendings[replica],
             delta=own.delta,
             claimed_by=own.accountant,
             broken=self.statistics.broken,
             uncounted=[CURVES],
         )
 
+    def bounds(self, limits: Tensor) -> Bounds:
+        """(R, ...) the parameters and the statistics as one part, clipped to ``limits`` (R,)."""
+        rows = (len(limits), len(self.weights))
+        return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
+
     def _clipped(self, model: Tensors, samples: list[np.ndarray]) -> tuple[Tensors, Tensors]:
         """Sums of clipped gradients, and what the samples looked like."""
         tensors = self.network(model, 0)
         clipped_sum = over_replicas(self.clipper, self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
-        totals = self.clips.new_zeros(3, len(samples))
+        totals, bounds = self.clips.new_zeros(3, len(samples)), self.bounds(self.clips)
         for inputs, labels, mask in self._pieces(samples):
-            part = clipped_sum(tensors, inputs, labels, mask, self.clips)
+            part = clipped_sum(tensors, inputs, labels, mask, bounds)
             sums = {name: value + part.sums[name] for name, value in sums.items()}
-            over = (part.norms > self.clips[:, None]).float()
-            totals += torch.stack([(value * mask).sum(1) for value in (part.losses, part.norms, over)])
+            norms = part.norms[..., 0]
+            over = (norms > self.clips[:, None]).float()
+            totals += torch.stack([(value * mask).sum(1) for value in (part.losses, norms, over)])
         means = totals / _counts(samples).to(totals)
         return sums, dict(zip(("train_loss", "gradient_norm", "clipped_share"), means, strict=True))
 

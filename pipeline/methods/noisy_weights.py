@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
+from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import Execution, Guarantee, State, Task, as_input, each, over_replicas
 from pipeline.models.normalization import initial_statistics, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.settings import NoisyWeightsSettings
 
 ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
 # Adam's constants as in Kingma and Ba, and in torch
@@ -97,9 +97,13 @@ class NoisyWeights:
         logits = over_replicas(self._logits, self.task.execution, shared=1)
         return logits(network, as_input(inputs)).argmax(-1)
 
-    def guarantee(self, replica: int, steps: int) -> Guarantee:
+    def resumable(self, done: int) -> bool:
+        """Always: nothing is private."""
+        return True
+
+    def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
-        return Guarantee(None, None, None, None, None, broken=ROBUSTNESS)
+        return Guarantee(None, None, None, broken=ROBUSTNESS)
 
     @property
     def _size(self) -> int:

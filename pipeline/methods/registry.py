@@ -7,13 +7,16 @@ from typing import Any
 from torch import nn
 
 from pipeline.errors import UserError
+from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Method, Task
+from pipeline.methods.batch_clipping import BatchClipping
 from pipeline.methods.dpsgd import Dpsgd
 from pipeline.methods.noisy_weights import NoisyWeights
-from pipeline.settings import MethodSettings, Model
+from pipeline.settings import Model
 
 # each takes a task, the settings of its method for each replica, and the normalisation's name
 METHODS: dict[str, Callable[[Task, Sequence[Any], str], Method]] = {
+    "batch_clipping": BatchClipping,
     "dpsgd": Dpsgd,
     "noisy_weights": NoisyWeights,
 }

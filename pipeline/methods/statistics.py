@@ -12,10 +12,18 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.errors import UserError
+from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Task, as_input
 from pipeline.models.normalization import initial_statistics, measuring, moments, statistics_layers
-from pipeline.privacy.gradients import BookKeeping, ClippedSum, Clipper, PerExample, Tensors, clip_factors
-from pipeline.settings import DpsgdSettings
+from pipeline.privacy.gradients import (
+    BookKeeping,
+    Bounds,
+    ClippedSum,
+    Clipper,
+    PerExample,
+    Tensors,
+    clipped,
+)
 
 
 class NoStatistics:
@@ -35,6 +43,7 @@ class NoStatistics:
         self.at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
+        # statistics that are part of the released vector, and their weight inside the clipped one
         self.weights = self._weights(settings)
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
@@ -56,10 +65,10 @@ class NoStatistics:
         """Clipped sums of gradients with respect to parameters and `given`."""
         if not self.execution.reference:
             try:
-                return BookKeeping(self.net, self.weights, self.example)
+                return BookKeeping(self.net, self.example)
             except NotImplementedError:
                 pass  # a layer without a fast rule: the reference takes every layer
-        return PerExample(self.net, self.weights)
+        return PerExample(self.net)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
@@ -80,7 +89,7 @@ class PublicStatistics(NoStatistics):
 
     An example's loss then depends on itself, theta and s. Its gradient is the pair (d_i, a u_i) with respect
     to both, and the pair is what is clipped, summed and noised. `back` takes the noisy U through s to theta:
-    D + J^T U / a with J = ds/dtheta, which knows no private data, so it is post-processing.
+    D + J^T U with J = ds/dtheta and U divided by a again; it knows no private data, so it is post-processing.
     """
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
@@ -96,8 +105,8 @@ class PublicStatistics(NoStatistics):
         return found
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
-        """D + J^T U / a, by one backward pass through the public images."""
-        upstream = {name: released[name] / weight for name, weight in self.weights.items()}
+        """D + J^T U, by one backward pass through the public images."""
+        upstream = {name: released[name] for name in self.weights}
         through = vjp(self.given, parameters)[1](upstream)[0]
         return {name: released[name] + through[name] for name in parameters}
 
@@ -122,25 +131,18 @@ class JointStatistics(NoStatistics):
         return self._clipped
 
     def _clipped(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         losses, pullback = vjp(lambda own: self.losses(own, inputs, labels, mask), tensors)[:2]
-        parts: list[Tensors] = []
-        norms: list[Tensor] = []
+        parts: list[ClippedSum] = []
         picks = torch.eye(len(labels), device=losses.device)
         # pieces in a plain loop: every example's gradient at once would not fit
         size = max(1, self.at_once // (len(labels) + len(self.public)))
-        for pick, present in zip(picks.split(size), mask.split(size), strict=True):
+        for pick, present, own in zip(picks.split(size), mask.split(size), losses.split(size), strict=True):
             gradients = vmap(lambda which: pullback(which)[0])(pick)
-            norms.append(
-                torch.stack([g.flatten(1).square().sum(1) for g in gradients.values()]).sum(0).sqrt()
-            )
-            factors = clip_factors(norms[-1], present, clip)
-            parts.append(
-                {name: torch.tensordot(factors, torch.nan_to_num(g), dims=1) for name, g in gradients.items()}
-            )
-        sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in tensors}
-        return ClippedSum(sums, torch.cat(norms), losses)
+            parts.append(clipped(gradients, own, present, bounds))
+        sums = {name: torch.stack([part.sums[name] for part in parts]).sum(0) for name in tensors}
+        return ClippedSum(sums, torch.cat([part.norms for part in parts]), losses)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
@@ -196,16 +198,18 @@ class NoisyAverages(JointStatistics):
             for name in layers
             for part, bound in sensitivity.items()
         }
+        self.weights = dict.fromkeys(self.scales, 1.0)  # their scale is that of what is measured
 
     def running(self) -> Tensors:
         """Running averages before training: those of a standard normal."""
         return initial_statistics(self.net)
 
     def _clipped(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         own = {name: value for name, value in tensors.items() if name not in self.scales}
-        found = super()._clipped(own, inputs, labels, mask, clip)
+        clip = bounds.limits[0]
+        found = super()._clipped(own, inputs, labels, mask, Bounds.whole(clip, len(own)))
         measured = self._truncated(own, inputs, mask)
         scaled = {name: clip * self.scales[name] * value for name, value in measured.items()}
         return ClippedSum({**found.sums, **scaled}, found.norms, found.losses)

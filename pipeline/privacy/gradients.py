@@ -21,11 +21,28 @@ from pipeline.models.normalization import BatchStatistics
 Tensors = dict[str, Tensor]
 
 
+class Bounds(NamedTuple):
+    """To what a gradient of T tensors is clipped: G parts of it, each to a bound of its own.
+
+    A tensor belongs to one part. Its weight is a factor inside the part's norm: the tensor is clipped as if
+    it were multiplied by it, and gets noise as if it were divided by it again afterwards.
+    """
+
+    members: Tensor  # (T, G) 1 where a tensor belongs to a part
+    limits: Tensor  # (G,) L2 bound of each part
+    weights: Tensor  # (T,)
+
+    @classmethod
+    def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
+        """The whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
+        return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
+
+
 class ClippedSum(NamedTuple):
     """What a batch gives away, and what stays in the laboratory."""
 
     sums: Tensors  # sum over examples of the clipped gradient; the shapes of `tensors`
-    norms: Tensor  # (B,) L2 norm of each example's gradient before clipping
+    norms: Tensor  # (B, G) L2 norm of each part of each example's gradient before clipping
     losses: Tensor  # (B,) loss of each example
 
 
@@ -33,23 +50,48 @@ class Clipper(Protocol):
     """A way to compute `ClippedSum`.
 
     Shapes: inputs (B, ...), labels (B,), mask (B,) with 1 for examples that are there and 0 for padding,
-    clip () the L2 bound C, weights: factor of each named gradient inside the clipped vector (1 if not named).
+    bounds for the tensors in the order of ``tensors``.
     """
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """The sums of one batch."""
 
 
-def clip_factors(norms: Tensor, mask: Tensor, clip: Tensor) -> Tensor:
-    """(B,) factor min(1, C / norm) of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
+def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """Factor min(1, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
-    A gradient that is not finite has no norm to clip to; its factor is 0. Whoever sums must also replace its
+    A part that is not finite has no norm to clip to; its factor is 0. Whoever sums must also replace its
     values (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
+
+    Args:
+        squares: (B, T) squared L2 norm of each tensor of each example's gradient.
+        mask: (B,) 1 for examples that are there.
+        bounds: of the T tensors.
+
+    Returns:
+        (B, T) the factor of each tensor, that of its part; (B, G) the parts' norms.
     """
-    factors = mask * torch.clamp(clip / norms.clamp_min(1e-12), max=1.0)
-    return torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+    weighted = squares * bounds.weights**2
+    # apart from the sums, where infinity times 0 would spoil the norms of the other parts
+    lost = (~torch.isfinite(weighted)).to(squares) @ bounds.members > 0
+    norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
+    norms = torch.where(lost, torch.inf, norms)
+    factors = mask[:, None] * torch.clamp(bounds.limits / norms.clamp_min(1e-12), max=1.0)
+    factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+    return factors @ bounds.members.T, norms
+
+
+def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+    """Clip gradients that are written out, (B, ...) each, and sum them."""
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients.values()], 1)
+    factors, norms = clip_factors(squares, mask, bounds)
+    sums = {
+        name: torch.tensordot(own, torch.nan_to_num(value), dims=1)
+        for own, (name, value) in zip(factors.T, gradients.items(), strict=True)
+    }
+    return ClippedSum(sums, norms, losses)
 
 
 @dataclass(frozen=True)
@@ -57,10 +99,9 @@ class PerExample:
     """The reference: one gradient an example by vmap(grad), then clip, then sum."""
 
     net: nn.Module
-    weights: dict[str, float]
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
 
@@ -69,12 +110,7 @@ class PerExample:
             return value, value
 
         gradients, losses = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0))(tensors, inputs, labels)
-        gradients = {name: self.weights.get(name, 1.0) * value for name, value in gradients.items()}
-        norms = torch.stack([g.flatten(1).square().sum(1) for g in gradients.values()]).sum(0).sqrt()
-        factors = clip_factors(norms, mask, clip)
-        gradients = {name: torch.nan_to_num(g) for name, g in gradients.items()}
-        sums = {name: torch.tensordot(factors, g, dims=1) for name, g in gradients.items()}
-        return ClippedSum(sums, norms, losses)
+        return clipped(gradients, losses, mask, bounds)
 
 
 class Outer(NamedTuple):
@@ -84,8 +120,14 @@ class Outer(NamedTuple):
     right: Tensor  # (B, I)
 
     def square_norms(self) -> Tensor:
-        """(B,) squared Frobenius norms: those of the two vectors, multiplied."""
-        return self.left.square().sum(1) * self.right.square().sum(1)
+        """(B,) squared Frobenius norms: those of the two vectors, multiplied.
+
+        Each is divided by its largest entry first: a tiny vector squared would be 0, and with a huge one at
+        its side a gradient could pass unclipped.
+        """
+        largest = [side.abs().amax(1).clamp_min(1e-37) for side in self]
+        squares = [(side / size[:, None]).square().sum(1) for side, size in zip(self, largest, strict=True)]
+        return squares[0] * squares[1] * (largest[0] * largest[1]).square()
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """(O, I) sum over examples, one matrix product."""
@@ -253,7 +295,7 @@ class BookKeeping:
     write their per-example gradients out.
     """
 
-    def __init__(self, net: nn.Module, weights: dict[str, float], example: Tensor):
+    def __init__(self, net: nn.Module, example: Tensor):
         """Record the layers' output shapes on ``example`` (1, ...).
 
         Layers none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
@@ -263,7 +305,6 @@ class BookKeeping:
                 another; `PerExample` takes every network.
         """
         self.net = net
-        self.weights = weights
         self.layers = {
             name: layer
             for name, layer in net.named_modules()
@@ -302,7 +343,7 @@ class BookKeeping:
                 handle.remove()
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, clip: Tensor
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
 
@@ -331,8 +372,7 @@ class BookKeeping:
             for key, value in _RULES[type(layer)](layer, uses[name], outs[name], own).items():
                 if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
-        squares = [self.weights.get(name, 1.0) ** 2 * g.square_norms() for name, g in gradients.items()]
-        norms = torch.stack(squares).sum(0).sqrt()
-        factors = clip_factors(norms, mask, clip)
-        sums = {name: self.weights.get(name, 1.0) * gradients[name].weighted_sum(factors) for name in tensors}
+        squares = torch.stack([gradients[name].square_norms() for name in tensors], 1)
+        factors, norms = clip_factors(squares, mask, bounds)
+        sums = {name: gradients[name].weighted_sum(own) for own, name in zip(factors.T, tensors, strict=True)}
         return ClippedSum(sums, norms, losses)

@@ -1,45 +1,45 @@
-"""The mechanisms that touch private data. The object that adds the noise also says what it spends."""
+"""The mechanism that touches private data. The object that adds the noise also says what it spends."""
 
 from dataclasses import dataclass
 
-import torch
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from torch import Tensor
 
-from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
 
 
 @dataclass(frozen=True)
-class PoissonGaussian:
-    """The Gaussian mechanism on a sum over a Poisson sample, for each of R replicas.
+class GaussianMechanism:
+    """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
-    Every example enters the sample with probability ``rate`` and its part of the sum has L2 norm at most
-    ``clips[r]`` over all tensors together, so adding or removing one example moves the sum by at most that.
+    One example moves part g of the sum by at most ``distance`` C_g: by C_g where an example of its own is
+    added or removed, by 2 C_g where a clipped vector may turn around. The parts' noise has standard deviation
+    ``distance`` C_g z sqrt(G) / p_g with sum p_g^2 = G, so that all of them together have multiplier z
+    (Nguyen et al. 2023, section 3.2 and footnote 4).
     """
 
-    rate: float
-    clips: tuple[float, ...]  # L2 bounds
-    noise_multipliers: tuple[float, ...]  # z: noise has standard deviation z C in every coordinate
+    spendings: tuple[Spending, ...]  # z, and how batches are drawn
+    distance: float
 
-    def release(self, sums: Tensors, streams: Streams, step: int) -> Tensors:
-        """``sums`` (R, ...) each, plus N(0, z^2 C^2)."""
+    def release(
+        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
+    ) -> Tensors:
+        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...); ``shares`` (R, G): p, or all 1."""
         sizes = [value[0].numel() for value in sums.values()]
-        scale = torch.tensor(
-            [clip * multiplier for clip, multiplier in zip(self.clips, self.noise_multipliers, strict=True)]
-        )
-        noise = streams.normal(step, sum(sizes))
-        noise = noise * scale.to(noise)[:, None]
-        parts = noise.split(sizes, dim=1)
+        deviations = self.deviations(bounds, shares)
+        parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
-            name: value + part.reshape(value.shape)
-            for (name, value), part in zip(sums.items(), parts, strict=True)
+            name: value + (part * own[:, None]).reshape(value.shape)
+            for own, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
-    def event(self, replica: int, steps: int) -> DpEvent:
-        """What ``steps`` releases of one replica spend."""
-        return poisson_gaussian(self.rate, self.noise_multipliers[replica], steps)
-
-
-def poisson_gaussian(rate: float, noise_multiplier: float, steps: int) -> DpEvent:
-    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample."""
-    return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), steps)
+    def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
+        """(R, T) standard deviation of the noise in every entry of each tensor."""
+        multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
+        noise = self.distance * multipliers[:, None] * bounds.limits
+        if shares is None:
+            noise = noise * bounds.limits.shape[-1] ** 0.5
+        else:
+            noise = noise * shares.square().sum(-1, keepdim=True).sqrt() / shares
+        return (bounds.members @ noise[..., None])[..., 0] / bounds.weights

@@ -11,7 +11,7 @@ floating-point one (Mironov 2012): this is for research, not for releasing a mod
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -49,6 +49,18 @@ class Streams:
             count = generator.binomial(examples, rate)
             samples.append(generator.choice(examples, count, replace=False, shuffle=False))
         return samples
+
+    def fixed(self, step: int, examples: int, batch: int) -> Tensor:
+        """(R, batch) indices of different examples in random order, drawn anew at each step."""
+        return self._batches(step, lambda generator: generator.choice(examples, batch, replace=False))
+
+    def replaced(self, step: int, examples: int, batch: int) -> Tensor:
+        """(R, batch) indices drawn independently, so that an example may come several times."""
+        return self._batches(step, lambda generator: generator.integers(examples, size=batch))
+
+    def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
+        drawn = [draw(np.random.default_rng(self._seed(name, "sample", step))) for name in self.names]
+        return torch.from_numpy(np.stack(drawn)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
         """(R, batch) indices of a step's batch: again and again through the examples in a new order.

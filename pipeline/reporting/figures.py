@@ -1,59 +1,28 @@
-"""Figures as SVG text: accuracy by level beside the paper's, and training curves.
+"""Figures as SVG text: accuracy by level beside the paper's, and training curves."""
 
-The same input gives the same bytes: no dates, and ids from a salt of the figure's own, so that several
-figures fit into one page without their clip paths and markers getting mixed up.
-"""
-
-import re
-from collections.abc import Callable
-from html import escape
-from io import StringIO
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from pipeline import records
 from pipeline.reporting import histories
+from pipeline.reporting.drawing import COLOURS, LEGEND_LINE, columns, svg, thinned
 from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import level_value
+from pipeline.reporting.wording import columns_words, level_value
 
-# Stand-ins that `themed` turns into the page's own colours; on their own they read on a white ground.
-INK, FAINT = "#1c2430", "#c9d0d9"
-# One colour a line of the paper, after Okabe and Ito: colour-blind eyes tell most apart, on light and dark.
-COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
-# and one marker and dash a row of that line
+# one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon_spent"
 LEGEND_COLUMN = 60  # letters that fit into half the figure's width
-PLOT_HEIGHT, LEGEND_LINE = 4.0, 0.21  # inches
-POINTS = 200  # drawn of a curve; a screen shows no more
-
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-}
+PLOT_HEIGHT = 4.0  # inches
+DECADES = 1e3  # numbers that far apart are drawn on a logarithmic scale
 
 
 def levels(result: TableResult) -> str | None:
@@ -74,7 +43,7 @@ def levels(result: TableResult) -> str | None:
             ]
             if points:
                 axes.plot(
-                    *_columns(points),
+                    *columns(points),
                     "--o",
                     color=colour,
                     mfc="none",
@@ -86,7 +55,7 @@ def levels(result: TableResult) -> str | None:
                 style = DASHES[number % len(DASHES)] + MARKERS[number % len(MARKERS)]
                 _plot_row(axes, row, result.levels, colour, style)
         axes.set_xticks(range(len(result.levels)), [level_value(level) for level in result.levels])
-        axes.set_xlabel(result.table.axis)
+        axes.set_xlabel(columns_words(result))
         axes.set_ylabel(
             result.table.metric.replace("_", " ") + (" (%)" if result.table.unit == "percent" else "")
         )
@@ -94,12 +63,21 @@ def levels(result: TableResult) -> str | None:
         legend = 2 if max(map(len, labels)) <= LEGEND_COLUMN else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=legend)
         figure.set_figheight(PLOT_HEIGHT + LEGEND_LINE * -(-len(labels) // legend))
+        if _spread(result) > DECADES:
+            axes.set_yscale("log")
         if result.table.unit == "percent":
             # an interval may leave the scale, an accuracy can't
             low, high = axes.get_ylim()
             axes.set_ylim(max(0, low), min(100.5, high))
 
-    return _svg(result.name, (8.4, PLOT_HEIGHT), draw)
+    return svg(result.name, (8.4, PLOT_HEIGHT), draw)
+
+
+def _spread(result: TableResult) -> float:
+    """The largest of our finite numbers over the smallest."""
+    found = [cell.mean.value for row in result.rows for cell in row.cells.values()]
+    found = [value for value in found if isfinite(value)]
+    return max(found) / min(found) if found and min(found) > 0 else 1.0
 
 
 def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str, style: str) -> None:
@@ -109,7 +87,7 @@ def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str,
     axes.errorbar(
         [x for x, _ in cells],
         # training that failed leaves a gap, as the paper's 'No-convergence' does
-        [cell.mean.value if cell.converged else nan for _, cell in cells],
+        [cell.mean.value if cell.converged and isfinite(cell.mean.value) else nan for _, cell in cells],
         yerr=[cell.mean.half or 0.0 for _, cell in cells],
         fmt=style,
         color=colour,
@@ -118,7 +96,7 @@ def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str,
         capsize=3,
         # what is no reproduction must not look like one
         alpha=1.0 if row.comparable else 0.45,
-        label=f"{row.row.label}, ours" + _remark(row, " ({})"),
+        label=f"{row.declared.label}, ours" + _remark(row, " ({})"),
     )
 
 
@@ -148,18 +126,21 @@ def curves(result: TableResult, root: Path = Path()) -> str | None:
                     # the last tenth of viridis is too light for paper
                     colour = colours(0.9 * index / max(1, len(result.levels) - 1))
                     grid[line][column].plot(
-                        *_columns(_thin(curve)), color=colour, lw=1.3, label=level_value(level)
+                        *columns(thinned(curve)), color=colour, lw=1.3, label=level_value(level)
                     )
         for line, metric in enumerate(drawn):
             grid[line][0].set_ylabel("ε spent" if metric == SPENT else metric.replace("_", " "))
             if metric == SPENT:
                 grid[line][0].set_yscale("log")
                 grid[line][0].yaxis.set_major_formatter("{x:g}")
-                grid[line][0].yaxis.set_minor_formatter("{x:g}")
+                low, high = grid[line][0].get_ylim()
+                grid[line][0].yaxis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
         handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title=result.table.axis)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(labels), title=columns_words(result)
+        )
 
-    return _svg(f"{result.name}-curves", (max(8.4, 2.8 * len(found)), 1.2 + 2.3 * len(drawn)), draw)
+    return svg(f"{result.name}-curves", (max(8.4, 2.8 * len(found)), 1.2 + 2.3 * len(drawn)), draw)
 
 
 def _drawn(histories: list[dict[str, dict[str, Curve]]]) -> str | None:
@@ -179,35 +160,3 @@ def read_history(row: str, root: Path = Path()) -> dict[str, dict[str, Curve]]:
         metric: {level: averaged(curves) for level, curves in by_level.items()}
         for metric, by_level in histories.read(path).items()
     }
-
-
-def _thin(curve: Curve) -> Curve:
-    """Every k-th point, and the last."""
-    stride = -(-len(curve) // POINTS) or 1
-    return [*curve[:-1:stride], *curve[-1:]]
-
-
-def _columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
-
-
-def _svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=inches, layout="constrained")
-        draw(figure)
-        text = StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return text.getvalue()
-
-
-def themed(svg: str, title: str) -> str:
-    """The figure for inlining: the page's colours and fonts, a name for screen readers, no ids to clash."""
-    svg = svg[svg.index("<svg") :]
-    name = f'role="img" aria-label="{escape(title)}"'
-    svg = re.sub(
-        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', lambda found: f'<svg viewBox="{found[1]}" {name}>', svg
-    )
-    # groups' ids repeat from figure to figure and nothing refers to them
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")

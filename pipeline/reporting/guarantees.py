@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from typing import Literal
 
 from pipeline.records import Ledger, Replica
@@ -9,7 +10,17 @@ from pipeline.records import Ledger, Replica
 # An accountant other than the claim's may land this far above it by rounding alone.
 SLACK = 1.01
 
-State = Literal["holds", "weaker", "broken", "none"]
+# Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
+# an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
+ERROR = 1e-6
+VACUOUS = log(1 / ERROR - 1)
+VACUOUS_REASON = (
+    f"above ε = {VACUOUS:.1f} a bound allows an attacker to tell two neighbouring data sets apart with both "
+    "errors below one in a million"
+)
+WEAKER_REASON = "the mechanism as run spends more than is claimed"
+
+State = Literal["holds", "weaker", "vacuous", "broken", "none"]
 
 
 @dataclass(frozen=True)
@@ -17,16 +28,17 @@ class Guarantee:
     """The verdict on one level of a row."""
 
     state: State
-    reason: str | None  # why it is 'weaker' or 'broken'
+    reason: str | None  # why it is neither 'holds' nor 'none'
     ledger: Ledger  # the worst of the level's replicas
+    kept: bool = False  # a bound is proven, no larger than the claim; as true of a vacuous one
 
 
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """The verdict that holds for every one of a level's replicas.
 
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
-    ``weaker``: a bound is proven, but larger than the claim. ``broken``: a claim without a bound, or seeded
-    noise.
+    ``weaker``: a bound is proven, but larger than the claim. ``vacuous``: a bound is proven, but so large
+    that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
     """
     ledger = max((replica.ledger for replica in replicas), key=_badness)
     if ledger.claimed is None and ledger.accounted is None:
@@ -35,9 +47,10 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         return Guarantee("broken", ledger.reason or "no bound is known", ledger)
     if reproducible:
         return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
-    if ledger.claimed is not None and ledger.accounted > SLACK * ledger.claimed:
-        return Guarantee("weaker", "the mechanism as run spends more than is claimed", ledger)
-    return Guarantee("holds", None, ledger)
+    kept = ledger.claimed is None or ledger.accounted <= SLACK * ledger.claimed
+    if ledger.accounted > VACUOUS:
+        return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
+    return Guarantee("holds" if kept else "weaker", None if kept else WEAKER_REASON, ledger, kept)
 
 
 def _badness(ledger: Ledger) -> tuple[bool, float]:

@@ -23,6 +23,11 @@ class Mean:
     n: int  # seeds; the smaller number in a difference
 
     @property
+    def exact(self) -> bool:
+        """Whether it was computed, with no seed in it."""
+        return self.n == 1 and self.half is not None
+
+    @property
     def further_run(self) -> float:
         """Half the width of the 95 % prediction interval for one more seed."""
         return (self.half or 0.0) * sqrt(self.n + 1)
@@ -43,6 +48,11 @@ def mean(values: Sequence[float]) -> Mean:
     n = len(values)
     half = float(t.ppf((1 + LEVEL) / 2, n - 1)) * sqrt(variance(values) / n) if n > 1 else None
     return Mean(fmean(values), half, n)
+
+
+def computed(value: float) -> Mean:
+    """A number that nothing random is in."""
+    return Mean(value, 0.0, 1)
 
 
 def difference(left: Sequence[float], right: Sequence[float]) -> Mean:

@@ -1,25 +1,29 @@
 """One test of a claim, on our records and on the paper's own numbers: an outcome for each level."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.reporting import slowdown
-from pipeline.reporting.intervals import difference, mean, paired
+from pipeline.reporting.guarantees import SLACK
+from pipeline.reporting.intervals import Mean, computed, difference, mean, paired
 from pipeline.reporting.papers import (
     NO_CONVERGENCE,
+    Best,
     Bounded,
     Convergence,
     Difference,
+    Falls,
     Gap,
     Guaranteed,
     Paper,
     Printed,
+    SameGuarantee,
     Slower,
     Test,
 )
 from pipeline.reporting.results import Cell, RowResult
-from pipeline.reporting.wording import bound, level_words, number, signed, with_interval
+from pipeline.reporting.wording import bound, claim, level_words, number, signed, with_interval
 from pipeline.reporting.wording import printed as printed_words
 
 Verdict = Literal["holds", "fails", "undecided", "not run"]
@@ -40,8 +44,14 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
     if isinstance(test, Slower):
         yield _slower(test, rows[test.of], paper)
         return
+    if isinstance(test, Falls | Best):
+        for part in test.parts:
+            yield from ours(part, rows, paper)
+        return
     for level in test.at:
-        if isinstance(test, Guaranteed):
+        if isinstance(test, SameGuarantee):
+            yield _as_private(test, level, rows, paper)
+        elif isinstance(test, Guaranteed):
             yield _guaranteed(test, level, rows[test.of], paper)
         elif isinstance(test, Convergence):
             yield _converges(test, level, rows[test.of], paper)
@@ -53,7 +63,11 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
 
 def printed(test: Test, paper: Paper) -> Iterator[Outcome]:
     """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
-    if isinstance(test, Slower | Guaranteed):
+    if isinstance(test, Slower | Guaranteed | SameGuarantee):
+        return
+    if isinstance(test, Falls | Best):
+        for part in test.parts:
+            yield from printed(part, paper)
         return
     for level in test.at:
         if isinstance(test, Convergence):
@@ -74,14 +88,20 @@ def _differs(test: Difference, level: str, rows: Rows, paper: Paper) -> Outcome:
         if left is None or right is None:
             return _not_run(title)
         # two levels of one row share their seeds' initial weights and order of examples
-        same = test.left == test.right
-        gap = paired(left.by_seed, right.by_seed) if same else difference(left.values, right.values)
+        gap = _gap(left, right, test.left == test.right)
     else:
         if left is None:
             return _not_run(title)
-        right, gap = None, mean([value - test.right for value in left.values])
+        right, gap = None, replace(left.mean, value=left.mean.value - test.right)
     text = f"{title}: {with_interval(gap, _decimals(test.left, paper), sign=True)}, {_needs(test)}"
     return Outcome(gap.where(test.above, test.below), text, _caveat(left, right))
+
+
+def _gap(left: Cell, right: Cell, same: bool) -> Mean:
+    """``left`` - ``right``; ``same``: of two levels of one row."""
+    if left.mean.exact and right.mean.exact:
+        return computed(left.mean.value - right.mean.value)
+    return paired(left.by_seed, right.by_seed) if same else difference(left.values, right.values)
 
 
 def _loses(test: Gap, level: str, rows: Rows, paper: Paper) -> Outcome:
@@ -142,14 +162,37 @@ def _guaranteed(test: Guaranteed, level: str, row: RowResult | None, paper: Pape
     if cell is None:
         return _not_run(title)
     found = cell.guarantee
-    claimed = number(found.ledger.claimed) if found.ledger.claimed is not None else "none"
-    text = f"{title}: claimed ε {claimed}, proven {bound(found.ledger)}"
+    text = f"{title}: claimed ε {claim(found.ledger)}, proven {bound(found.ledger)}"
     if found.reason:
         text += f" ({found.reason})"
-    # Seeded noise is this project's choice and says nothing about the paper's mechanism. A reduced budget is
-    # no caveat here: fewer steps of a mechanism are accounted for like many.
-    caveats = [mark.words for mark in row.marks if mark.incomparable or mark.seeded] if row else []
-    return Outcome("holds" if found.state == "holds" else "fails", text, next(iter(caveats), None))
+    return Outcome("holds" if found.kept else "fails", text, _guarantee_caveat(row))
+
+
+def _as_private(test: SameGuarantee, level: str, rows: Rows, paper: Paper) -> Outcome:
+    left, right = rows[test.left], rows[test.right]
+    title = f"{paper.lines[test.left].label} and {paper.lines[test.right].label} at {level_words(level)}"
+    cells = _cell(left, level), _cell(right, level)
+    if cells[0] is None or cells[1] is None:
+        return _not_run(title)
+    one, other = cells[0].guarantee.ledger, cells[1].guarantee.ledger
+    text = f"{title}: proven {bound(one)} and {bound(other)}"
+    verdict: Verdict = "fails"
+    if one.accounted is not None and other.accounted is not None:
+        low, high = sorted((one.accounted, other.accounted))
+        verdict = "holds" if high <= SLACK * low else "fails"
+    elif one.accounted is None and other.accounted is None:
+        verdict = "undecided"
+    return Outcome(verdict, text, _guarantee_caveat(left) or _guarantee_caveat(right))
+
+
+def _guarantee_caveat(row: RowResult | None) -> str | None:
+    """Why the row's guarantee says nothing about the paper's.
+
+    Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
+    accounted for like many.
+    """
+    marks = row.marks if row else ()
+    return next((mark.words for mark in marks if mark.incomparable or mark.seeded), None)
 
 
 def _printed_difference(test: Difference, level: str, paper: Paper) -> Outcome | None:

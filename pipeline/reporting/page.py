@@ -10,10 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.records import Record
-from pipeline.reporting import figures, links, slowdown, tables, wording
+from pipeline.reporting import drawing, links, slowdown, tables, wording
 from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.guarantees import VACUOUS
 from pipeline.reporting.papers import NO_CONVERGENCE
-from pipeline.reporting.results import Cell, PaperResult, TableResult
+from pipeline.reporting.results import ENOUGH_EXAMPLES, Cell, PaperResult, TableResult
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class Drawn:
     """A filled table with the figures drawn from it, as SVG."""
 
     result: TableResult
-    levels: str | None
-    curves: str | None
+    levels: str | None = None
+    curves: str | None = None
+    tradeoffs: str | None = None
+    layers: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "level": wording.level_value,
         "level_words": wording.level_words,
         "number": wording.number,
+        "fixed": wording.fixed,
         "printed": wording.printed,
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
@@ -64,6 +68,11 @@ def render(chapters: Sequence[Chapter]) -> str:
         "slowdowns": slowdown.measured,
         "slowdown_cells": tables.slowdown_cells,
         "convergence": wording.convergence,
+        "columns": wording.columns_words,
+        "claim": wording.claim,
+        "mu_rule": wording.mu_rule,
+        "number_of": wording.table_number,
+        "heading": wording.table_heading,
         "mlflow": links.row,
         "agreement": agreement,
         "privacy_bought": privacy_bought,
@@ -76,6 +85,9 @@ def render(chapters: Sequence[Chapter]) -> str:
     environment.globals |= {
         "VERDICTS": wording.VERDICTS,
         "NOT_RUN": wording.NOT_RUN,
+        "VACUOUS": VACUOUS,
+        "MU_RULE": wording.MU_RULE,
+        "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
         "NO_CONVERGENCE": NO_CONVERGENCE,
         "SLOWDOWN_HEAD": tables.SLOWDOWN_HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
@@ -118,6 +130,7 @@ def privacy_bought(result: PaperResult) -> list[Share]:
         found,
         ("holds", "the claimed ε holds", "good"),
         ("weaker", "weaker than claimed", "warn"),
+        ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
         ("broken", "does not hold", "bad"),
         ("none", "claim no privacy", "faint"),
     )
@@ -161,4 +174,4 @@ def duration(seconds: float) -> str:
 
 
 def _inline(svg: str, title: str) -> Markup:
-    return Markup(figures.themed(svg, title))
+    return Markup(drawing.themed(svg, title))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
-from pipeline.settings import Key, Strict
+from pipeline.strict import Key, Strict
 
 FOLDER = Path(__file__).parent / "papers"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
@@ -25,14 +26,21 @@ class Printed(Strict):
     value: float | None = None
     error: float | None = None  # as the paper defines it, e.g. a standard error
     words: str | None = None  # e.g. `NO_CONVERGENCE`
+    decimals: int | None = None  # printed, where not as many as the table's
+
+    def rounding(self, decimals: int) -> float:
+        """Half a unit of the last digit printed, where the table prints ``decimals``."""
+        return 0.5 * 10.0 ** -(decimals if self.decimals is None else self.decimals)
 
 
 def _printed(raw: Any) -> Any:
-    """``98.2``, ``98.20 ± 0.07`` or ``No-convergence``."""
+    """``98.2``, ``98.20 ± 0.07``, ``No-convergence``, or ``67``, a number without decimals."""
     if isinstance(raw, str):
         match = _WITH_ERROR.fullmatch(raw)
         return {key: float(text) for key, text in match.groupdict().items()} if match else {"words": raw}
-    return {"value": raw} if isinstance(raw, int | float) else raw
+    if isinstance(raw, int):
+        return {"value": raw, "decimals": 0}
+    return {"value": raw} if isinstance(raw, float) else raw
 
 
 class Line(Strict):
@@ -56,7 +64,11 @@ class Table(Strict):
     examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
     # False: the trained network is changed before it is tested, so chance level there is no failed training
     convergence: bool = True
+    # The paper gives the step sizes, so that failing to train with them is a finding without any search.
+    rates_given: bool = False
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
+    # further figures: trade-off curves of what ran; expected gradient norms of the layers over the epochs
+    figures: tuple[Literal["tradeoff", "layers"], ...] = ()
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -137,6 +149,46 @@ class Difference(Bounded):
         return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
 
 
+class OfOneLine(Strict):
+    """A test of a single line."""
+
+    of: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line looked at."""
+        return (self.of,)
+
+
+class Falls(OfOneLine):
+    """The line falls from each level of ``over`` to the next; for a rise, turn `over` around."""
+
+    kind: Literal["falls"]
+    over: Annotated[list[str], Field(min_length=2)]
+
+    @property
+    def parts(self) -> list[Difference]:
+        """It in steps."""
+        return [_step(self.of, after, before, below=0) for before, after in pairwise(self.over)]
+
+
+class Best(OfOneLine):
+    """The line is highest at the level ``at``, among it and ``among``."""
+
+    kind: Literal["best"]
+    at: str
+    among: Levels
+
+    @property
+    def parts(self) -> list[Difference]:
+        """It against one level after the other."""
+        return [_step(self.of, self.at, other, above=0) for other in self.among if other != self.at]
+
+
+def _step(line: str, level: str, other: str, **bounds: float) -> Difference:
+    return Difference(kind="difference", left=line, right=line, at=[level], right_at=other, **bounds)
+
+
 class Gap(Strict):
     """From ``start`` to each level of ``at``, ``of`` loses less than ``share`` of what ``than`` loses."""
 
@@ -153,15 +205,18 @@ class Gap(Strict):
         return (self.of, self.than)
 
 
-class OfOneLine(Strict):
-    """A test of a single line."""
+class SameGuarantee(Strict):
+    """``left`` and ``right`` are proven the same epsilon, at each level of ``at``."""
 
-    of: Reference
+    kind: Literal["same_guarantee"]
+    left: Reference
+    right: Reference
+    at: Levels
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The line looked at."""
-        return (self.of,)
+        """The lines compared."""
+        return (self.left, self.right)
 
 
 class Guaranteed(OfOneLine):
@@ -187,7 +242,7 @@ class Slower(OfOneLine, Bounded):
     end: str = Field(alias="to")
 
 
-Test = Difference | Gap | Guaranteed | Convergence | Slower
+Test = Difference | Falls | Best | Gap | Guaranteed | SameGuarantee | Convergence | Slower
 
 
 class Claim(Strict):

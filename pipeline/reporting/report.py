@@ -8,7 +8,9 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.reporting import claims, figures, page, tables
-from pipeline.reporting.results import PaperResult, gather
+from pipeline.reporting.layers import layers
+from pipeline.reporting.results import PaperResult, TableResult, gather
+from pipeline.reporting.tradeoffs import tradeoffs
 from pipeline.settings import Settings
 
 REPORTS = Path("reports")
@@ -55,6 +57,8 @@ def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
             (folder / "tables" / f"{name}.tex", tables.latex(drawn.result)),
             (folder / "figures" / f"{name}.svg", drawn.levels),
             (folder / "figures" / f"{name}-curves.svg", drawn.curves),
+            (folder / "figures" / f"{name}-tradeoff.svg", drawn.tradeoffs),
+            (folder / "figures" / f"{name}-layers.svg", drawn.layers),
         ):
             if content is not None:
                 write_text(path, content)
@@ -64,8 +68,12 @@ def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
 def _chapter(paper: PaperResult, root: Path) -> page.Chapter:
     return page.Chapter(
         paper,
-        tuple(
-            page.Drawn(table, figures.levels(table), figures.curves(table, root)) for table in paper.tables
-        ),
+        tuple(_drawn(table, root) for table in paper.tables),
         tuple(claims.assess(paper)),
+    )
+
+
+def _drawn(table: TableResult, root: Path) -> page.Drawn:
+    return page.Drawn(
+        table, figures.levels(table), figures.curves(table, root), tradeoffs(table), layers(table, root)
     )

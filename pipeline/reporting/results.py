@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import hypot, sqrt
+from dataclasses import dataclass, replace
+from math import hypot, inf, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -13,11 +13,12 @@ from pipeline.errors import UserError
 from pipeline.records import Record, Replica
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import Guarantee, guarantee
-from pipeline.reporting.intervals import Mean, mean
+from pipeline.reporting.intervals import Mean, computed, mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Line, Paper, Printed, Table
-from pipeline.settings import Row, Settings
+from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
+ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 # A row trained on a smaller share of the paper's examples decides nothing.
 ENOUGH_EXAMPLES = 0.9
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
@@ -54,6 +55,7 @@ class Cell:
     untried: str | None  # why training that never converged is no finding
     converged: int  # how many seeds' training did
     draws: float | None  # spread over draws of the noise at test, root mean square over seeds
+    rounding: float  # half a unit of the last digit the paper prints
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -65,8 +67,8 @@ class Cell:
         """Where ours lies, when the difference is beyond both sides' errors (95 %); None: can't be told.
 
         A paper that prints no standard error is taken to print a single run: it agrees where one further run
-        of ours could have been it. A paper that prints 'No-convergence' agrees when none of our seeds
-        converged, and ours lies above it when all did.
+        of ours could have been it, rounded. A paper that prints 'No-convergence' agrees when none of our
+        seeds converged, and ours lies above it when all did.
         """
         if not self.comparable or self.caveat or self.mean.half is None or self.printed is None:
             return None
@@ -78,7 +80,7 @@ class Cell:
             return None
         error = self.printed.error
         reach = self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)
-        if abs(self.difference) <= reach:
+        if abs(self.difference) <= reach + self.rounding:
             return "agrees"
         return "above" if self.difference > 0 else "below"
 
@@ -88,7 +90,7 @@ class RowResult:
     """A declared row: its cells by level, none while it has not been run."""
 
     key: str
-    row: Row
+    declared: Row | Account
     variant: str  # what it does differently from the paper's line
     record: Record | None
     marks: tuple[Mark, ...]
@@ -99,7 +101,22 @@ class RowResult:
     @property
     def budget(self) -> str:
         """What its numbers were made on, or will be."""
-        return self.record.budget if self.record else self.row.budget
+        return self.record.budget if self.record else _budget(self.declared)
+
+    @property
+    def levels(self) -> list[str]:
+        """Those it declares."""
+        return [self.declared.level(settings) for settings in self.declared.resolved]
+
+    @property
+    def axis(self) -> str:
+        """The setting that names its levels."""
+        return self.levels[0].partition("=")[0]
+
+    @property
+    def searched(self) -> str | None:
+        """The search that chooses its settings, whether or not it has been run."""
+        return self.declared.search if isinstance(self.declared, Row) else None
 
     @property
     def comparable(self) -> bool:
@@ -125,11 +142,23 @@ class TableResult:
     table: Table
     levels: tuple[str, ...]  # the paper's columns and further ones that rows have
     lines: tuple[LineResult, ...]
+    part: str | None = None  # the setting that names the levels, where the table's rows have several
 
     @property
     def name(self) -> str:
         """File name of what is drawn from it."""
-        return f"{self.paper}-{self.key}"
+        return f"{self.paper}-{self.key}" + (f"-{self.part}" if self.part else "")
+
+    @property
+    def exact(self) -> bool:
+        """Whether its numbers were computed, with no training behind them."""
+        cells = [cell for row in self.rows for cell in row.cells.values()]
+        return bool(cells) and all(cell.mean.exact for cell in cells)
+
+    @property
+    def run(self) -> bool:
+        """Whether any row of it was."""
+        return any(row.cells for row in self.rows)
 
     @property
     def rows(self) -> list[RowResult]:
@@ -156,16 +185,14 @@ class PaperResult:
         return [row.record for table in self.tables for row in table.rows if row.record is not None]
 
     def line(self, reference: str) -> LineResult | None:
-        """The line called TABLE/LINE, or None where its table is not declared."""
-        return next(
-            (
-                line
-                for table in self.tables
-                for line in table.lines
-                if line.line and f"{table.key}/{line.line.key}" == reference
-            ),
-            None,
-        )
+        """The line called TABLE/LINE, with its rows of all parts; None where its table is not declared."""
+        found = [
+            line
+            for table in self.tables
+            for line in table.lines
+            if line.line and f"{table.key}/{line.line.key}" == reference
+        ]
+        return replace(found[0], rows=tuple(row for line in found for row in line.rows)) if found else None
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
@@ -176,33 +203,46 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     Raises:
         UserError: a record, search or paper file is not one.
     """
-    return [_paper(name, settings, root) for name in sorted({row.paper for row in settings.rows.values()})]
+    return [_paper(name, settings, root) for name in sorted({line.paper for line in settings.lines.values()})]
 
 
 def _paper(name: str, settings: Settings, root: Path) -> PaperResult:
     paper = papers.load(name)
-    declared = {row.table for row in settings.rows.values() if row.paper == name}
+    declared = {line.table for line in settings.lines.values() if line.paper == name}
     # the paper's order first, then tables its file doesn't know
     keys = [key for key in paper.tables if key in declared] + sorted(declared - set(paper.tables))
-    return PaperResult(name, paper, tuple(_table(name, key, paper, settings, root) for key in keys))
+    return PaperResult(
+        name, paper, tuple(part for key in keys for part in _parts(name, key, paper, settings, root))
+    )
 
 
-def _table(name: str, key: str, paper: Paper, settings: Settings, root: Path) -> TableResult:
+def _parts(name: str, key: str, paper: Paper, settings: Settings, root: Path) -> Iterator[TableResult]:
+    """The table, or one for each setting that names its rows' levels, where there are several."""
     table = paper.tables.get(key) or Table(name=key, title="rows of one's own", axis="level", columns=[])
     grouped: dict[str, list[RowResult]] = {line.label: [] for line in table.lines}
-    for row_key, row in settings.rows.items():
+    for row_key, row in settings.lines.items():
         if (row.paper, row.table) == (name, key):
             line, variant = table.line_of(row.label)
             label = line.label if line else row.label
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, settings, root))
     known = {line.label: line for line in table.lines}
-    lines = tuple(LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items())
-    return TableResult(name, key, table, tuple(_levels(table.columns, lines)), lines)
+    lines = [LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items()]
+    axes = list(dict.fromkeys(row.axis for line in lines for row in line.rows))
+    for axis in axes:
+        own = tuple(
+            replace(line, rows=tuple(row for row in line.rows if row.axis == axis))
+            for line in lines
+            # lines that nobody declared a row for stand in the first part
+            if any(row.axis == axis for row in line.rows) or (not line.rows and axis == axes[0])
+        )
+        part = axis if len(axes) > 1 else None
+        columns = [level for level in table.columns if not part or level.startswith(f"{part}=")]
+        yield TableResult(name, key, table, tuple(_levels(columns, own)), own, part)
 
 
 def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
     """The columns and the rows' further levels, which stand where their number belongs."""
-    own = (level for line in lines for row in line.rows for level in row.cells)
+    own = (level for line in lines for row in line.rows for level in (*row.levels, *row.cells))
     levels = list(dict.fromkeys([*columns, *own]))
     for falling in (False, True):
         if len(columns) > 1 and sorted(columns, key=_number, reverse=falling) == columns:
@@ -218,27 +258,38 @@ def _number(level: str) -> float:
 
 
 def _row(
-    key: str, row: Row, line: Line | None, variant: str, table: Table, settings: Settings, root: Path
+    key: str,
+    row: Row | Account,
+    line: Line | None,
+    variant: str,
+    table: Table,
+    settings: Settings,
+    root: Path,
 ) -> RowResult:
     record = records.read(key, root)
     search = _search(row, root)
     path = records.history_path(key, root)
     if record is None:
-        marks, cells = tuple(_declared_marks(row)), {}
+        marks, cells = tuple(_budget_marks(_budget(row))), {}
     else:
-        marks = tuple(_marks(row, record, settings.row_digest(key), table))
+        digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
+        marks = tuple(_marks(record, digest(key), table))
         cells = dict(_cells(record, line, table, marks, search))
     return RowResult(key, row, variant, record, marks, cells, path if path.exists() else None, search)
 
 
-def _declared_marks(row: Row) -> Iterator[Mark]:
-    if row.budget == "reduced":
+def _budget(declared: Row | Account) -> str:
+    return declared.budget if isinstance(declared, Row) else "full"
+
+
+def _budget_marks(budget: str) -> Iterator[Mark]:
+    if budget == "reduced":
         yield Mark("reduced budget", inconclusive=True)
 
 
-def _marks(row: Row, record: Record, config: str, table: Table) -> Iterator[Mark]:
+def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
-    yield from _declared_marks(row.model_copy(update={"budget": record.budget}))
+    yield from _budget_marks(record.budget)
     if SYNTHETIC in provenance.edition.values():
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
     for raw, edition in sorted(provenance.edition.items()):
@@ -263,21 +314,25 @@ def _cells(
     comparable = not any(mark.incomparable for mark in marks)
     marked = next((mark.words for mark in marks if mark.inconclusive), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
+        accounted = record.method == ACCOUNTING
         replicas = tuple(
             replica
             for replica in record.replicas
-            if replica.level == level and table.metric in replica.metrics
+            if replica.level == level and (table.metric in replica.metrics or accounted)
         )
         if not replicas:
             continue
-        values = tuple(table.scale * replica.metrics[table.metric] for replica in replicas)
-        ours, printed = mean(values), line.values.get(level) if line else None
+        # an account lacks what is too large for a number
+        values = tuple(table.scale * replica.metrics.get(table.metric, inf) for replica in replicas)
+        # and has no spread
+        ours = computed(values[0]) if accounted else mean(values)
+        printed = line.values.get(level) if line else None
         known = comparable and printed is not None and printed.value is not None
         # records from before convergence was noted count as converged
         converged = sum(
             not table.convergence or replica.metrics.get("converged", 1.0) > 0 for replica in replicas
         )
-        untried = None if converged else _untried(search, level)
+        untried = None if converged or table.rates_given else _untried(search, level)
         yield (
             level,
             Cell(
@@ -293,6 +348,7 @@ def _cells(
                 untried,
                 converged,
                 _draws(replicas, table),
+                printed.rounding(table.decimals) if printed else 0.0,
             ),
         )
 
@@ -319,9 +375,11 @@ def _draws(replicas: tuple[Replica, ...], table: Table) -> float | None:
     return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None
 
 
-def _search(row: Row, root: Path) -> dict[str, Any] | None:
+def _search(row: Row | Account, root: Path) -> dict[str, Any] | None:
     """The search that chose the row's settings, once it has been run."""
-    if row.search is None or not (path := records.search_path(row.search, root)).exists():
+    if not isinstance(row, Row) or row.search is None:
+        return None
+    if not (path := records.search_path(row.search, root)).exists():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

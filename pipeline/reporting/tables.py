@@ -9,6 +9,7 @@ from pipeline.reporting import slowdown, wording
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.slowdown import Slowdown
 
+SEEDS = "Ours: mean ± 95 % Student-t interval over n seeds"
 SLOWDOWN_HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
 
 _LATEX = {
@@ -70,10 +71,11 @@ def markdown(result: TableResult) -> str:
     """The wide table, and under it how to read it and why a guarantee does not hold."""
     frame = wide(result)
     lines = [
-        f"# {result.table.name}: {result.table.title}",
+        f"# {wording.table_heading(result)}",
         "",
-        f"Columns: {result.table.axis}. Ours: mean ± 95 % Student-t interval over n seeds, then the "
-        f"difference to the paper{' in points' if result.table.unit == 'percent' else ''}.",
+        f"Columns: {wording.columns_words(result)}. "
+        + ("Ours: accounted for, nothing trained" if result.exact else SEEDS)
+        + f", then the difference to the paper{' in points' if result.table.unit == 'percent' else ''}.",
         "",
         _markdown_line(frame.columns),
         _markdown_line("---" for _ in frame.columns),
@@ -89,13 +91,13 @@ def markdown(result: TableResult) -> str:
 
 
 def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
-    """(rows, verdict, reason) wherever the claimed epsilon is not what is bought; alike rows together."""
+    """(rows, verdict, reason) wherever a bound is missing, too large or none; alike rows together."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in result.rows:
         for verdict, reason in dict.fromkeys(
             (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
             for cell in row.cells.values()
-            if cell.guarantee.state in ("broken", "weaker")
+            if cell.guarantee.state in ("broken", "weaker", "vacuous")
         ):
             found.setdefault((verdict, reason or ""), []).append(row.key)
     return [(rows, verdict, reason) for (verdict, reason), rows in found.items()]
@@ -105,13 +107,16 @@ def notes(result: TableResult) -> list[str]:
     """What a reader must know beside the table: missing numbers, missing privacy, missing convergence."""
     found: list[str] = []
     cells = [cell for row in result.rows for cell in row.cells.values()]
+    printing = any(line.line and line.line.values for line in result.lines)
     if silent := [line.label for line in result.lines if line.line and not line.line.values]:
-        found.append(f"The paper prints no values for {', '.join(silent)}.")
+        which = f"for these lines: {'; '.join(silent)}." if printing else "here."
+        found.append(f"The paper prints no values {which}")
     if cells and not result.private:
         why = "; ".join(dict.fromkeys(cell.guarantee.reason or "no noise" for cell in cells)).rstrip(".")
         found.append(f"No privacy is claimed here, and none holds: {why}.")
     if any(map(wording.convergence, cells)):
-        found.append(wording.CONVERGENCE_RULE)
+        given = result.table.rates_given
+        found.append(wording.CONVERGENCE_RULE_GIVEN if given else wording.CONVERGENCE_RULE)
     if any(cell.draws is not None for cell in cells):
         found.append(
             "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "
@@ -228,11 +233,13 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "claimed_by": ledger.claimed_by if ledger else None,
         "accounted": ledger.accounted if ledger else None,
         "accountant": ledger.accountant if ledger else None,
+        "mu_clt": ledger.mu if ledger else None,
         "opinions": "; ".join(opinions),
         "delta": ledger.delta if ledger else None,
         "unit": ledger.unit if ledger else None,
         "neighbouring": ledger.neighbouring if ledger else None,
         "noise_multiplier": ledger.noise_multiplier if ledger else None,
+        "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
         "uncounted": "; ".join(ledger.uncounted) if ledger else "",

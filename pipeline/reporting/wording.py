@@ -1,53 +1,80 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
 from decimal import ROUND_CEILING, Decimal
+from math import isinf
 from typing import Any
 
 from pipeline.records import Ledger
 from pipeline.reporting.guarantees import Guarantee, State
 from pipeline.reporting.intervals import Mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell
+from pipeline.reporting.results import Cell, TableResult
 
 NOT_RUN = "not run"
+LARGE = 1e6
 MINUS = "−"
 # A broken guarantee is in capitals, so that nobody reads over it.
 VERDICTS: dict[State, str] = {
     "holds": "holds",
     "weaker": "WEAKER THAN CLAIMED",
+    "vacuous": "NO PRIVACY TO SPEAK OF",
     "broken": "DOES NOT HOLD",
     "none": "no privacy",
 }
 # Declared wherever a cell says that training failed; the factor is evaluation's (tested), which needs torch.
+CONVERGED = "A seed has converged when its last validation accuracy is above 1.5 times chance. That none has "
 CONVERGENCE_RULE = (
-    "A seed has converged when its last validation accuracy is above 1.5 times chance. That "
-    "none has counts as a finding only on the full budget and after a search of at least 3 step sizes, a "
+    CONVERGED + "counts as a finding only on the full budget and after a search of at least 3 step sizes, a "
     "factor of 100 apart."
 )
-_SYMBOLS = {"epsilon": "ε", "sigma": "σ", "scale": "λ", "inf": "∞"}
+CONVERGENCE_RULE_GIVEN = (
+    CONVERGED + "counts as a finding only on the full budget, with the paper's step size."
+)
+MU_RULE = "of μ-GDP by the central limit theorem: an approximation, never a bound"
+MU_EXACT = "of μ-GDP, exact where it is known in which batch of each epoch an example is"
+_SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
+_SYMBOLS |= {"clip": "C", "batch": "m"}
 
 
 def number(value: float) -> str:
-    """Three significant digits, with an exponent only where it is very small."""
-    return f"{value:.3g}".replace("e-0", "e-") if abs(value) < 1000 else f"{value:,.0f}"
+    """Three significant digits: ``0.0445``, ``71,300``, ``4.13 million``, ``2e-5``, ``3e12``, ``∞``."""
+    if isinf(value):
+        return "∞"
+    if LARGE <= abs(value) < 1e9:
+        return f"{value / LARGE:.3g} million"
+    if 1000 <= abs(value) < LARGE:
+        return f"{value:,.0f}"
+    return f"{value:.3g}".replace("e-0", "e-").replace("e+", "e")
+
+
+def fixed(value: float, decimals: int) -> str:
+    """``98.20``; large ones as `number` has them."""
+    return f"{value:.{decimals}f}" if abs(value) < LARGE else number(value)
 
 
 def signed(value: float, decimals: int) -> str:
-    """With its sign, a real minus."""
-    return f"{value:+.{decimals}f}".replace("-", MINUS)
+    """With its sign, a real minus; what rounds to nothing has none."""
+    rounded = round(value, decimals)
+    return (MINUS if rounded < 0 else "+") + fixed(abs(rounded), decimals)
 
 
 def printed(value: Printed, decimals: int) -> str:
     """A cell of the paper as the paper prints it."""
     if value.value is None:
         return value.words or ""
-    error = "" if value.error is None else f" ± {value.error:.{decimals}f}"
-    return f"{value.value:.{decimals}f}{error}"
+    shown = decimals if value.decimals is None else value.decimals
+    error = "" if value.error is None else f" ± {value.error:.{shown}f}"
+    return f"{value.value:.{shown}f}{error}"
 
 
 def with_interval(value: Mean, decimals: int, sign: bool = False) -> str:
-    """``mean ± half the 95 % interval (n seeds)``; a single seed has no interval."""
-    text = signed(value.value, decimals) if sign else f"{value.value:.{decimals}f}"
+    """``mean ± half the 95 % interval (n seeds)``; a single seed has none.
+
+    A computed number stands alone.
+    """
+    text = signed(value.value, decimals) if sign else fixed(value.value, decimals)
+    if value.exact:
+        return text
     if value.half is None:
         return f"{text} (n = {value.n}: no interval)"
     return f"{text} ± {value.half:.{decimals}f} (n = {value.n})"
@@ -56,7 +83,26 @@ def with_interval(value: Mean, decimals: int, sign: bool = False) -> str:
 def level_words(level: str) -> str:
     """``epsilon=3`` as ``ε = 3``."""
     name, _, value = level.partition("=")
-    return f"{_SYMBOLS.get(name, name)} = {level_value(level)}" if value else level
+    return f"{_SYMBOLS.get(name, _spelled(name))} = {level_value(level)}" if value else level
+
+
+def _spelled(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def columns_words(result: TableResult) -> str:
+    """What the table's columns are."""
+    return _spelled(result.part) if result.part else result.table.axis
+
+
+def table_number(result: TableResult) -> str:
+    """``Table 5``, or of a table in parts ``Left untried: mini set``."""
+    return result.table.name + (f": {columns_words(result)}" if result.part else "")
+
+
+def table_heading(result: TableResult) -> str:
+    """Its number and title."""
+    return f"{table_number(result)}. {result.table.title}"
 
 
 def level_value(level: str) -> str:
@@ -67,7 +113,19 @@ def level_value(level: str) -> str:
 
 def settings_words(settings: dict[str, Any]) -> str:
     """``batch 1024, learning rate 0.5``."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    return ", ".join(f"{_spelled(name)} {value}" for name, value in settings.items())
+
+
+def claim(ledger: Ledger) -> str:
+    """What is claimed; an accountant's epsilon may be too large for a number."""
+    if ledger.claimed is not None:
+        return number(ledger.claimed)
+    return "∞" if ledger.claimed_by else "none"
+
+
+def mu_rule(ledger: Ledger) -> str:
+    """What its mu is worth; it is the mechanism's own where each example is in one known batch an epoch."""
+    return MU_EXACT if ledger.sampling == "shuffled" else MU_RULE
 
 
 def bound(ledger: Ledger) -> str:
@@ -85,8 +143,8 @@ def guarantee_words(found: Guarantee) -> str:
     """The verdict in a cell: the proven bound, and whether something is wrong with it."""
     if found.state == "holds":
         return bound(found.ledger)
-    if found.state == "weaker":
-        return f"{VERDICTS['weaker']}: {bound(found.ledger)}"
+    if found.state in ("weaker", "vacuous"):
+        return f"{VERDICTS[found.state]}: {bound(found.ledger)}"
     return VERDICTS[found.state]
 
 

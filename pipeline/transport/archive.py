@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pipeline import records
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file
-from pipeline.settings import Key, Strict
+from pipeline.strict import Key, Strict
 
 RUNS = Path("runs")
 WEIGHTS = "weights.pt"

@@ -7,7 +7,8 @@ from typing import Any
 from pipeline import provenance, records
 from pipeline.errors import UserError
 from pipeline.files import digest_file
-from pipeline.settings import Row, Settings, Strict
+from pipeline.settings import Row, Settings
+from pipeline.strict import Strict
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, WEIGHTS, Manifest, PackedRow
 

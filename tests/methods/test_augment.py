@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional
 
-from pipeline.methods.augment import MARGIN, crop_flip
+from pipeline.methods.augment import MARGIN, centred, crop_flip
 
 MIDDLE = MARGIN / (2 * MARGIN + 1) + 1e-3  # a draw whose crop is the image as it was
 
@@ -18,12 +18,14 @@ def draws(count: int) -> Tensor:
     return torch.rand(count, 3, generator=torch.Generator().manual_seed(1))
 
 
-def one_by_one(images: Tensor, draws: Tensor) -> Tensor:
+def one_by_one(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor:
     """The definition, by torchvision."""
     out = []
     for image, (top, left, mirror) in zip(images, draws.tolist(), strict=True):
         padded = functional.pad(image, [MARGIN])
-        crop = functional.crop(padded, int(9 * top), int(9 * left), *image.shape[-2:])
+        height, width = image.shape[-2:] if side is None else (side, side)
+        places = [size - kept + 1 for size, kept in zip(padded.shape[-2:], (height, width), strict=True)]
+        crop = functional.crop(padded, int(places[0] * top), int(places[1] * left), height, width)
         out.append(functional.hflip(crop) if mirror >= 0.5 else crop)
     return torch.stack(out)
 
@@ -35,6 +37,39 @@ def test_equals_torchvision_image_by_image(shape: tuple[int, ...], dtype: torch.
     found = crop_flip(images, draws(40))
     assert found.dtype == dtype
     assert torch.equal(found, one_by_one(images, draws(40)))
+
+
+@pytest.mark.parametrize("side", [32, 36, 28, 20])
+@pytest.mark.parametrize("shape", [(3, 28, 28), (1, 28, 30)])
+def test_crops_of_another_size_equal_torchvision_too(shape: tuple[int, ...], side: int) -> None:
+    images = some(40, *shape)
+    found = crop_flip(images, draws(40), side)
+    assert found.shape == (40, shape[0], side, side)
+    assert torch.equal(found, one_by_one(images, draws(40), side))
+
+
+def test_a_crop_larger_than_the_padded_image_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"side: 37 is too large .* allowed: 1 to 36"):
+        crop_flip(some(2, 1, 30, 28), draws(2), 37)
+
+
+@pytest.mark.parametrize("side", [28, 32, 33, 20, 21])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None:
+    images = some(2, 3, 1, 28, 24, dtype=dtype)
+    found = centred(images, side)
+    assert found.dtype == dtype
+    assert found.shape == (2, 3, 1, side, side)
+    large, start = torch.zeros(2, 3, 1, 60, 60, dtype=dtype), (60 - side) // 2  # a black wall behind it
+    top, left = (start + (side - size) // 2 for size in (28, 24))
+    large[..., top : top + 28, left : left + 24] = images
+    assert torch.equal(found, large[..., start : start + side, start : start + side])
+
+
+def test_centred_is_the_crop_that_leaves_the_middle() -> None:
+    images = some(3, 1, 28, 28)
+    assert torch.equal(centred(images, 28), images)
+    assert torch.equal(centred(images, 32), crop_flip(images, torch.tensor([0.5, 0.5, 0.0]).repeat(3), 32))
 
 
 def test_replicas_are_a_leading_dimension() -> None:
@@ -58,6 +93,18 @@ def test_the_farthest_draws_stay_inside_the_margin(dtype: torch.dtype) -> None:
     assert torch.equal(far[:6, 4:], image[0, 0, 4:, :6])  # four pixels up, and four to the right
     assert not far[6:].any()
     assert not far[:, :4].any()
+
+
+def test_places_of_larger_crops_are_drawn_evenly() -> None:
+    image = torch.zeros(1, 28, 28, dtype=torch.uint8)
+    image[0, 14, 14] = 1
+    count = 25_000
+    found = crop_flip(image.expand(count, 1, 28, 28), draws(count), 32)
+    seen = found.sum((0, 1), dtype=torch.long)
+    assert seen.count_nonzero() == 5 * 6  # five places, and mirrored five that overlap in four of them
+    down = seen.sum(1)[seen.sum(1) > 0]
+    assert down.shape == (5,)
+    assert (down - count / 5).abs().max() < 5 * (count / 5) ** 0.5
 
 
 def test_places_are_drawn_evenly() -> None:

@@ -9,12 +9,14 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
+from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd import Dpsgd
 from pipeline.methods.statistics import JointStatistics, NoisyAverages, PublicStatistics
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
-from pipeline.settings import DpsgdSettings, Model
+from pipeline.privacy.gradients import Bounds
+from pipeline.settings import Model
 from pipeline.training import Replica, make_task
 from tests.conftest import dpsgd
 
@@ -29,6 +31,11 @@ def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how:
 
 def one(tensors: dict[str, torch.Tensor], index: int = 0) -> dict[str, torch.Tensor]:
     return {name: value[index] for name, value in tensors.items()}
+
+
+def bounds(method: Dpsgd, clip: float) -> Bounds:
+    """What one replica's vector is clipped to."""
+    return Bounds(*(part[0] for part in method.bounds(torch.tensor([clip]))))
 
 
 def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -108,7 +115,7 @@ def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny:
     assert isinstance(own, PublicStatistics)
     inputs, labels, mask = sample_of(method.task, np.arange(12))
     tensors = {**parameters, **own.given(parameters)}
-    sums = own.clipper()(tensors, inputs, labels, mask, torch.tensor(1e9)).sums
+    sums = own.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
     exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
     for name, value in own.back(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
@@ -120,7 +127,7 @@ def moved_by_one_record(method: Dpsgd, sample: np.ndarray, clip: float) -> float
     tensors = {**parameters, **own.given(parameters)}
     sums = []
     for chosen in (sample, sample[:-1]):
-        sums.append(own.clipper()(tensors, *sample_of(method.task, chosen), torch.tensor(clip)).sums)
+        sums.append(own.clipper()(tensors, *sample_of(method.task, chosen), bounds(method, clip)).sums)
     return float(torch.cat([(sums[0][n] - sums[1][n]).flatten() for n in tensors]).norm())
 
 
@@ -138,7 +145,7 @@ def test_with_batch_statistics_the_clip_bounds_nothing(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd()], "batch_bn")
     assert isinstance(method.statistics, JointStatistics)
     assert moved_by_one_record(method, np.arange(60), 0.1) > 3 * 0.1
-    assert method.guarantee(0, 1).broken is not None
+    assert method.guarantee(0).broken is not None
 
 
 def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
@@ -146,7 +153,7 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny:
     own, parameters = method.statistics, one(method.init()["parameters"])
     inputs, labels, mask = sample_of(method.task, np.arange(6))
     mask[5] = 0  # padding must leave no trace, in the statistics either
-    found = own.clipper()(parameters, inputs, labels, mask, torch.tensor(0.2))
+    found = own.clipper()(parameters, inputs, labels, mask, bounds(method, 0.2))
     public = as_input(method.task.public)
     total = torch.zeros(())
     for index in range(5):
@@ -183,7 +190,7 @@ def test_noisy_averages_are_scaled_by_the_papers_sensitivities(tiny: Prepared) -
     for count in (20, 19):  # 20 is the batch of the settings, L in the formulas
         inputs, labels, mask = sample_of(method.task, np.arange(count))
         inputs[19:] *= 50  # an outlier that truncation must hold back
-        found.append(statistics.clipper()(parameters, inputs, labels, mask, torch.tensor(0.5)).sums)
+        found.append(statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.5)).sums)
     for part in ("mean", "var"):
         moved = (found[0][f"1.{part}"] - found[1][f"1.{part}"]).abs().max().item()
         assert 0 < moved <= 0.5 * statistics.scales[f"1.{part}"] * {
@@ -200,7 +207,7 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(averaging=0.25, clip=0.5)], "noisy_bn")
     statistics, start = method.statistics, method.init()
     inputs, labels, mask = sample_of(method.task, np.arange(20))
-    sums = statistics.clipper()(one(start["parameters"]), inputs, labels, mask, torch.tensor(0.5)).sums
+    sums = statistics.clipper()(one(start["parameters"]), inputs, labels, mask, bounds(method, 0.5)).sums
     averages = statistics.track(one(start["running"]), sums, torch.tensor(0.5))
     weight, bias = (start["parameters"][f"0.{part}"][0] for part in ("weight", "bias"))
     summed = F.conv2d(inputs, weight, bias, padding=2).clamp(-4, 4)
@@ -212,14 +219,19 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     test = torch.from_numpy(tiny.splits["test"].inputs)
     alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
     assert torch.equal(alone, method.predict(network, test[:5]))
-    assert method.guarantee(0, 1).broken is not None
+    assert method.guarantee(0).broken is not None
 
 
 def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(), dpsgd(epsilon=8)], "none")
     for replica, target in enumerate((3, 8)):
-        spent = method.guarantee(replica, method.steps)
+        spent = method.guarantee(replica)
         assert method.mechanism is not None
-        assert spent.noise_multiplier == method.mechanism.noise_multipliers[replica]
-        assert 0.98 * target < accounting.rdp_epsilon(spent.event, 1e-3) <= target
-    assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0, 9).event is None
+        assert spent.spending is not None
+        deviations = method.mechanism.deviations(method.bounds(method.clips))
+        torch.testing.assert_close(
+            deviations[replica], torch.full_like(deviations[replica], spent.spending.noise_multiplier)
+        )
+        event = spent.spending.event(method.steps)
+        assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
+    assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None

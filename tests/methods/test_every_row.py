@@ -8,11 +8,15 @@ import torch
 
 from pipeline import settings
 from pipeline.data.prepared import Prepared, Split
+from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Execution
+from pipeline.methods.batch_clipping import BatchClipping
 from pipeline.methods.dpsgd import Dpsgd
+from pipeline.methods.mini_sets import MiniSets
 from pipeline.methods.registry import build_net
 from pipeline.methods.statistics import STATISTICS
-from pipeline.settings import DpsgdSettings, Model
+from pipeline.privacy.gradients import Bounds
+from pipeline.settings import Model
 from pipeline.training import Replica, make_task
 
 OWN = settings.load(Path(__file__).parents[2] / "params.yaml")
@@ -22,6 +26,12 @@ MODELS = {
     (row.model, OWN.split(row.data).text is not None): key
     for key, row in OWN.rows.items()
     if row.method == "dpsgd"
+}
+# of batch clipping, every network with every way of clipping it; one noise level stands for all
+LAYERWISE = {
+    (row.model, row.resolved[0].clipping, row.resolved[0].set_size == 1): key
+    for key, row in OWN.rows.items()
+    if row.method == "batch_clipping" and row.resolved[0].private
 }
 
 
@@ -66,15 +76,11 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
         assert not any(name.startswith("1.") for name in network)  # the first convolution is frozen
     indices = torch.arange(SAMPLE)
     for clip in (0.05, 1.0):
-        sums = []
+        sums, bounds = [], Bounds(*(part[0] for part in method.bounds(torch.tensor([clip]))))
         for count in (SAMPLE, SAMPLE - 1):
             mask = (indices < count).float()
             inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (1 if text else 255))
-            sums.append(
-                method.statistics.clipper()(
-                    network, inputs, method.task.labels, mask, torch.tensor(clip)
-                ).sums
-            )
+            sums.append(method.statistics.clipper()(network, inputs, method.task.labels, mask, bounds).sums)
         assert set(sums[0]) == set(network)
         moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
         if STATISTICS[model.normalization].broken is None:
@@ -82,3 +88,28 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
         elif model.normalization == "batch_bn":
             # the ledger's reason, seen in the very network that the row trains
             assert moved > 1.05 * clip
+
+
+@pytest.mark.parametrize(("model", "clipping", "single"), LAYERWISE, ids=list(LAYERWISE.values()))
+def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
+    model: Model, clipping: str, single: bool, tmp_path: Path
+) -> None:
+    row = OWN.rows[LAYERWISE[model, clipping, single]]
+    own = row.configured(row.levels[0], {"batch": 4, "mini_set": 1 if single else 2, "local_steps": 1})
+    data = made_up(model, False, tmp_path)
+    task = make_task([Replica("level", 0, own)], model, True, data, CPU)
+    method, rates = BatchClipping(task, [own], model.normalization), torch.tensor([0.1])
+    state = method.init()
+    state |= method.new_bounds(state, rates, 0)
+    bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
+    # the last record, unlike the others, in the place of the first
+    sets = [torch.tensor(order).reshape(1, own.sets, own.set_size) for order in ([0, 1, 2, 3], [5, 1, 2, 3])]
+    sums = [
+        method.clipped_sums(state, MiniSets(index, torch.ones_like(index).float()), bounds, rates, 0)[0]
+        for index in sets
+    ]
+    squares = torch.stack([(sums[0][name] - sums[1][name]).square().sum() for name in method.names])
+    moved = ((squares * bounds.weights[0] ** 2) @ bounds.members[0]).sqrt()
+    assert (moved <= 2 * bounds.limits[0] * (1 + 1e-3)).all()
+    assert moved.max() > 0.1 * bounds.limits.max()
+    assert method.distance == 2.0

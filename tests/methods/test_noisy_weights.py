@@ -10,9 +10,10 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
+from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution, as_input
 from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
-from pipeline.settings import Model, NoisyWeightsSettings
+from pipeline.settings import Model
 from pipeline.training import Replica, accuracy, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
@@ -171,7 +172,7 @@ def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
     model = method.model(state)
     found = [accuracy(method, method.network(model, draw), test, CPU).item() for draw in range(3)]
     assert min(found) > 0.5
-    assert method.guarantee(0, 10).event is None
+    assert method.guarantee(0).spending is None
 
 
 def test_augmentation_changes_what_is_seen(tiny: Prepared) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from pipeline.models import tf_tutorial
 from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
-from pipeline.privacy.gradients import BookKeeping
+from pipeline.privacy.gradients import BookKeeping, Bounds
 from pipeline.settings import Model
 
 SHAPES = {
@@ -21,8 +21,20 @@ SHAPES = {
     "vgg": (3, 32, 32),
     "vgg16": (3, 32, 32),
     "tf_tutorial": (3, 32, 32),
+    "convnet": (3, 32, 32),
+    "lenet5_tanh": (1, 32, 32),
 }
-TRAINABLE = {"lenet5": 5, "lenet_300_100": 3, "resnet18": 18, "vgg": 10, "vgg16": 14, "tf_tutorial": 5}
+TRAINABLE = {
+    "lenet5": 5,
+    "lenet_300_100": 3,
+    "resnet18": 18,
+    "vgg": 10,
+    "vgg16": 14,
+    "tf_tutorial": 5,
+    "convnet": 5,
+    "lenet5_tanh": 5,
+}
+ACTIVATION_FIRST = {"convnet": nn.ReLU, "lenet5_tanh": nn.Tanh}  # and then normalisation
 SHORTCUTS = {"resnet18": 3}
 KINDS = ("none", "group", "running_bn")  # 'layer' is group norm with one group
 
@@ -58,6 +70,16 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
         ("vgg", "none", 0, 2_462_282, 20),
         ("vgg16", "none", 0, 14_719_818, 28),
         ("tf_tutorial", "none", 0, 1_144_138, 10),
+        ("convnet", "batch_bn", 1, 132_042, 18),
+        ("convnet", "none", 0, 131_466, 10),
+        ("lenet5_tanh", "batch_bn", 2, 61_990, 16),
+        (
+            "lenet5_tanh",
+            "none",
+            0,
+            61_706,
+            10,
+        ),  # as many as LeNet-5, whose first linear layer is a convolution
     ],
 )
 def test_sizes(name: str, normalization: str, unnormalized: int, count: int, tensors: int) -> None:
@@ -81,11 +103,68 @@ def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnorma
     assert followed == [True] * (count - unnormalized) + [False] * unnormalized
 
 
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18"}))
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST}))
 def test_normalisation_comes_before_the_activation(name: str) -> None:
     kinds = [type(layer) for layer in make(name, "running_bn")]  # type: ignore[union-attr]
     assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
     assert kinds.count(nn.ReLU) == TRAINABLE[name] - 1
+
+
+@pytest.mark.parametrize("name", ACTIVATION_FIRST)
+def test_activation_comes_before_normalisation_and_pooling_behind(name: str) -> None:
+    kinds = [type(layer) for layer in make(name, "batch_bn")]  # type: ignore[union-attr]
+    assert kinds.count(ACTIVATION_FIRST[name]) == 4
+    for at, kind in enumerate(kinds):
+        if kind is ACTIVATION_FIRST[name]:
+            assert kinds[at - 1] in (nn.Conv2d, nn.Linear)
+            assert kinds[at + 1] is BatchStatistics
+        if kind in (nn.AvgPool2d, nn.AdaptiveAvgPool2d):
+            assert kinds[at - 1] is BatchStatistics
+
+
+@pytest.mark.parametrize(
+    ("name", "unnormalized", "sizes"),
+    [
+        ("convnet", 1, [(32, 16, 16), (64, 8, 8), (64, 4, 4), (128, 1, 1), (10,)]),
+        ("lenet5_tanh", 2, [(6, 14, 14), (16, 5, 5), (120, 1, 1), (84,), (10,)]),
+    ],
+)
+def test_blocks_have_the_sizes_of_the_papers_tables(
+    name: str, unnormalized: int, sizes: list[tuple[int, ...]]
+) -> None:
+    """Of each trainable layer with all that follows it."""
+    net = make(name, "batch_bn", unnormalized)
+    value, _ = images(name, 2)
+    found: list[tuple[int, ...]] = []
+    for layer in net:  # type: ignore[attr-defined]
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            found.append(())
+            assert layer.bias is not None
+        value = layer(value)
+        if not isinstance(layer, nn.Flatten):
+            found[-1] = tuple(value.shape[1:])
+    assert found == sizes
+
+
+def test_lenet5_tanh_has_eight_modules() -> None:
+    net = make("lenet5_tanh", "batch_bn", 2)
+    assert sum(any(True for _ in layer.parameters(recurse=False)) for layer in net.modules()) == 8
+
+
+@pytest.mark.parametrize(("name", "smallest"), [("convnet", 8), ("lenet5_tanh", 32)])
+def test_too_small_inputs_are_refused(name: str, smallest: int) -> None:
+    build = import_module(f"pipeline.models.{name}").build
+    assert build(Model(name=name), (1, smallest, smallest), 3)(
+        torch.rand(2, 1, smallest, smallest)
+    ).shape == (2, 3)
+    for shape in ((1, smallest - 1, smallest), (1, smallest, smallest - 1), (smallest, 500)):
+        with pytest.raises(ValueError, match=f"images of at least {smallest}x{smallest}"):
+            build(Model(name=name), shape, 3)
+
+
+def test_lenet5_tanh_takes_larger_images() -> None:
+    net = import_module("pipeline.models.lenet5_tanh").build(Model(name="lenet5_tanh"), (1, 40, 36), 10)
+    assert net(torch.rand(2, 1, 40, 36)).shape == (2, 10)
 
 
 def like_torchvision(net: nn.Module, theirs: nn.Module) -> None:
@@ -192,8 +271,9 @@ def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
     net = make(name, kind)
     inputs, labels = images(name, 2)
     tensors = tensors_of(net)
-    clipper = BookKeeping(net, {}, inputs[:1])
-    found = clipper(tensors, inputs, labels, inputs.new_ones(2), inputs.new_tensor(1e9)).sums
+    clipper = BookKeeping(net, inputs[:1])
+    bounds = Bounds.whole(inputs.new_tensor(1e9), len(tensors))
+    found = clipper(tensors, inputs, labels, inputs.new_ones(2), bounds).sums
     leaves = {key: value.requires_grad_() for key, value in tensors.items()}
     total = F.cross_entropy(functional_call(net, leaves, (inputs,)), labels, reduction="sum")
     for (key, leaf), value in zip(

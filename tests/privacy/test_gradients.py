@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from pipeline.models import bilstm, lenet5
 from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import BookKeeping, PerExample, clip_factors
+from pipeline.privacy.gradients import BookKeeping, Bounds, Outer, PerExample, clip_factors
 from pipeline.settings import Model
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
@@ -104,6 +104,12 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
     return {name: 0.7 for name in tensors if name.endswith((".mean", ".var"))}
 
 
+def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
+    """One part clipped to ``clip``."""
+    own = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
+    return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=own)
+
+
 def one_at_a_time(net, tensors, inputs, labels, weights):  # type: ignore[no-untyped-def]
     """The definition: an ordinary backward pass for each example alone."""
     gradients = []
@@ -126,10 +132,10 @@ def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
     gradients = one_at_a_time(net, tensors, inputs, labels, weights)
     norms = gradients.norm(dim=1)
     expected = (gradients * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
-    for way in (PerExample(net, weights), BookKeeping(net, weights, inputs[:1])):
-        found = way(tensors, inputs, labels, mask, torch.tensor(clip))
-        flat = torch.cat([found.sums[name].flatten() for name in tensors])
-        torch.testing.assert_close(found.norms, norms, rtol=1e-4, atol=1e-5)
+    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
+        found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
+        flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
+        torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -137,15 +143,16 @@ def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
 def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)
     inputs, labels = batch(kind)
-    found = BookKeeping(net, {}, inputs[:1])(
-        tensors_of(net), inputs, labels, torch.ones(len(labels)), torch.tensor(1.0)
+    tensors = tensors_of(net)
+    found = BookKeeping(net, inputs[:1])(
+        tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
     F.cross_entropy(wrapped(inputs), labels, reduction="sum").backward()
     if kind == "shared":  # Opacus gives the padding's row a gradient, where autograd gives none
         net.padded.weight.grad_sample[:, bilstm.PADDING] = 0
     samples = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
-    torch.testing.assert_close(found.norms, samples.norm(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.norms[:, 0], samples.norm(dim=1), rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
@@ -186,10 +193,10 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
     wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
     F.cross_entropy(wrapped(inputs.long()), labels, reduction="sum").backward()
     samples = {name: value.grad_sample for name, value in theirs.named_parameters()}
-    way = BookKeeping(net, {}, inputs[:1])
+    way = BookKeeping(net, inputs[:1])
     for example in range(len(labels)):
         alone = torch.eye(len(labels))[example]
-        found = way(tensors, inputs, labels, alone, torch.tensor(1e6))
+        found = way(tensors, inputs, labels, alone, whole(tensors, 1e6))
         for name, theirs_name in names.items():
             torch.testing.assert_close(found.sums[name], samples[theirs_name][example], rtol=1e-4, atol=1e-6)
 
@@ -199,15 +206,17 @@ def test_one_example_moves_the_sum_by_at_most_the_clip(kind: str) -> None:
     net = make(kind)
     tensors, (inputs, labels) = tensors_of(net), batch(kind)
     enlarge(inputs, tensors, 0, 50.0)  # an example with a large gradient
-    for way in (PerExample(net, weights_of(tensors)), BookKeeping(net, weights_of(tensors), inputs[:1])):
+    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
         for gone in range(3):
             mask = torch.ones(len(labels))
             neighbour = mask.clone()
             neighbour[gone] = 0
-            clip = torch.tensor(0.3)
+            clip, weights = whole(tensors, 0.3, weights_of(tensors)), weights_of(tensors)
             with_it = way(tensors, inputs, labels, mask, clip).sums
             without = way(tensors, inputs, labels, neighbour, clip).sums
-            moved = torch.cat([(with_it[n] - without[n]).flatten() for n in tensors]).norm()
+            moved = torch.cat(
+                [weights.get(n, 1.0) * (with_it[n] - without[n]).flatten() for n in tensors]
+            ).norm()
             assert moved <= 0.3 * (1 + 1e-4)
     assert moved > 0.29  # and the bound is met, so the test could fail
 
@@ -218,12 +227,14 @@ def test_replicas_by_vmap_equal_single_runs(kind: str) -> None:
     inputs, labels = batch(kind, 12)
     stacked = {name: torch.stack([value, 1.1 * value]) for name, value in tensors_of(net).items()}
     inputs, labels = inputs.unflatten(0, (2, 6)), labels.reshape(2, 6)
-    mask, clips = torch.ones(2, 6), torch.tensor([0.5, 2.0])
-    for way in (PerExample(net, {}), BookKeeping(net, {}, inputs[0, :1])):
+    mask, tensors = torch.ones(2, 6), tensors_of(net)
+    both = [whole(tensors, 0.5), whole(tensors, 2.0)]
+    clips = Bounds(*(torch.stack(parts) for parts in zip(*both, strict=True)))
+    for way in (PerExample(net), BookKeeping(net, inputs[0, :1])):
         together = vmap(way)(stacked, inputs, labels, mask, clips)
         for index in range(2):
             own = {name: value[index] for name, value in stacked.items()}
-            alone = way(own, inputs[index], labels[index], mask[index], clips[index])
+            alone = way(own, inputs[index], labels[index], mask[index], both[index])
             for name, value in alone.sums.items():
                 torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
 
@@ -238,17 +249,31 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
     mask = torch.ones(len(labels))
     mask[4] = present
     others = torch.arange(len(labels)) != 4
-    for way in (PerExample(net, weights_of(tensors)), BookKeeping(net, weights_of(tensors), inputs[:1])):
-        found = way(tensors, inputs, labels, mask, torch.tensor(0.5))
-        without = way(tensors, inputs[others], labels[others], mask[others], torch.tensor(0.5))
-        assert not torch.isfinite(found.norms[4])
+    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
+        found = way(tensors, inputs, labels, mask, whole(tensors, 0.5))
+        without = way(tensors, inputs[others], labels[others], mask[others], whole(tensors, 0.5))
+        assert not torch.isfinite(found.norms[4, 0])
         for name in tensors:
             torch.testing.assert_close(found.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_gradient_that_is_not_finite_has_factor_zero() -> None:
-    norms = torch.tensor([1.0, float("nan"), float("inf"), 0.0])
-    assert clip_factors(norms, torch.ones(4), torch.tensor(0.5)).tolist() == [0.5, 0.0, 0.0, 1.0]
+    squares = torch.tensor([[1.0], [float("nan")], [float("inf")], [0.0]])
+    factors, _ = clip_factors(squares, torch.ones(4), Bounds.whole(torch.tensor(0.5), 1))
+    assert factors[:, 0].tolist() == [0.5, 0.0, 0.0, 1.0]
+
+
+def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
+    """Tensors 0 and 2 are one part, with weights 2 and 1; an overflow in tensor 1 is its own part's alone."""
+    bounds = Bounds(
+        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
+        torch.tensor([0.5, 3.0]),
+        torch.tensor([2.0, 1.0, 1.0]),
+    )
+    squares = torch.tensor([[4.0, 36.0, 9.0], [0.01, float("inf"), 0.0]])
+    factors, norms = clip_factors(squares, torch.ones(2), bounds)
+    torch.testing.assert_close(norms, torch.tensor([[5.0, 6.0], [0.2, float("inf")]]))
+    torch.testing.assert_close(factors, torch.tensor([[0.1, 0.5, 0.1], [1.0, 0.0, 1.0]]))
 
 
 def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
@@ -269,13 +294,19 @@ def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
     inputs, labels = batch("none")
     gradients = one_at_a_time(net, tensors, inputs, labels, {})
     factors = torch.clamp(0.5 / gradients.norm(dim=1), max=1)
-    way = BookKeeping(net, {}, inputs[:1])
+    way = BookKeeping(net, inputs[:1])
     assert way.layers.keys() == {"3", "4", "6"}
-    found = way(tensors, inputs, labels, torch.ones(len(labels)), torch.tensor(0.5))
+    found = way(tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 0.5))
     assert found.sums.keys() == tensors.keys()
-    torch.testing.assert_close(found.norms, gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.norms[:, 0], gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
     flat = torch.cat([value.flatten() for value in found.sums.values()])
     torch.testing.assert_close(flat, (gradients * factors[:, None]).sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_tiny_vector_can_not_hide_a_huge_one_from_clipping() -> None:
+    outer = Outer(torch.full((1, 3), 1e-24), torch.full((1, 3), 1e30))
+    torch.testing.assert_close(outer.square_norms().sqrt(), torch.tensor([3e6]))
+    assert Outer(torch.zeros(1, 3), torch.ones(1, 3)).square_norms() == 0
 
 
 def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> None:
@@ -293,8 +324,8 @@ def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> No
     tokens, labels = torch.ones(1, 3, dtype=torch.long), torch.zeros(1, dtype=torch.long)
     tensors = {"table.weight": torch.zeros(2, 2)}
     expected = one_at_a_time(net, tensors, tokens, labels, {}).norm()
-    found = BookKeeping(net, {}, tokens)(tensors, tokens, labels, torch.ones(1), torch.tensor(0.1))
-    torch.testing.assert_close(found.norms[0], expected)
+    found = BookKeeping(net, tokens)(tensors, tokens, labels, torch.ones(1), whole(tensors, 0.1))
+    torch.testing.assert_close(found.norms[0, 0], expected)
     torch.testing.assert_close(found.sums["table.weight"].norm(), torch.tensor(0.1))
 
 
@@ -311,15 +342,15 @@ def test_the_fast_way_refuses_what_it_has_no_rule_for() -> None:
         (nn.Embedding(3, 2, scale_grad_by_freq=True), text),
     ):
         with pytest.raises(NotImplementedError, match="no fast per-example gradient"):
-            BookKeeping(nn.Sequential(layer), {}, example)
+            BookKeeping(nn.Sequential(layer), example)
     tied = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     tied[1].weight = tied[0].weight
     with pytest.raises(NotImplementedError, match="two layers share"):
-        BookKeeping(tied, {}, torch.zeros(1, 8))
+        BookKeeping(tied, torch.zeros(1, 8))
     idle = nn.Sequential(nn.Linear(8, 8))
     idle[0].add_module("idle", nn.Linear(2, 2))
     with pytest.raises(NotImplementedError, match="isn't used"):
-        BookKeeping(idle, {}, torch.zeros(1, 8))
+        BookKeeping(idle, torch.zeros(1, 8))
 
 
 def test_measured_statistics_ignore_padding_and_equal_torch() -> None:

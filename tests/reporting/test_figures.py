@@ -6,7 +6,7 @@ from reporting import example
 
 from pipeline import records
 from pipeline.errors import UserError
-from pipeline.reporting import figures
+from pipeline.reporting import drawing, figures
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult, gather
 
@@ -55,13 +55,13 @@ def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
 
 def test_inlined_figures_take_the_pages_colours_and_share_no_ids(root: Path, table: TableResult) -> None:
     drawn = [figures.levels(table), figures.curves(table, root)]
-    inlined = [figures.themed(svg, 'A "title"') for svg in drawn if svg]
+    inlined = [drawing.themed(svg, 'A "title"') for svg in drawn if svg]
     assert len(inlined) == 2
     ids = []
     for svg in inlined:
         parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
         assert parsed.get("aria-label") == 'A "title"'
-        assert figures.INK not in svg
+        assert drawing.INK not in svg
         assert "var(--ink)" in svg
         ids.append({found for element in parsed.iter() if (found := element.get("id"))})
     assert not ids[0] & ids[1]

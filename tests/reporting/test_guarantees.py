@@ -1,8 +1,10 @@
+import math
+
 import pytest
 from reporting import example
 
 from pipeline.records import Replica
-from pipeline.reporting.guarantees import guarantee
+from pipeline.reporting.guarantees import VACUOUS, guarantee
 from pipeline.reporting.wording import bound
 
 
@@ -20,7 +22,11 @@ def replica(claimed: float | None, accounted: float | None, reason: str | None =
     [
         (1.0, 0.92, "holds"),
         (1.0, 1.005, "holds"),
-        (8.0, 300.0, "weaker"),
+        (8.0, 9.0, "weaker"),
+        (8.0, 13.8, "weaker"),
+        (8.0, 13.9, "vacuous"),
+        (71234.0, 71234.0, "vacuous"),
+        (None, 4e6, "vacuous"),
         (1.0, None, "broken"),
         (None, 2.0, "holds"),
         (None, None, "none"),
@@ -28,6 +34,22 @@ def replica(claimed: float | None, accounted: float | None, reason: str | None =
 )
 def test_what_a_ledger_is_worth(claimed: float | None, accounted: float | None, state: str) -> None:
     assert guarantee([replica(claimed, accounted)], reproducible=False).state == state
+
+
+@pytest.mark.parametrize(
+    ("claimed", "accounted", "kept"),
+    [(1.0, 0.92, True), (8.0, 9.0, False), (100.0, 90.0, True), (80.0, 90.0, False), (None, 4e6, True)],
+)
+def test_a_bound_may_keep_to_its_claim_and_protect_nobody(
+    claimed: float | None, accounted: float, kept: bool
+) -> None:
+    assert guarantee([replica(claimed, accounted)], reproducible=False).kept == kept
+    assert not guarantee([replica(claimed, accounted)], reproducible=True).kept
+
+
+def test_a_vacuous_bound_allows_both_errors_to_be_below_one_in_a_million() -> None:
+    # alpha + e^epsilon beta >= 1 of an epsilon-DP mechanism, at alpha = beta
+    assert 1 / (1 + math.exp(VACUOUS)) == pytest.approx(1e-6)
 
 
 def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
@@ -51,6 +73,10 @@ def test_the_worst_replica_speaks_for_all() -> None:
         (2.0, "ε ≤ 2"),
         (0.044481, "ε ≤ 0.0445"),
         (298.4, "ε ≤ 299"),
+        (71234.0, "ε ≤ 71,300"),
+        (999600.0, "ε ≤ 1 million"),
+        (4123456.0, "ε ≤ 4.13 million"),
+        (3.001e12, "ε ≤ 3.01e12"),
     ],
 )
 def test_a_bound_is_never_rounded_down(accounted: float, words: str) -> None:

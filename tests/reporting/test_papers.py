@@ -1,3 +1,5 @@
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -5,6 +7,9 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.reporting import papers
 from pipeline.reporting.wording import printed
+from pipeline.settings import load as load_settings
+
+ROOT = Path(__file__).parents[2]
 
 SMALL = """
 title: A paper
@@ -91,6 +96,13 @@ def test_cells_may_be_numbers_with_errors_or_words(tmp_path: Path) -> None:
     assert (values["sigma=1"].value, values["sigma=1"].words) == (None, "No-convergence")
 
 
+def test_a_number_without_decimals_is_shown_and_rounded_as_printed(tmp_path: Path) -> None:
+    whole = load(tmp_path, SMALL).tables["t2"].lines[1].values["sigma=0"]
+    assert (printed(whole, 2), whole.rounding(2)) == ("99", 0.5)
+    exact = load(tmp_path, SMALL.replace("sigma=0: 99}", "sigma=0: 99.0}")).tables["t2"].lines[1].values
+    assert (printed(exact["sigma=0"], 2), exact["sigma=0"].rounding(2)) == ("99.00", 0.005)
+
+
 @pytest.mark.parametrize(
     ("label", "key", "variant"),
     [
@@ -131,6 +143,12 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
             "[{kind: slowdown, of: t2/lenet, from: sigma=0, to: sigma=1}]}]",
             "needs 'above', 'below' or both",
         ),
+        (
+            "claims: []",
+            "claims: [{key: a, says: b, where: c, tests: [{kind: falls, of: t2/lenet, over: [sigma=0]}]}]",
+            "at least 2 items",
+        ),
+        ("axis: noise σ", "axis: noise σ\n    figures: [trade]", "'tradeoff' or 'layers'"),
         ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
     ],
@@ -140,6 +158,40 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complai
         load(tmp_path, SMALL.replace(old, new))
     assert complaint in str(problem.value)
     assert len(str(problem.value).splitlines()) == 1
+
+
+def compared(test: papers.Test) -> Iterator[tuple[str, str]]:
+    """(line, level) of everything that a test looks at."""
+    for part in test.parts if isinstance(test, papers.Falls | papers.Best) else (test,):
+        levels = [part.start, part.end] if isinstance(part, papers.Slower) else list(part.at)
+        if isinstance(part, papers.Gap):
+            levels.append(part.start)
+        for reference in part.references:
+            elsewhere = isinstance(part, papers.Difference) and reference == part.right and part.right_at
+            yield from ((reference, level) for level in ([part.right_at] if elsewhere else levels))
+        if isinstance(part, papers.Difference) and part.left == part.right:
+            yield from ((part.left, level) for level in levels)
+
+
+def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
+    known: dict[str, set[str]] = defaultdict(set)
+    for key, row in load_settings(ROOT / "params.yaml").lines.items():
+        table = papers.load(row.paper).tables[row.table]
+        line, _ = table.line_of(row.label)
+        assert line is not None, f"{key}: {row.paper} has no line {row.label!r}"
+        known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(own) for own in row.resolved}
+    for name in papers.names():
+        paper = papers.load(name)
+        for reference in paper.lines:
+            known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)
+        looked_at = {
+            (claim.key, reference, level)
+            for claim in paper.claims
+            for test in claim.tests
+            for reference, level in compared(test)
+        }
+        assert looked_at
+        assert not {one for one in looked_at if one[2] not in known[f"{name}/{one[1]}"]}
 
 
 def test_a_paper_without_a_file_is_only_its_name() -> None:

@@ -1,0 +1,134 @@
+"""The privacy ledger: what a training really buys, by every accountant that can tell."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from math import inf, isfinite
+
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, renyi_epsilon
+from pipeline.privacy.clt import clt_mu
+from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.subsampling import LARGEST, losses
+from pipeline.privacy.tradeoff import of_losses, tradeoff
+from pipeline.records import Ledger, Opinion
+
+CLOSED = "closed form"
+EXACT = "exactly Gaussian, epoch by epoch"
+TOLD = "taken as if it were known in which steps an example was drawn"
+SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
+LIMIT = "a central limit theorem: an approximation, and no bound"
+NO_RENYI = "no bound is known for draws with replacement"
+NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
+NO_LOSSES = "not computed: steps of an epoch depend on each other"
+# beyond which Opacus's PRV accountant takes minutes and ends at infinity
+PRV_LARGEST = 1e2
+
+
+def empty_ledger(steps: int, reason: str | None) -> Ledger:
+    """The ledger of a training in which nothing is private."""
+    return Ledger(
+        event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
+        claimed=None, claimed_by=None, accounted=None, accountant=None,
+        reason=reason,
+    )  # fmt: skip
+
+
+def make_ledger(
+    spending: Spending,
+    steps: int,
+    delta: float,
+    claimed_by: str | None,
+    reason: str | None = None,
+    uncounted: Iterable[str] = (),
+) -> Ledger:
+    """What ``steps`` steps really buy at ``delta``; ``reason`` says why no bound holds, where none does.
+
+    The claim is what the accountant ``claimed_by`` says: 'rdp', 'pld' or 'clt'. What is accounted is the
+    least of the bounds that hold.
+    """
+    bounds, grid = _bounds(spending, steps, delta)
+    epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
+    least = min(epsilons, key=lambda name: epsilons[name])
+    opinions = [*bounds.values(), *(_opacus(spending, steps, delta, epsilons[least]))]
+    mu, curve = None, None
+    if claimed_by == "clt":
+        mu = clt_mu(spending, steps)
+        epsilons["clt"] = inf if mu is None else gaussian_epsilon(mu, delta)
+        profiles = [unamplified(spending, steps), *([of_losses(grid)] if grid else [])]
+        curve = tradeoff(profiles, epsilons[least])
+        opinions.append(_limit(spending, epsilons["clt"]))
+    claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
+    return Ledger(
+        event=describe(spending.event(steps)),
+        noise_multiplier=spending.noise_multiplier,
+        sampling_rate=spending.rate,
+        sampling=spending.sampling,
+        steps=steps,
+        delta=delta,
+        neighbouring=spending.neighbouring,
+        claimed=claimed if isfinite(claimed) else None,
+        claimed_by=claimed_by,
+        accounted=None if reason else epsilons[least],
+        accountant=None if reason else bounds[least].accountant,
+        reason=reason,
+        opinions=tuple(opinions),
+        uncounted=tuple(uncounted),
+        mu=mu,
+        tradeoff=curve or (),
+    )
+
+
+@lru_cache(maxsize=64)
+def _bounds(
+    spending: Spending, steps: int, delta: float
+) -> tuple[dict[str, Opinion], PrivacyLossDistribution | None]:
+    """Upper bounds by name, and the losses that one of them comes from."""
+    library = f"dp-accounting {version('dp-accounting')}"
+    renyi = renyi_epsilon(spending, steps, delta)
+    plain = unamplified_epsilon(spending, steps, delta)
+    grid = losses(spending, steps, delta, plain if renyi is None else min(renyi, plain))
+    known = Opinion(
+        accountant=f"unamplified ({CLOSED})",
+        epsilon=plain,
+        note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
+    )
+    if grid is not None:
+        fine = Opinion(accountant=f"pld ({library})", epsilon=grid.get_epsilon_for_delta(delta))
+    else:
+        why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID
+        fine = Opinion(accountant=f"pld ({library})", epsilon=None, note=why)
+    first = Opinion(accountant=f"rdp ({library})", epsilon=renyi, note=NO_RENYI if renyi is None else None)
+    return {"rdp": first, "pld": fine, "unamplified": known}, grid
+
+
+def _opacus(spending: Spending, steps: int, delta: float, epsilon: float) -> Iterator[Opinion]:
+    """A second library's epsilons, which it has of Poisson samples only."""
+    if spending.sampling != "poisson":
+        return
+    numbers = (spending.rate, spending.noise_multiplier, steps, delta)
+    library = f"opacus {version('opacus')}"
+    yield Opinion(accountant=f"rdp ({library})", epsilon=opacus_rdp(*numbers))
+    name = f"prv ({library})"
+    if epsilon > PRV_LARGEST:
+        yield Opinion(
+            accountant=name, epsilon=None, note=f"not computed beyond an epsilon of {PRV_LARGEST:g}"
+        )
+        return
+    try:
+        found, error = opacus_prv(*numbers)
+    except ValueError as problem:
+        yield Opinion(accountant=name, epsilon=None, note=str(problem))
+    else:
+        yield Opinion(accountant=name, epsilon=found, note=f"upper end; error bound {error}")
+
+
+def _limit(spending: Spending, epsilon: float) -> Opinion:
+    """The claim's own central limit theorem, told apart from the bounds."""
+    note = EXACT if spending.sampling == "shuffled" else LIMIT
+    if not isfinite(epsilon):
+        return Opinion(accountant=f"clt ({CLOSED})", epsilon=None, note=f"{note}; mu is too large to tell")
+    return Opinion(accountant=f"clt ({CLOSED})", epsilon=epsilon, note=note)

@@ -1,0 +1,274 @@
+"""What each method can be told: the `settings` and `levels` of a row."""
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pipeline.strict import Count, Positive, Strict
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _epsilon(value: Any) -> Any:
+    return math.inf if value in ("inf", "Infinity") else value
+
+
+Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
+
+
+class MethodSettings(Strict):
+    """What every method has."""
+
+    axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
+
+    # examples of a step; DP-SGD's is the expected size of a Poisson batch
+    batch: Count
+    epochs: Positive
+    learning_rate: Positive
+    schedule: Literal["constant", "cosine"] = "constant"
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return False
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (self.batch, self.epochs)
+
+    def steps(self, examples: int) -> int:
+        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
+        return max(1, round(self.epochs * examples / self.batch))
+
+    def epoch_at(self, step: int, steps: int) -> int:
+        """Whole passes before one of ``steps`` steps."""
+        return int(step * self.epochs / steps)
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Learning rate of one of ``steps`` steps."""
+        cosine = 0.5 * (1 + math.cos(math.pi * step / steps)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * cosine
+
+    def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the network's inputs, of examples stored in that shape."""
+        return stored
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.batch > examples:
+            return (
+                f"batch: {self.batch} is larger than the training split of {data!r}; allowed: 1 to {examples}"
+            )
+        return None
+
+
+class DpsgdSettings(MethodSettings):
+    """DP-SGD (Abadi et al. 2016), the base of every private row."""
+
+    axis: ClassVar[str] = "epsilon"
+
+    momentum: Share = 0.0
+    clip: Positive = 1.0  # C: L2 bound of one example's gradient
+    # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
+    epsilon: Epsilon
+    delta: Delta = 1e-5
+    accountant: Literal["rdp", "pld"] = "rdp"
+    # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
+    statistics_weight: Positive = 1.0
+    # noisy_bn only: C', the width of the range that summed inputs are truncated to before they are averaged;
+    # the share of 1 / noise^2 that the averages take; and alpha of Eqs. 9 and 10
+    activation_range: Positive = 8.0
+    statistics_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
+        return (*super().together, self.private, *statistics)
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        # such a delta would allow publishing somebody's example outright
+        if self.private and self.delta >= 1 / examples:
+            return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
+        return super().misfit(data, examples)
+
+
+class NoisyWeightsSettings(MethodSettings):
+    """Training with Gaussian noise on the weights (Davody et al. 2020, section 2). Not private."""
+
+    axis: ClassVar[str] = "sigma"
+
+    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # standard deviation of every weight
+    augment: Literal["none", "crop_flip"] = "none"  # of training images
+    # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
+    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on training
+    # examples under the very noise that is tested.
+    statistics: Literal["running", "draw"] = "running"
+    draws: Count = 10  # of the noise at test, whose accuracies are averaged
+    # lambda of the paper's scale invariance: a factor, at test, on every matrix and on the bias added to its
+    # product
+    scale: Positive = 1.0
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().together, self.augment, self.statistics, self.draws)
+
+
+class BatchClippingSettings(MethodSettings):
+    """General Batch Clipping (Nguyen et al. 2023): clipped gradients of mini-sets, layer by layer."""
+
+    axis: ClassVar[str] = "sigma"
+
+    rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
+    # What is clipped to what (sections 3.2, 3.3, B.2). 'full': the whole gradient to C. 'layerwise': each
+    # layer to an even share, C / sqrt(L). 'adaptive': the paper's, C e_h / max e. 'zhang': e_h, whatever C.
+    # 'multiplied': the whole gradient to C, its layers multiplied by max e / e_h. 'none': plain SGD.
+    clipping: Literal["none", "full", "layerwise", "adaptive", "zhang", "multiplied"]
+    clip: Positive = 0.095  # C, the master clipping constant
+    clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of C, an epoch
+    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # noise has std 2 C_h sigma
+    # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
+    mini_set: Count | None = None
+    # How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
+    # independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
+    sampling: Literal["fixed", "replacement", "poisson", "shuffled"] = "fixed"
+    layers: Literal["tensor", "module"] = "tensor"  # what a layer is
+    # gathers the layers into so many groups of similar e_h, each clipped as one layer; None: doesn't
+    groups: Count | None = None
+    # The standard deviations are divided by p_h, with sum p_h^2 = L (footnote 4). 'equal': p_h = 1; 'least':
+    # those that make the noise's total energy least.
+    layer_noise: Literal["equal", "least"] = "equal"
+    # Whose gradients' norms e_h averages over D_pub: examples' (section 3.3), or mini-sets', as are clipped
+    norms: Literal["example", "mini_set"] = "example"
+    public_examples: Count | None = None  # of D_pub that e_h and batch norm at test take; None: all
+    note_norms: bool = False  # e_h of every layer into the history
+    # Inside a mini-set: it is scanned in `local_steps` pieces by SGD with momentum, whose way is the gradient
+    momentum: Share = 0.0
+    local_steps: Count = 1
+    # Rounds of a window, after which entries that noise alone may have moved are fixed (3.4); None: never
+    sparsify: Count | None = None
+    augment: Literal["none", "crop_flip"] = "none"  # of training images
+    side: Count | None = None  # of crops in training, and of images at test, padded; None: as stored
+    # batch_bn at test. 'public': the statistics of D_pub. 'running': averages of the mini-sets', as in the
+    # paper, which no noise protects.
+    statistics: Literal["public", "running"] = "public"
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in these averages
+    delta: Delta = 1e-5
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return self.clipping != "none" and self.sigma > 0
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        own = {"learning_rate", "schedule", "rate_decay", "clip", "clip_decay", "sigma", "averaging", "delta"}
+        shared = (value for name, value in self if name not in own)
+        return (*shared, self.private)
+
+    @property
+    def set_size(self) -> int:
+        """s: examples of a mini-set."""
+        return self.mini_set or self.batch
+
+    @property
+    def sets(self) -> int:
+        """k: mini-sets of a batch."""
+        return self.batch // self.set_size
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Learning rate of one of ``steps`` steps."""
+        return super().rate_at(step, steps) * self.rate_decay ** self.epoch_at(step, steps)
+
+    def clip_at(self, step: int, steps: int) -> float:
+        """C of one of ``steps`` steps."""
+        return self.clip * self.clip_decay ** self.epoch_at(step, steps)
+
+    def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the network's inputs, of examples stored in that shape."""
+        return stored if self.side is None else (stored[0], self.side, self.side)
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.batch % self.set_size:
+            return f"mini_set: {self.mini_set} does not divide the batch; allowed: divisors of {self.batch}"
+        if self.set_size % self.local_steps:
+            return (
+                f"local_steps: {self.local_steps} does not divide the mini-set; allowed: divisors of "
+                f"{self.set_size}"
+            )
+        if self.local_steps > 1 and self.sampling == "poisson":
+            # pieces of a set are cut by the longest set's length, so one example would change other sets too
+            return f"local_steps: {self.local_steps}; allowed with 'sampling: poisson': 1"
+        if self.momentum > 0 and self.local_steps == 1:
+            return (
+                f"momentum: {self.momentum} with one local step does nothing; allowed: 0, or more local_steps"
+            )
+        if self.clipping in ("none", "full", "multiplied"):
+            only = f"with 'clipping: {self.clipping}', which has one part; allowed"
+            if self.groups is not None:
+                return f"groups: {self.groups} {only}: null"
+            if self.layer_noise != "equal":
+                return f"layer_noise: '{self.layer_noise}' {only}: 'equal'"
+        if self.sparsify is not None and self.norms == "example":
+            return "norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"
+        if self.clipping == "none" and self.sigma > 0:
+            return f"sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: none'"
+        if self.private and self.delta >= 1 / examples:
+            return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
+        return super().misfit(data, examples)
+
+
+METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
+    "batch_clipping": BatchClippingSettings,
+    "dpsgd": DpsgdSettings,
+    "noisy_weights": NoisyWeightsSettings,
+}
+
+
+class AccountSettings(Strict):
+    """A private training in the terms of its accounting alone."""
+
+    axis: ClassVar[str] = (
+        "noise_multiplier"  # the setting that names levels unless the account says otherwise
+    )
+
+    # how a batch is drawn, as in `BatchClippingSettings`
+    sampling: Literal["fixed", "replacement", "poisson", "shuffled"] = "poisson"
+    examples: Count  # N
+    batch: Count  # m; 'poisson': its expectation
+    epochs: Positive
+    noise_multiplier: Positive  # standard deviation of the noise over how far one example moves a part
+    parts: Count = 1  # L: of the gradient, each clipped and noised on its own
+    sets: Count | None = (
+        None  # k: clipped vectors of a step; 'replacement' only, where an example may be in each
+    )
+    delta: Delta = 1e-5
+
+    @model_validator(mode="after")
+    def _means_something(self) -> "AccountSettings":
+        if self.batch > self.examples:
+            raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
+        if (self.sets is None) == (self.sampling == "replacement"):
+            raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
+        if self.delta >= 1 / self.examples:
+            raise ValueError(f"delta: {self.delta} means nothing; allowed: below 1/{self.examples}")
+        return self
+
+    @property
+    def steps(self) -> int:
+        """T: steps that make `epochs` passes."""
+        return max(1, round(self.epochs * self.examples / self.batch))

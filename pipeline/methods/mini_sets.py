@@ -1,0 +1,121 @@
+"""The mini-sets of a batch: who is in which, and the gradient of one (Nguyen et al. 2023, Eqs. 6 and 7)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+from torch.nn import functional as F
+
+from pipeline.method_settings import BatchClippingSettings
+from pipeline.models.normalization import measuring
+from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.randomness import Streams
+
+
+@dataclass(frozen=True)
+class MiniSets:
+    """Which examples are in which mini-set, for each replica."""
+
+    index: Tensor  # (R, K, S)
+    mask: Tensor  # (R, K, S) 1 for examples that are there, 0 for padding
+
+
+def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> MiniSets:
+    """The mini-sets of a step, fresh ones each time.
+
+    A Poisson sample has no fixed size: each of its examples goes into one of the k sets by chance, so that
+    one example more changes one set only. With s = 1 every example is a set of its own.
+    """
+    batch, size = settings.batch, settings.set_size
+    if settings.sampling == "poisson":
+        return _poisson(streams, settings, step, examples)
+    draw = {"fixed": streams.fixed, "replacement": streams.replaced, "shuffled": streams.shuffled}
+    index = draw[settings.sampling](step, examples, batch).unflatten(1, (settings.sets, size))
+    return MiniSets(index, torch.ones(index.shape, device=index.device))
+
+
+def _poisson(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> MiniSets:
+    samples = streams.poisson(step, examples, settings.batch / examples)
+    most = max(1, max(len(sample) for sample in samples))
+    places = streams.uniform(step, most, "mini-sets").cpu()
+    sets: list[list[Tensor]] = []
+    for sample, place in zip(samples, places, strict=True):
+        members = torch.from_numpy(sample)
+        if settings.set_size == 1:
+            sets.append(list(members.split(1)))
+        else:
+            chosen = (place[: len(members)] * settings.sets).long()
+            sets.append([members[chosen == number] for number in range(settings.sets)])
+    count = max(1, max(len(own) for own in sets))
+    longest = max(1, max(len(members) for own in sets for members in own) if any(sets) else 1)
+    index = torch.zeros(len(samples), count, longest, dtype=torch.long)
+    mask = torch.zeros(index.shape)
+    for row, own in enumerate(sets):
+        for number, members in enumerate(own):
+            # padded with one of its own, so that nothing of a set depends on another
+            index[row, number] = members[0] if len(members) else 0
+            index[row, number, : len(members)] = members
+            mask[row, number, : len(members)] = 1
+    return MiniSets(index.to(streams.device), mask.to(streams.device))
+
+
+class Gradient(NamedTuple):
+    """What a mini-set gives."""
+
+    values: Tensors  # g(w; S), the shapes of the parameters
+    loss: Tensor  # () mean over its examples
+    statistics: Tensors  # of its batch-norm layers
+
+
+def gradient(
+    net: nn.Module,
+    settings: BatchClippingSettings,
+    inputs: Tensor,
+    labels: Tensor,
+    mask: Tensor,
+    parameters: Tensors,
+    rate: Tensor,
+) -> Gradient:
+    """g(w; S) of one mini-set by its own batch statistics: a function of w and of its examples alone.
+
+    The mini-set is scanned in `local_steps` pieces by SGD with momentum from w on, at step size ``rate``.
+    What it moves by, over step size and number of pieces, is g; with one piece that is the mean gradient.
+
+    Args:
+        net: the network.
+        settings: of the method.
+        inputs: (S, ...) the mini-set's; where the mask is 0 they have no part in it.
+        labels: (S,)
+        mask: (S,)
+        parameters: w.
+        rate: () step size inside the mini-set.
+    """
+
+    def loss(own: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
+        with measuring(net, mask) as found:
+            losses = F.cross_entropy(functional_call(net, own, (inputs,)), labels, reduction="none")
+        mean = (losses * mask).sum() / mask.sum().clamp_min(1)
+        return mean, (mean, found)
+
+    size = -(-len(labels) // settings.local_steps)
+    pieces = list(zip(inputs.split(size), labels.split(size), mask.split(size), strict=True))
+    place, total = parameters, rate.new_zeros(())
+    velocity = way = {name: torch.zeros_like(value) for name, value in parameters.items()}
+    statistics: Tensors = {}
+    for piece in pieces:
+        found, (mean, measured) = grad(loss, has_aux=True)(place, *piece)
+        velocity = {name: settings.momentum * velocity[name] + value for name, value in found.items()}
+        way = {name: value + velocity[name] for name, value in way.items()}
+        place = {name: value - rate * velocity[name] for name, value in place.items()}
+        total = total + mean
+        statistics = {
+            name: value + statistics[name] if statistics else value for name, value in measured.items()
+        }
+    count = len(pieces)
+    return Gradient(
+        {name: value / count for name, value in way.items()},
+        total / count,
+        {name: value / count for name, value in statistics.items()},
+    )

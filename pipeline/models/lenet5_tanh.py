@@ -1,0 +1,39 @@
+"""BN-LeNet-5 of Nguyen et al. 2023, Table 2: LeNet-5 of LeCun et al. 1998, with tanh and 32x32 inputs."""
+
+from torch import nn
+
+from pipeline.models.normalization import normalization
+from pipeline.settings import Model
+
+SMALLEST = 32  # pixels a side, of which the last convolution leaves one
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """LeNet-5 for images of ``shape`` (C, 32, 32); with batch norm 61,990 parameters.
+
+    Convolutions are 5x5 without padding and have biases. The order is as the table prints it: a layer with
+    its tanh, then normalisation, then average pooling. With batch norm as there (``unnormalized: 2``) it has
+    16 tensors in 8 modules. The sizes that the table prints from the second pooling on, 10x10x16 and 5x5x120,
+    fit no such network; here they are 5x5x16 and 1x1x120, as LeCun et al. have them. The table's softmax is
+    part of the loss.
+
+    Raises:
+        ValueError: inputs are no images, or too small for the last convolution.
+    """
+    if len(shape) != 3 or min(shape[1:]) < SMALLEST:
+        raise ValueError(f"images of at least {SMALLEST}x{SMALLEST} are needed")
+    channels, height, width = shape
+    flat = 120 * _left(height) * _left(width)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 6, 5), nn.Tanh(), normalization(model, 6, 4), nn.AvgPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.Tanh(), normalization(model, 16, 3), nn.AvgPool2d(2)),
+        *(nn.Conv2d(16, 120, 5), nn.Tanh(), normalization(model, 120, 2)),
+        nn.Flatten(),
+        *(nn.Linear(flat, 84), nn.Tanh(), normalization(model, 84, 1)),
+        *(nn.Linear(84, classes), normalization(model, classes, 0)),
+    )
+
+
+def _left(side: int) -> int:
+    """Pixels a side after all convolutions and poolings."""
+    return ((side - 4) // 2 - 4) // 2 - 4

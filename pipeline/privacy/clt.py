@@ -1,0 +1,37 @@
+"""Limits of many small steps: mu of the Gaussian DP that they come near to. Approximations and no bounds."""
+
+from math import exp, expm1, isfinite, sqrt
+
+from scipy.special import ndtr
+
+from pipeline.privacy.spending import Spending
+
+
+def clt_mu(spending: Spending, steps: int) -> float | None:
+    """mu of the central limit theorem that papers state for this sampling; None where it overflows.
+
+    ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
+    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020.
+    ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order.
+    """
+    noise = spending.noise_multiplier
+    if spending.sampling == "shuffled":
+        return sqrt(spending.epochs(steps)) / noise
+    share = spending.rate * sqrt(steps)
+    try:
+        mu = share * sqrt(expm1(noise**-2)) if spending.sampling == "poisson" else sqrt(2) * share * h(noise)
+    except OverflowError:
+        return None
+    return mu if isfinite(mu) else None
+
+
+def h(noise: float) -> float:
+    """sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2): Corollary 5.4 of Dong, Roth and Su 2022.
+
+    Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) for 3 sigma^-1 / 2; its numbers are these.
+
+    Raises:
+        OverflowError: the noise is too little for a float to hold the result.
+    """
+    square = exp(noise**-2) * ndtr(1.5 / noise) + 3 * ndtr(-0.5 / noise) - 2
+    return sqrt(max(0.0, float(square)))

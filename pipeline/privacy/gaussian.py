@@ -1,0 +1,53 @@
+"""The Gaussian mechanism in closed form: mu-GDP (Dong, Roth and Su 2022), N(0, 1) against N(mu, 1)."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import erfcx, ndtr
+
+# delta at each of some epsilons: what a mechanism spends, all of it
+Profile = Callable[[np.ndarray], np.ndarray]
+# least_epsilon's answer is above the exact one by at most this share
+PRECISION = 1e-9
+
+
+def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """Delta of mu-GDP at each epsilon >= 0 (Balle and Wang 2018, Theorem 8); arguments broadcast.
+
+    Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), where the second term is written with the
+    density at the first one's argument, so that nothing overflows at an epsilon of millions.
+    """
+    epsilons, mu = np.broadcast_arrays(np.asarray(epsilons, float), np.asarray(mu, float))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        near, far = epsilons / mu - mu / 2, epsilons / mu + mu / 2
+        second = 0.5 * np.exp(-(near**2) / 2) * erfcx(far / np.sqrt(2))
+        found = np.maximum(ndtr(-near) - second, 0.0)
+    # two equal distributions
+    return np.where(mu == 0, 0.0, found)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Epsilon of mu-GDP at ``delta``; an upper bound, within `PRECISION`."""
+    return least_epsilon(lambda epsilons: gaussian_delta(epsilons, np.asarray(mu)), delta)
+
+
+def least_epsilon(profile: Profile, delta: float) -> float:
+    """The least epsilon whose delta is at most ``delta``, rounded up within `PRECISION`; or infinity.
+
+    ``profile`` must not rise.
+    """
+
+    def enough(epsilon: float) -> bool:
+        return bool(profile(np.array([epsilon]))[0] <= delta)
+
+    if enough(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+        if not np.isfinite(high):
+            return float("inf")
+    while high - low > PRECISION * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,106 @@
+"""Privacy loss distributions of Gaussian steps on samples of a fixed size, which dp-accounting does not have.
+
+With dp-accounting's own of Poisson samples they give epsilon at delta and the trade-off curve, as upper
+bounds: losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import (
+    PrivacyLossDistribution,
+    from_gaussian_mechanism,
+)
+
+from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
+from pipeline.privacy.inclusion import moves
+from pipeline.privacy.spending import Spending
+
+# Probability of a step's losses that are too large to be told apart, and count as infinite.
+FARTHEST = 1e-18
+# No grid beyond this epsilon: sampling saves little there, and dp-accounting's numbers run out.
+LARGEST = 1e5
+MOST_POINTS = 2e5  # of one step's grid
+
+
+def losses(spending: Spending, steps: int, delta: float, bound: float) -> PrivacyLossDistribution | None:
+    """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
+
+    None where there is none: of 'shuffled', whose steps depend on each other, and beyond `LARGEST`.
+    """
+    if spending.sampling == "shuffled" or bound > LARGEST:
+        return None
+    interval = _interval(spending, bound)
+    found = composed(spending, steps, interval)
+    while (finer := _interval(spending, found.get_epsilon_for_delta(delta))) < interval / 2:
+        interval, found = finer, composed(spending, steps, finer)
+    return found
+
+
+def _interval(spending: Spending, epsilon: float) -> float:
+    """1e-4, as dp-accounting has it, and less or more than that for epsilons far from 1."""
+    coarsest = _farthest(spending) / MOST_POINTS
+    return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
+
+
+def _farthest(spending: Spending) -> float:
+    """The loss from which those of one step count as infinite."""
+    return least_epsilon(lambda epsilons: amplified(spending, epsilons), FARTHEST)
+
+
+@lru_cache(maxsize=16)
+def composed(spending: Spending, steps: int, interval: float) -> PrivacyLossDistribution:
+    """The losses of ``steps`` steps, on a grid of ``interval``; not for 'shuffled', whose steps depend."""
+    if spending.sampling == "poisson":
+        one = from_gaussian_mechanism(
+            spending.noise_multiplier,
+            value_discretization_interval=interval,
+            sampling_prob=spending.rate,
+        )
+    else:
+        one = _of_one_step(spending, interval)
+    return one.self_compose(steps)
+
+
+def amplified(spending: Spending, epsilons: np.ndarray) -> np.ndarray:
+    """(K,) delta of one step at epsilons >= 0, for data sets that differ in one example replaced.
+
+    With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
+    and alpha = 1 + (e^epsilon - 1) / p: delta(epsilon) = sum_j P(j) delta_j(log alpha), delta_j the
+    Gaussian's own.
+
+    Without replacement this is p delta_1, exact: Theorem 11 of Zhu, Dong and Wang 2022, and Dong, Roth and
+    Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, and the
+    same where j is 0 or 1.
+    """
+    distances, chances = moves(spending)
+    inner = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(chances.sum()))
+    return gaussian_delta(inner[:, None], distances / spending.noise_multiplier) @ chances
+
+
+def _log_expm1(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(-np.expm1(-values)) + values
+
+
+def _of_one_step(spending: Spending, interval: float) -> PrivacyLossDistribution:
+    """Losses of one step: the pair of distributions whose delta is `amplified` at every epsilon >= 0.
+
+    Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon
+    delta(-epsilon), and a loss -l has e^-l times the probability of l. A larger delta than the sampling's own
+    only makes the bound larger; the kink at 0 is convex.
+    """
+    last = max(1, int(np.ceil(_farthest(spending) / interval)))
+    deltas = amplified(spending, interval * np.arange(last + 1))
+    # Delta is drawn as straight lines over e^epsilon, above the true one as that is convex; where they bend
+    # there is probability. Beyond the last point delta stays what it is there: losses without end.
+    rises = np.append(np.diff(deltas), 0.0)
+    above = np.maximum((rises[1:] - np.exp(interval) * rises[:-1]) / np.expm1(interval), 0.0)
+    places = np.arange(1, last + 1)
+    below = np.exp(-interval * places) * above
+    at_zero = max(0.0, 1.0 - above.sum() - below.sum() - deltas[-1])
+    losses = np.concatenate([-places[::-1], [0], places]).tolist()
+    chances = np.concatenate([below[::-1], [at_zero], above]).tolist()
+    return PrivacyLossDistribution.create_from_rounded_probability(
+        dict(zip(losses, chances, strict=True)), float(deltas[-1]), interval
+    )

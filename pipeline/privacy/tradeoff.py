@@ -1,0 +1,47 @@
+"""Trade-off curves (Dong, Roth and Su 2022): what type I error costs an attacker in type II error."""
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+from pipeline.privacy.gaussian import Profile
+
+# denser where errors are small, which is where attacks are
+ALPHAS = (
+    0.0,
+    *(factor * 10.0**power for power in (-4, -3, -2) for factor in (1, 1.5, 2, 3, 4, 5, 7)),
+    *(percent / 100 for percent in (*range(10, 50, 4), *range(50, 101, 10))),
+)
+DIGITS = 6
+# beyond it no line passes above a beta of six digits
+LAST_LINE = DIGITS * log(10)
+LINES = 150
+OVERFLOW = 700.0  # e to this is a float still
+
+
+def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, float], ...]:
+    """(alpha, beta): type I errors, and type II errors that no attacker gets below; rounded down.
+
+    ``profiles`` are upper bounds of one mechanism's delta, valid for both orders of neighbours, and
+    ``epsilon`` says where they fall. Each (epsilon, delta) keeps the curve above two lines: beta >= max(0,
+    1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) (Wasserman and Zhou 2010; Dong, Roth and Su
+    2022, Proposition 2.5). The curve is convex, so that straight lines between the points are above it.
+    """
+    alphas = np.array(ALPHAS)[:, None]
+    near = np.linspace(0, min(epsilon, LAST_LINE), LINES)
+    # `epsilon` itself, however large, is for alpha 0
+    epsilons = np.concatenate([near, np.linspace(near[-1], LAST_LINE, LINES), [epsilon]])
+    deltas = np.minimum.reduce([profile(epsilons) for profile in profiles])
+    falling = np.exp(-epsilons) * (1 - deltas - alphas)
+    rising = 1 - deltas - np.exp(np.minimum(epsilons, OVERFLOW)) * alphas
+    betas = np.maximum(np.maximum(rising, falling).max(1), 0.0)
+    floored = np.floor(betas * 10**DIGITS) / 10**DIGITS
+    return tuple((round(alpha, DIGITS), float(beta)) for alpha, beta in zip(ALPHAS, floored, strict=True))
+
+
+def of_losses(losses: PrivacyLossDistribution) -> Profile:
+    """The profile of a privacy loss distribution, the worse of adding and removing."""
+    # one by one: its way of taking many at once overflows at large epsilons
+    return lambda epsilons: np.array([losses.get_delta_for_epsilon(float(one)) for one in epsilons])

@@ -1,0 +1,73 @@
+"""Expected gradient norms of a network's layers against epochs, as a figure."""
+
+from collections import defaultdict
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from pipeline.reporting.drawing import COLOURS, columns, svg, thinned
+from pipeline.reporting.figures import read_history
+from pipeline.reporting.histories import Curve
+from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.wording import level_words
+
+PREFIX = "layer_norm/"  # of a history's metrics: layer_norm/KIND/NAME
+KINDS = ("conv", "norm", "shortcut", "linear")
+ACROSS, WIDTH, HEIGHT = 3, 4.2, 3.2  # panels beside one another; inches of one
+Norms = dict[str, list[Curve]]  # kind -> a curve a layer
+
+
+def layers(result: TableResult, root: Path = Path()) -> str | None:
+    """A panel a row, at the level that reached most, and in it a line a layer; None without any norm.
+
+    Raises:
+        UserError: a row's history is not one.
+    """
+    if "layers" not in result.table.figures:
+        return None
+    panels = [(row, level, norms) for row in result.rows for level, norms in _norms(row, root)]
+    if not panels:
+        return None
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(down, across, squeeze=False, sharey=True)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        for axes, (row, level, norms) in zip(grid.flat, panels, strict=False):
+            axes.set_title(f"{row.key}\n{level_words(level)}")
+            axes.set_xlabel("epoch")
+            axes.set_yscale("log")
+            _plot(axes, norms)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("expected gradient norm")
+        kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in panels)]
+        figure.legend(
+            [Line2D([], [], color=COLOURS[KINDS.index(kind)]) for kind in kinds],
+            kinds,
+            loc="outside lower center",
+            ncols=len(kinds),
+        )
+
+    return svg(f"{result.name}-layers", (max(8.4, WIDTH * across), HEIGHT * down + 0.4), draw)
+
+
+def _norms(row: RowResult, root: Path) -> list[tuple[str, Norms]]:
+    """(level, norms) of the level that reached most among those with norms; nothing where none has."""
+    found: dict[str, Norms] = defaultdict(lambda: defaultdict(list))
+    for metric, by_level in (read_history(row.key, root) if row.cells else {}).items():
+        if metric.startswith(PREFIX):
+            kind = metric.removeprefix(PREFIX).partition("/")[0]
+            for level, curve in by_level.items():
+                found[level][kind].append(curve)
+    best = max(found.keys() & row.cells.keys(), key=lambda level: row.cells[level].mean.value, default=None)
+    return [] if best is None else [(best, found[best])]
+
+
+def _plot(axes: Axes, norms: Norms) -> None:
+    for kind, curves in norms.items():
+        for curve in curves:
+            axes.plot(*columns(thinned(curve)), color=COLOURS[KINDS.index(kind)], lw=0.7, alpha=0.8)

@@ -1,0 +1,13 @@
+"""`dprepro account KEY`."""
+
+from typing import Annotated
+
+import typer
+
+
+def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
+    """Account for a training without training it: its privacy ledger, as a record."""
+    from pipeline import accounts, settings
+
+    path = accounts.account(key, settings.load())
+    print(f"{key}: accounted, {path}")

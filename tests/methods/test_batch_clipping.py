@@ -1,0 +1,333 @@
+"""General Batch Clipping against steps written by hand; sensitivity on neighbouring data; its guarantee."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pipeline.data.prepared import Prepared
+from pipeline.method_settings import BatchClippingSettings
+from pipeline.methods.augment import centred
+from pipeline.methods.base import Execution
+from pipeline.methods.batch_clipping import BatchClipping
+from pipeline.methods.dpsgd import Dpsgd
+from pipeline.methods.mini_sets import MiniSets, drawn
+from pipeline.models.normalization import measuring
+from pipeline.privacy.gradients import Bounds
+from pipeline.settings import Model
+from pipeline.training import Replica, make_task
+from tests.conftest import dpsgd
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+BN = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
+PLAIN = Model(name="lenet5_tanh")
+SAMPLINGS = ["fixed", "replacement", "shuffled", "poisson"]
+
+
+def settings(**changes: object) -> BatchClippingSettings:
+    values = {"batch": 12, "epochs": 0.5, "learning_rate": 0.3, "sigma": 0.5, "clip": 0.2, "side": 32,
+              "clipping": "adaptive", "delta": 1e-3}  # fmt: skip
+    return BatchClippingSettings.model_validate(values | changes)
+
+
+def make(data: Prepared, model: Model, *wanted: BatchClippingSettings, how: Execution = CPU) -> BatchClipping:
+    members = [Replica(f"replica {number}", number, own) for number, own in enumerate(wanted)]
+    return BatchClipping(make_task(members, model, True, data, how), wanted, model.normalization)
+
+
+def begun(method: BatchClipping) -> tuple[dict, Bounds, Tensor]:
+    """State, bounds and step sizes of the first step."""
+    rates = torch.tensor([own.learning_rate for own in method.settings])
+    state = method.init()
+    state |= method.new_bounds(state, rates, 0)
+    return state, Bounds(*(state["bounds"][name] for name in Bounds._fields)), rates
+
+
+def one(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value[0] for name, value in tensors.items()}
+
+
+def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) -> Tensor:
+    """Mean loss of a mini-set by the definition: zero-padded, scaled as D_pub is, its own statistics."""
+    task = method.task
+    pixels = task.public.float() / 255
+    images = F.pad(task.inputs[index].float() / 255, (2,) * 4)
+    with measuring(task.net, torch.ones(len(index))):
+        logits = functional_call(task.net, leaves, ((images - pixels.mean()) / pixels.std(),))
+    return F.cross_entropy(logits, task.labels[index])
+
+
+@pytest.mark.parametrize(("model", "size"), [(BN, None), (BN, 4), (PLAIN, 1), (PLAIN, 12)])
+def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | None) -> None:
+    method = make(tiny, model, settings(mini_set=size, sampling="shuffled", clip=0.05))
+    state, bounds, _ = begun(method)
+    after, _ = method.step(method.init(), 0)
+    own = method.first
+    total = {name: torch.zeros_like(value[0]) for name, value in state["parameters"].items()}
+    for index in method.task.streams.shuffled(0, 200, 12)[0].split(own.set_size):
+        leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+        found = torch.autograd.grad(batch_loss(method, leaves, index), list(leaves.values()))
+        for limit, name, g in zip(bounds.limits[0], leaves, found, strict=True):
+            total[name] += g * min(1.0, limit.item() / g.norm().item())
+    noise = method.task.streams.normal(0, sum(value.numel() for value in total.values()))[0]
+    parts = noise.split([value.numel() for value in total.values()])
+    for limit, part, (name, value) in zip(bounds.limits[0], parts, total.items(), strict=True):
+        noisy = value + 2 * limit * 0.5 * part.reshape(value.shape)  # N(0, (2 C_h sigma)^2)
+        expected = state["parameters"][name][0] - 0.3 * noisy / own.sets
+        torch.testing.assert_close(after["parameters"][name][0], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_expected_norms_are_those_of_single_public_examples(tiny: Prepared) -> None:
+    """The fast way against one backward pass an example, with batch norm's statistics of D_pub."""
+    method = make(tiny, BN, settings(note_norms=True))
+    state, bounds, _ = begun(method)
+    parameters, public = one(state["parameters"]), method.public[0]
+    assert torch.equal(centred(tiny_images(tiny), 32), F.pad(tiny_images(tiny), (2,) * 4))
+    with measuring(method.task.net, torch.ones(len(public))) as given:
+        functional_call(method.task.net, parameters, (public,))
+    norms = []
+    for image, label in zip(public, method.task.public_labels, strict=True):
+        leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
+        logits = functional_call(method.task.net, {**leaves, **given}, (image[None],))
+        found = torch.autograd.grad(F.cross_entropy(logits, label[None]), list(leaves.values()))
+        norms.append(torch.stack([g.norm() for g in found]))
+    expected = torch.stack(norms).mean(0)
+    torch.testing.assert_close(state["norms"]["layers"][0], expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(bounds.limits[0], 0.2 * expected / expected.max(), rtol=1e-3, atol=1e-6)
+    _, metrics = method.step(method.init(), 0)
+    torch.testing.assert_close(metrics["layer_norm/conv/0.weight"][0], expected[0], rtol=1e-3, atol=1e-5)
+
+
+def tiny_images(data: Prepared) -> Tensor:
+    return torch.from_numpy(data.splits["public"].inputs.copy())
+
+
+def test_norms_of_mini_sets_are_those_of_their_mean_gradients(tiny: Prepared) -> None:
+    method = make(tiny, BN, settings(norms="mini_set", mini_set=3, public_examples=7, augment="crop_flip"))
+    state, _, rates = begun(method)
+    data = replace(method.task, inputs=method.task.public, labels=method.task.public_labels)
+    theirs = make(tiny, BN, settings())
+    theirs.task = data
+    norms = []
+    for index in (torch.arange(3), torch.arange(3, 6)):  # the seventh is too few for a set
+        leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+        found = torch.autograd.grad(batch_loss(theirs, leaves, index), list(leaves.values()))
+        norms.append(torch.stack([g.norm() for g in found]))
+    torch.testing.assert_close(method.public_norms(state, rates)[0], torch.stack(norms), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        (BN, {}),
+        (BN, {"mini_set": 4, "sampling": "poisson", "augment": "crop_flip"}),
+        (BN, {"clipping": "zhang", "norms": "mini_set", "mini_set": 6, "sampling": "replacement"}),
+        (BN, {"sparsify": 2, "norms": "mini_set", "statistics": "running"}),
+        (PLAIN, {"mini_set": 1, "clipping": "multiplied"}),
+        (PLAIN, {"mini_set": 1, "sampling": "poisson", "groups": 3, "layer_noise": "least"}),
+        (PLAIN, {"mini_set": 6, "momentum": 0.5, "local_steps": 2, "layers": "module"}),
+    ],
+)
+def test_how_it_is_computed_never_changes_the_result(
+    tiny: Prepared, model: Model, changes: dict[str, object]
+) -> None:
+    results = []
+    for how in (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True)):
+        wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
+        method = make(tiny, model, *wanted, how=how)
+        state = method.init()
+        for step in range(3):
+            state, _ = method.step(state, step)
+        results.append(torch.cat([v.flatten(1) for v in method.model(state).values()], dim=1))
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-3, atol=1e-5)
+
+
+def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
+    private = dpsgd(batch=12, clip=0.2, learning_rate=0.3, epsilon=4.0)
+    members = [Replica("replica 0", 0, private)]
+    theirs = Dpsgd(make_task(members, Model(name="lenet5"), True, tiny, CPU), [private], "none")
+    assert theirs.mechanism is not None
+    multiplier = theirs.mechanism.spendings[0].noise_multiplier
+    own = settings(sampling="poisson", mini_set=1, clipping="full", sigma=multiplier / 2, side=None)
+    method = make(tiny, Model(name="lenet5"), own)
+    method.views.scale = None  # DP-SGD takes its images in [0, 1]
+    expected, _ = theirs.step(theirs.init(), 4)
+    found, _ = method.step(method.init() | method.new_bounds(method.init(), torch.tensor([0.3]), 0), 4)
+    for name, value in expected["parameters"].items():
+        torch.testing.assert_close(found["parameters"][name], value, rtol=1e-4, atol=1e-6)
+    spending = method.guarantee(0).spending
+    assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})  # type: ignore[union-attr]
+    assert spending is not None
+    assert spending.noise_multiplier == pytest.approx(multiplier)
+
+
+def moved(method: BatchClipping, sets: MiniSets, other: MiniSets | None, example: int) -> Tensor:
+    """(G,) how far each part of the clipped sum moves, in units of its C_g, when an example is replaced.
+
+    With ``other``, when the sets become those instead.
+    """
+    state, bounds, rates = begun(method)
+    before = method.clipped_sums(state, sets, bounds, rates, 0)[0]
+    if other is None:
+        method.task.inputs[example] = 255 - method.task.inputs[example]
+        method.task.labels[example] = (method.task.labels[example] + 5) % 10
+    after = method.clipped_sums(state, other or sets, bounds, rates, 0)[0]
+    squares = torch.stack([(after[name] - before[name]).square().sum() for name in before])
+    parts = (squares * bounds.weights[0] ** 2) @ bounds.members[0]
+    return parts.sqrt() / bounds.limits[0]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("size", [None, 1, 2])
+@pytest.mark.parametrize("clipping", ["full", "adaptive", "multiplied"])
+def test_one_record_moves_every_part_by_at_most_what_is_accounted(
+    tiny: Prepared, sampling: str, size: int | None, clipping: str
+) -> None:
+    model = PLAIN if size == 1 else BN
+    own = settings(batch=4, sampling=sampling, mini_set=size, clipping=clipping, clip=1e-3)
+    furthest = torch.zeros(1)
+    for step in range(5):
+        method = make(tiny, model, own)
+        sets = drawn(method.task.streams, own, step, 200)
+        if sets.mask.sum() == 0:
+            continue
+        place = int((sets.mask[0].flatten() > 0).nonzero()[0])
+        example = int(sets.index[0].flatten()[place])
+        times = int(((sets.index[0] == example) & (sets.mask[0] > 0)).any(1).sum())
+        if sampling == "poisson":  # the record leaves the sample
+            mask = sets.mask.clone()
+            mask[0].view(-1)[place] = 0
+            found = moved(method, sets, MiniSets(sets.index, mask), example)
+        else:
+            found = moved(method, sets, None, example)
+        assert (found <= times * method.distance * (1 + 1e-3)).all()
+        furthest = torch.maximum(furthest, found.max())
+    # 2 C is needed, but for an example that is a mini-set of its own and leaves: then C is
+    alone = sampling == "poisson" and size == 1
+    assert furthest > (0.99 if alone else 1.05)
+    assert method.distance == (1.0 if alone else 2.0)
+
+
+def test_a_shuffled_run_resumes_only_between_orders(tiny: Prepared) -> None:
+    """A resumed run draws a new order; inside one, examples would be in two batches of an epoch."""
+    method = make(tiny, BN, settings(sampling="shuffled"))
+    assert [done for done in range(1, 49) if method.resumable(done)] == [16, 32, 48]
+    assert all(make(tiny, BN, settings(sampling=other)).resumable(5) for other in ("fixed", "poisson"))
+
+
+def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
+    """Padding points at an example; neither its values nor its label may matter."""
+    own = settings(sampling="poisson", mini_set=4)
+    method = make(tiny, BN, own)
+    index = torch.tensor([[[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]]])
+    mask = torch.tensor([[[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]])
+    assert (moved(method, MiniSets(index, mask), None, example=0) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"clipping": "full"}, 1),
+        ({"clipping": "multiplied"}, 1),
+        ({"clipping": "layerwise"}, 16),
+        ({"clipping": "adaptive", "layers": "module"}, 8),
+        ({"clipping": "adaptive", "groups": 4}, 4),
+        ({"clipping": "zhang", "layer_noise": "least"}, 16),
+    ],
+)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_the_guarantee_pays_the_root_of_the_parts(
+    tiny: Prepared, changes: dict[str, object], parts: int, sampling: str
+) -> None:
+    method = make(tiny, BN, settings(sampling=sampling, **changes))
+    spending = method.guarantee(0).spending
+    assert spending is not None
+    assert spending.noise_multiplier == pytest.approx(0.5 / math.sqrt(parts))
+    assert (spending.sampling, spending.examples, spending.batch) == (sampling, 200, 12)
+    _, bounds, _ = begun(method)
+    assert bounds.limits.shape == (1, parts)
+
+
+def test_noise_has_the_papers_scale(tiny: Prepared) -> None:
+    for own in (settings(), settings(sampling="poisson", mini_set=1), settings(clipping="full")):
+        method = make(tiny, PLAIN, own)
+        _, bounds, _ = begun(method)
+        assert method.mechanism is not None
+        expected = (bounds.members[0] @ (2 * 0.5 * bounds.limits[0]))[None]
+        torch.testing.assert_close(method.mechanism.deviations(bounds), expected)
+
+
+def test_what_is_not_private_says_so(tiny: Prepared) -> None:
+    for own in (settings(clipping="none", sigma=0), settings(sigma=0)):
+        found = make(tiny, BN, own).guarantee(0)
+        assert found.spending is None
+        assert found.broken
+    assert make(tiny, BN, settings()).guarantee(0).broken is None
+    leaking = make(tiny, BN, settings(statistics="running")).guarantee(0)
+    assert leaking.spending is not None
+    assert "running averages" in (leaking.broken or "")
+    # there are no averages without batch norm
+    assert make(tiny, PLAIN, settings(statistics="running")).guarantee(0).broken is None
+
+
+def test_only_running_averages_look_at_private_data_besides_the_released_sums(tiny: Prepared) -> None:
+    """Same weights, other private data: what is tested with differs only where averages are kept."""
+    for statistics in ("public", "running"):
+        method = make(tiny, BN, settings(statistics=statistics))
+        state, _ = method.step(method.init(), 0)
+        other = make(tiny, BN, settings(statistics=statistics))
+        other.task.inputs[:] = 255 - other.task.inputs
+        elsewhere, _ = other.step(other.init(), 0)
+        weights = {name: state["parameters"][name] for name in method.names}
+        first = method.network({**method.model(state), **weights}, 0)
+        second = other.network({**other.model(elsewhere), **weights}, 0)
+        same = all(torch.equal(first[name], second[name]) for name in first)
+        assert same == (statistics == "public")
+        assert {"1.mean", "1.var"} <= {n.replace("2.", "1.", 1) for n in first}
+
+
+def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -> None:
+    own = settings(batch=20, epochs=3, rate_decay=0.9, clip_decay=0.5)
+    steps = own.steps(200)
+    assert [own.epoch_at(step, steps) for step in (0, 9, 10, 19, 20, 29)] == [0, 0, 1, 1, 2, 2]
+    assert own.rate_at(25, steps) == pytest.approx(0.3 * 0.81)
+    assert own.clip_at(10, steps) == pytest.approx(0.1)
+    method = make(tiny, PLAIN, own)
+    state = method.init()
+    limits = []
+    for step in range(21):
+        state, _ = method.step(state, step)
+        limits.append(state["bounds"]["limits"].max().item())
+    assert limits == pytest.approx([0.2] * 10 + [0.1] * 10 + [0.05])
+
+
+def test_plain_sgd_is_torchs(tiny: Prepared) -> None:
+    own = settings(clipping="none", sigma=0, sampling="shuffled", learning_rate=0.05)
+    method = make(tiny, BN, own)
+    state = method.init()
+    leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+    optimizer = torch.optim.SGD(leaves.values(), lr=0.05)
+    for step in range(3):
+        optimizer.zero_grad()
+        batch_loss(method, leaves, method.task.streams.shuffled(step, 200, 12)[0]).backward()
+        optimizer.step()
+        state, _ = method.step(state, step)
+    for name, value in leaves.items():
+        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=1e-5)
+
+
+def test_fixed_entries_stay_and_get_neither_gradient_nor_noise(tiny: Prepared) -> None:
+    method = make(tiny, BN, settings(sparsify=2, norms="mini_set", sigma=3.0, epochs=1))
+    state = method.init()
+    for step in range(6):
+        before = state
+        state, _ = method.step(state, step)
+        fixed = before["active"]["0.weight"] == 0
+        assert torch.equal(state["parameters"]["0.weight"][fixed], before["parameters"]["0.weight"][fixed])
+    assert fixed.any()
+    assert not fixed.all()

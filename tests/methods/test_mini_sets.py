@@ -1,0 +1,136 @@
+"""Who is in which mini-set, and the gradient of one, against loops and torch's own optimiser."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pipeline.method_settings import BatchClippingSettings
+from pipeline.methods.mini_sets import drawn, gradient
+from pipeline.models.normalization import BatchStatistics
+from pipeline.privacy.randomness import Streams
+
+EXAMPLES = 30
+
+
+def settings(**changes: object) -> BatchClippingSettings:
+    values = {"batch": 12, "epochs": 1, "learning_rate": 0.1, "clipping": "full"}
+    return BatchClippingSettings.model_validate(values | changes)
+
+
+def streams(*names: str) -> Streams:
+    return Streams(names or ("a",), True, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "replacement", "shuffled"])
+@pytest.mark.parametrize("size", [None, 1, 4])
+def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
+    own = settings(sampling=sampling, mini_set=size)
+    found = drawn(streams("a", "b"), own, 3, EXAMPLES)
+    assert found.index.shape == (2, own.sets, own.set_size)
+    assert found.mask.min() == 1
+    distinct = [len(set(replica.flatten().tolist())) for replica in found.index]
+    assert (max(distinct) < 12) == (sampling == "replacement")
+    assert not torch.equal(found.index[0], found.index[1])
+
+
+def test_shuffled_batches_take_every_example_once_an_epoch() -> None:
+    own = settings(sampling="shuffled", batch=10, mini_set=5)
+    source = streams()
+    seen = torch.cat([drawn(source, own, step, EXAMPLES).index.flatten() for step in range(3)])
+    assert sorted(seen.tolist()) == list(range(EXAMPLES))
+
+
+@pytest.mark.parametrize("size", [None, 1, 4])
+def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> None:
+    own = settings(sampling="poisson", mini_set=size)
+    for step in range(20):
+        found = drawn(streams("a", "b"), own, step, EXAMPLES)
+        samples = streams("a", "b").poisson(step, EXAMPLES, 12 / EXAMPLES)
+        for index, mask, sample in zip(found.index, found.mask, samples, strict=True):
+            assert sorted(index[mask > 0].tolist()) == sorted(sample.tolist())
+            for members, present in zip(index, mask, strict=True):
+                # padded with its own: whether another set is longer must not matter
+                assert set(members.tolist()) == (set(members[present > 0].tolist()) or {0})
+            if size == 1:
+                assert mask.sum(1).max() <= 1
+            else:
+                assert len(mask) == own.sets
+
+
+def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alone() -> None:
+    own = settings(sampling="poisson", mini_set=4)
+    counts = torch.zeros(3)
+    apart = total = 0
+    for step in range(600):
+        found = drawn(streams(), own, step, EXAMPLES)
+        counts += found.mask[0].sum(1)
+        places = {int(e): k for k, row in enumerate(found.index[0]) for e in row[found.mask[0, k] > 0]}
+        if 0 in places and 1 in places:
+            total += 1
+            apart += places[0] != places[1]
+    assert (counts / counts.sum() - 1 / 3).abs().max() < 0.03
+    assert abs(apart / total - 2 / 3) < 0.2
+
+
+def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it() -> None:
+    own = settings(sampling="poisson", batch=1)
+    step = next(s for s in range(99) if len(streams().poisson(s, EXAMPLES, 1 / EXAMPLES)[0]) == 0)
+    found = drawn(streams(), own, step, EXAMPLES)
+    assert found.mask.sum() == 0
+    net, parameters, inputs, labels = example()
+    nobody = gradient(net, own, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1))
+    assert nobody.loss == 0
+    assert all(bool((value == 0).all()) for value in nobody.values.values())
+
+
+def example() -> tuple[nn.Module, dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 5), BatchStatistics(5, 1e-3), nn.Tanh(), nn.Linear(5, 3))
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
+    return net, parameters, torch.randn(12, 6), torch.arange(12) % 3
+
+
+def in_torch() -> nn.Module:
+    """The same network with torch's own batch norm."""
+    net, *_ = example()
+    theirs = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5, eps=1e-3), nn.Tanh(), nn.Linear(5, 3))
+    theirs.load_state_dict(net.state_dict(), strict=False)  # but for the buffers
+    return theirs.train()
+
+
+def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics() -> None:
+    net, parameters, inputs, labels = example()
+    found = gradient(net, settings(), inputs, labels, torch.ones(12), parameters, torch.tensor(0.1))
+    theirs = in_torch()
+    loss = F.cross_entropy(theirs(inputs), labels)
+    loss.backward()
+    torch.testing.assert_close(found.loss, loss.detach())
+    for name, value in theirs.named_parameters():
+        torch.testing.assert_close(found.values[name], value.grad, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(found.statistics["1.mean"], theirs[0](inputs).detach().mean(0))
+
+
+def test_who_is_not_there_leaves_no_trace() -> None:
+    net, parameters, inputs, labels = example()
+    mask = torch.tensor([1.0] * 8 + [0.0] * 4)
+    padded = gradient(net, settings(), inputs * mask[:, None], labels, mask, parameters, torch.tensor(0.1))
+    alone = gradient(net, settings(), inputs[:8], labels[:8], mask[:8], parameters, torch.tensor(0.1))
+    for name, value in alone.values.items():
+        torch.testing.assert_close(padded.values[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces() -> None:
+    net, parameters, inputs, labels = example()
+    own = settings(momentum=0.7, local_steps=3)
+    found = gradient(net, own, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05))
+    theirs = in_torch()
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.7)
+    for piece in range(3):
+        part = slice(4 * piece, 4 * piece + 4)
+        optimizer.zero_grad()
+        F.cross_entropy(theirs(inputs[part]), labels[part]).backward()
+        optimizer.step()
+    for name, value in theirs.named_parameters():
+        moved = (parameters[name] - value.detach()) / (0.05 * 3)
+        torch.testing.assert_close(found.values[name], moved, rtol=1e-3, atol=1e-5)

@@ -1,0 +1,94 @@
+"""What a training spends, and how often an example is drawn."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from pipeline.privacy.accounting import describe, renyi_epsilon, spent
+from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.privacy.inclusion import moved, moves, unamplified_epsilon
+from pipeline.privacy.spending import Spending
+
+
+def spending(
+    sampling: str = "fixed", noise: float = 1.0, examples: int = 500, batch: int = 20, sets: int = 1
+) -> Spending:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
+    return Spending.model_validate({**values, "sets": sets})
+
+
+@pytest.mark.parametrize(
+    ("sampling", "neighbouring", "event"),
+    [
+        ("poisson", "add or remove one", "50 x PoissonSampled(0.04, Gaussian(1))"),
+        ("fixed", "replace one", "50 x SampledWithoutReplacement(20 of 500, Gaussian(1))"),
+        ("replacement", "replace one", "50 x SampledWithReplacement(20 of 500, Gaussian(1))"),
+        ("shuffled", "replace one", "2 x Gaussian(1)"),
+    ],
+)
+def test_event_and_neighbours_of_each_sampling(sampling: str, neighbouring: str, event: str) -> None:
+    own = spending(sampling)
+    assert own.neighbouring == neighbouring
+    assert describe(own.event(50)) == event
+
+
+def test_an_epoch_begun_counts_whole_and_leaves_out_a_last_batch_that_is_too_small() -> None:
+    own = spending("shuffled", examples=59, batch=20)
+    assert [own.epochs(steps) for steps in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
+
+
+def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
+    distances, chances = moves(spending("replacement", sets=3))
+    draws = binom(20, 1 / 500)
+    assert distances.tolist() == [1, 2, 3]
+    assert chances == pytest.approx([draws.pmf(1), draws.pmf(2), draws.sf(2)], rel=1e-9)
+
+
+def test_squared_distances_add_up_as_in_a_simulation() -> None:
+    own, steps, trials = spending("replacement", examples=50, sets=20), 30, 20_000
+    values, chances = moved(own, steps)
+    assert chances.sum() == pytest.approx(1, abs=1e-12)
+    draws = np.random.default_rng(0).binomial(20, 1 / 50, (trials, steps))
+    found = (np.minimum(draws, 20) ** 2).sum(1)
+    for level in (0.1, 0.5, 0.9, 0.99):
+        bound = values[np.searchsorted(chances.cumsum(), level)]
+        assert (found <= bound).mean() == pytest.approx(chances[values <= bound].sum(), abs=0.01)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "replacement", "shuffled"])
+def test_spent_grows_with_steps_and_falls_with_noise_and_examples(sampling: str) -> None:
+    base = spent(spending(sampling), 100, 1e-5)
+    assert 0 < base < spent(spending(sampling), 200, 1e-5)
+    assert spent(spending(sampling, noise=2.0), 100, 1e-5) < base
+    assert spent(spending(sampling, examples=1000), 100, 1e-5) < base
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_spent_is_the_least_of_two_bounds(sampling: str) -> None:
+    plenty, little = spending(sampling), spending(sampling, noise=0.02)
+    assert spent(plenty, 100, 1e-5) == renyi_epsilon(plenty, 100, 1e-5)
+    assert spent(little, 100, 1e-5) == unamplified_epsilon(little, 100, 1e-5)
+
+
+def test_shuffled_is_gaussian_epoch_by_epoch() -> None:
+    own = spending("shuffled", noise=3.0)
+    assert spent(own, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
+
+
+# sqrt(50) / sigma at delta 1/45,000, bisected with 60 digits
+@pytest.mark.parametrize(
+    ("noise", "epsilon"),
+    [
+        (0.5, 156.86565122098),
+        (1.0, 53.084217945322),
+        (2.5, 14.932961762653),
+        (0.01875, 72649.938975487),
+        (0.01875 / 62**0.5, 4421012.4639663),
+    ],
+)
+def test_the_papers_least_noise_has_a_finite_bound(noise: float, epsilon: float) -> None:
+    steps, delta = 50 * 45, 1 / 45_000
+    assert spent(spending("shuffled", noise, 45_000, 1000), steps, delta) == pytest.approx(epsilon, rel=1e-6)
+    # drawn anew each step, an example may be in more batches than fifty, but not in many more
+    if noise < 0.1:
+        assert epsilon < spent(spending("fixed", noise, 45_000, 1000), steps, delta) < 2 * epsilon

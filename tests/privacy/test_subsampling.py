@@ -1,0 +1,131 @@
+"""Losses of samples of a fixed size, against densities that are put together here by hand."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import binom, norm
+
+from pipeline.privacy.accounting import renyi_epsilon
+from pipeline.privacy.inclusion import unamplified_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.subsampling import amplified, composed, losses
+
+EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])
+
+
+def spending(sampling: str, noise: float, examples: int, batch: int, sets: int = 1) -> Spending:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
+    return Spending.model_validate({**values, "sets": sets})
+
+
+def masses(weights: dict[float, float], noise: float) -> np.ndarray:
+    """A mixture of Gaussians of standard deviation ``noise``: probabilities of small bins. Keys are means."""
+    edges = np.linspace(-12 * noise - 3, 12 * noise + 3, 20_001)
+    return sum(weight * np.diff(norm.cdf(edges, mean, noise)) for mean, weight in weights.items())
+
+
+def hockey_stick(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.array([np.maximum(first - np.exp(epsilon) * second, 0).sum() for epsilon in EPSILONS])
+
+
+@pytest.mark.parametrize(("noise", "examples", "batch"), [(0.6, 20, 3), (1.0, 100, 5), (2.0, 10, 10)])
+def test_one_step_without_replacement_is_the_numeric_integral(
+    noise: float, examples: int, batch: int
+) -> None:
+    share = batch / examples
+    outside, mixed = masses({0: 1.0}, noise), masses({0: 1 - share, 1: share}, noise)
+    found = amplified(spending("fixed", noise, examples, batch), EPSILONS)
+    assert_allclose(found, hockey_stick(mixed, outside), rtol=1e-4, atol=1e-10)
+    # the other direction is the smaller one, so it is covered
+    assert (found >= hockey_stick(outside, mixed) - 1e-12).all()
+
+
+@pytest.mark.parametrize("sets", [1, 2, 4])
+@pytest.mark.parametrize("noise", [0.7, 1.5])
+def test_one_step_with_replacement_bounds_a_worst_case(sets: int, noise: float) -> None:
+    """Data where each mini-set that holds the example moves by the whole distance, and all others stay."""
+    examples, batch = 5, 4
+    draws = binom(batch, 1 / examples)
+    # the sets that j draws hit, spread as far as they go; without the example everything is at 0
+    weights: dict[float, float] = {}
+    for times in range(batch + 1):
+        place = float(min(times, sets))
+        weights[place] = weights.get(place, 0.0) + draws.pmf(times)
+    with_it, without = masses(weights, noise), masses({0.0: 1.0}, noise)
+    found = amplified(spending("replacement", noise, examples, batch, sets), EPSILONS)
+    worst = np.maximum(hockey_stick(with_it, without), hockey_stick(without, with_it))
+    assert (found >= worst * (1 - 1e-4) - 1e-10).all()
+    if sets == 1:  # nothing is lost
+        assert_allclose(found, worst, rtol=1e-4, atol=1e-10)
+
+
+def test_one_mini_set_with_replacement_is_a_sample_with_the_chance_to_be_drawn() -> None:
+    found = amplified(spending("replacement", 1.0, 1000, 400), EPSILONS)
+    chance = 1 - (1 - 1 / 1000) ** 400
+    same = amplified(spending("fixed", 1.0, 1_000_000, round(chance * 1_000_000)), EPSILONS)
+    assert_allclose(found, same, rtol=1e-5)
+
+
+def test_two_steps_are_two_losses_added() -> None:
+    """The pair of Theorem 11 of Zhu, Dong and Wang 2022, its loss put together from densities by hand."""
+    noise, share = 0.8, 0.2
+    outside, inside = masses({0: 1.0}, noise), masses({1: 1.0}, noise)
+    mixed = (1 - share) * outside + share * inside
+    there = np.minimum(outside, inside) > 1e-14  # nothing is lost, and logarithms are finite
+    outside, inside, mixed = outside[there], inside[there], mixed[there]
+    up, down = np.log(mixed / outside), np.log(inside / ((1 - share) * inside + share * outside))
+    # losses above 0 come from (mixed, outside), those below from (inside, mixed), and the rest is at 0
+    own = [np.append(up[up > 0], down[down < 0]), np.append(mixed[up > 0], inside[down < 0])]
+    bins = np.round(np.append(own[0], 0.0) / 1e-3).astype(int)
+    chances = np.append(own[1], 1 - own[1].sum())
+    one = np.bincount(bins - bins.min(), weights=chances)
+    two = np.convolve(one, one)
+    added = 1e-3 * (np.arange(len(two)) + 2 * bins.min())
+    expected = [(two * np.maximum(-np.expm1(epsilon - added), 0)).sum() for epsilon in EPSILONS]
+    found = composed(spending("fixed", noise, 10, 2), 2, 1e-3)
+    assert_allclose([found.get_delta_for_epsilon(float(one)) for one in EPSILONS], expected, rtol=0.01)
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(0.8, 500), (1.5, 5000), (5.0, 5000)])
+def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, steps: int) -> None:
+    delta = 1e-5
+    epsilons = {}
+    for sampling in ("poisson", "fixed"):
+        own = spending(sampling, noise, 20_000, 100)
+        bound = renyi_epsilon(own, steps, delta)
+        assert bound is not None
+        found = losses(own, steps, delta, bound)
+        assert found is not None
+        epsilons[sampling] = found.get_epsilon_for_delta(delta)
+        assert epsilons[sampling] < min(bound, unamplified_epsilon(own, steps, delta))
+    assert epsilons["poisson"] < epsilons["fixed"]
+
+
+def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
+    own, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
+    found = losses(own, steps, delta, unamplified_epsilon(own, steps, delta))
+    assert found is not None
+    fine = composed(own, steps, 2e-5).get_epsilon_for_delta(delta)
+    assert fine <= found.get_epsilon_for_delta(delta) < 1.001 * fine
+
+
+def test_a_whole_batch_is_the_gaussian_mechanism() -> None:
+    own = spending("fixed", 2.0, 50, 50)
+    found = composed(own, 4, 1e-4).get_epsilon_for_delta(1e-5)
+    assert found == pytest.approx(unamplified_epsilon(own, 4, 1e-5), rel=1e-4)
+
+
+def test_more_mini_sets_move_more_and_more_examples_less() -> None:
+    def epsilon(examples: int, sets: int) -> float:
+        return composed(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).get_epsilon_for_delta(
+            1e-5
+        )
+
+    assert epsilon(5000, 1) < epsilon(5000, 2) < epsilon(5000, 50)
+    assert epsilon(10_000, 2) < epsilon(5000, 2)
+
+
+@pytest.mark.parametrize(("sampling", "noise"), [("shuffled", 1.0), ("fixed", 0.002)])
+def test_no_losses_where_they_depend_or_run_out(sampling: str, noise: float) -> None:
+    own = spending(sampling, noise, 5000, 50)
+    assert losses(own, 1000, 1e-5, unamplified_epsilon(own, 1000, 1e-5)) is None

@@ -1,0 +1,92 @@
+"""Trade-off curves and central limit theorems."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pipeline.privacy.clt import clt_mu, h
+from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.subsampling import composed
+from pipeline.privacy.tradeoff import of_losses, tradeoff
+
+
+def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
+    """G_mu: Phi(Phi^-1(1 - alpha) - mu)."""
+    return norm.cdf(norm.isf(alphas) - mu)
+
+
+def spending(sampling: str, noise: float, examples: int = 54_000, sets: int = 1) -> Spending:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": 64}
+    return Spending.model_validate({**values, "sets": sets})
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.52, 1.99, 6.0])
+def test_curve_of_one_gaussian(mu: float) -> None:
+    curve = tradeoff([lambda epsilons: gaussian_delta(epsilons, np.asarray(mu))], gaussian_epsilon(mu, 1e-5))
+    alphas, betas = np.array(curve).T
+    exact = gaussian_curve(mu, alphas)
+    assert (betas <= exact).all()
+    assert betas == pytest.approx(exact, abs=5e-4)
+
+
+def test_a_curve_is_convex_and_falls_from_next_to_one_to_nothing() -> None:
+    losses = composed(spending("fixed", 0.8), 4000, 1e-3)
+    alphas, betas = np.array(tradeoff([of_losses(losses)], losses.get_epsilon_for_delta(1e-5))).T
+    assert betas[0] == pytest.approx(1, abs=2e-5)
+    assert betas[-1] == 0
+    slopes = np.diff(betas) / np.diff(alphas)
+    assert (slopes < 0).all()
+    # a sixth digit that is rounded down bends the curve by so much where alphas are dense
+    assert (np.diff(slopes) > -0.05).all()
+
+
+def test_hiding_nothing_leaves_no_error_but_at_alpha_zero() -> None:
+    mu = 400.0
+    curve = tradeoff([lambda epsilons: gaussian_delta(epsilons, np.asarray(mu))], gaussian_epsilon(mu, 1e-5))
+    assert curve[0] == (0.0, pytest.approx(1, abs=2e-5))
+    assert {beta for _, beta in curve[1:]} == {0.0}
+
+
+# h and mu as Appendix B.1 of Nguyen et al. 2023 prints them; its 1.513 should be 1.514
+@pytest.mark.parametrize(
+    ("sigma", "printed", "examples", "mu"),
+    [(2.5, 1.513, 54_000, 0.52), (1.5, 5.783, 54_000, 1.99), (1.5, 5.783, 15 * 54_000, 0.51)],
+)
+def test_numbers_of_the_paper(sigma: float, printed: float, examples: int, mu: float) -> None:
+    own = spending("fixed", sigma / 8**0.5, examples)
+    assert h(own.noise_multiplier) == pytest.approx(printed, abs=2e-3)
+    found = clt_mu(own, round(50 * examples / 64))
+    assert found == pytest.approx(mu, abs=5e-3)
+
+
+def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> None:
+    own, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
+    mu = clt_mu(own, steps)
+    assert mu is not None
+    exact = composed(own, steps, 1e-5).get_epsilon_for_delta(delta)
+    assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize(("sampling", "sets"), [("poisson", 1), ("replacement", 64)])
+def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
+    """The curve of the mechanism lies below the limit's where that promises too much."""
+    own, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
+    mu = clt_mu(own, steps)
+    assert mu is not None
+    losses = composed(own, steps, 5e-4)
+    alphas, betas = np.array(tradeoff([of_losses(losses)], losses.get_epsilon_for_delta(1e-5))).T
+    small = (alphas > 0) & (alphas <= 0.01)
+    assert (betas[small] < gaussian_curve(mu, alphas[small])).all()
+    assert losses.get_epsilon_for_delta(1e-5) > gaussian_epsilon(mu, 1e-5)
+
+
+def test_mu_of_other_samplings() -> None:
+    # Bu et al. 2020: q sqrt(T (e^(1/z^2) - 1)); and sqrt(epochs) / z, whatever the batch
+    assert clt_mu(spending("poisson", 1.0, 6400), 100) == pytest.approx(0.01 * 10 * np.sqrt(np.e - 1))
+    assert clt_mu(spending("shuffled", 2.0, 6400), 900) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+def test_too_little_noise_has_no_limit(sampling: str) -> None:
+    assert clt_mu(spending(sampling, 0.01875), 1000) is None

@@ -1,0 +1,323 @@
+"""Nguyen et al.: accounts beside rows, bounds that protect nobody, and figures of their own."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from reporting import clipping
+from reporting.test_report import Elements, words
+
+from pipeline import records
+from pipeline.reporting import claims, figures, layers, outcomes, papers, report, tables, tradeoffs
+from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.report import Report
+from pipeline.reporting.results import RowResult, TableResult, gather
+
+PAPER = papers.load("nguyen2023")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("clipping")
+
+
+@pytest.fixture(scope="module")
+def report_of(project: Path) -> Report:
+    return report.write(clipping.fill(project), project)
+
+
+@pytest.fixture
+def tables_of(report_of: Report) -> dict[str, TableResult]:
+    return {table.name: table for table in report_of.papers[0].tables}
+
+
+@pytest.fixture
+def claims_of(report_of: Report) -> dict[str, ClaimResult]:
+    return {found.claim.key: found for found in claims.assess(report_of.papers[0])}
+
+
+def row(table: TableResult, key: str) -> RowResult:
+    return next(found for found in table.rows if found.key == key)
+
+
+# -- what the paper's file says ----------------------------------------------------------------------
+
+
+def test_the_values_that_the_text_prints_are_typed() -> None:
+    printed = {
+        f"{reference} {level}": value.value
+        for reference, line in PAPER.lines.items()
+        for level, value in line.values.items()
+    }
+    assert printed == {
+        "f3/sgd batch=64": 90.24,
+        "f3/bc-alc batch=64": 67,
+        "f6/bc-alc clip=0.9": 59.02,
+        "f7/bc-alc clip=0.1": 40.58,
+        "f9a/bc-alc clip=0.14": 43.42,
+        "f10/sgd batch=64": 80.55,
+        "f10/sgd batch=1024": 61.19,
+        "f11/bc-alc clip=0.2": 84.80,
+        "f12a/bc-alc batch=64": 50.38,
+        "f12a/bc-alc batch=1024": 45.11,
+        "f12b/bc-alc sigma=1.5": 67,
+        "f12b/bc-alc sigma=2.5": 50.38,
+        "f15/css-constant batch=64": 21.12,
+        "f18/alc batch=64": 66.66,
+        "f18/fgc batch=64": 46.35,
+        "gdp/bn-lenet5 noise_multiplier=2.5": 0.52,
+        "gdp/bn-lenet5 noise_multiplier=1.5": 1.99,
+        "gdp/more-data noise_multiplier=1.5": 0.51,
+    }
+
+
+def test_the_paper_contradicts_itself_at_sigma_one_half() -> None:
+    failing = [
+        (claim.key, one.text)
+        for claim in PAPER.claims
+        for test in claim.tests
+        for one in outcomes.printed(test, PAPER)
+        if one.verdict == "fails"
+    ]
+    assert failing == [
+        ("thirty-five", "BC + ALC − 35 at C = 0.14: +8.42, to be above -2 and below 2"),
+    ]
+
+
+# -- accounts ----------------------------------------------------------------------------------------
+
+
+def test_an_account_is_a_row_whose_number_is_exact(tables_of: dict[str, TableResult]) -> None:
+    found = row(tables_of["nguyen2023-gdp"], clipping.GDP)
+    cell = found.cells["noise_multiplier=2.5"]
+    assert (cell.mean.value, cell.mean.half, cell.mean.exact) == (0.5199, 0.0, True)
+    assert (found.marks, found.budget, found.searched) == ((), "full", None)
+    assert cell.agreement == "agrees"  # to the two digits printed
+    line = next(
+        line for line in tables.markdown(tables_of["nguyen2023-gdp"]).splitlines() if clipping.GDP in line
+    )
+    assert "| 0.52, +0.00 |" in line
+
+
+@pytest.mark.parametrize(("mu", "agreement"), [(0.5249, "agrees"), (0.526, "above"), (0.514, "below")])
+def test_an_exact_number_agrees_as_far_as_the_paper_prints_it(
+    tmp_path: Path, mu: float, agreement: str
+) -> None:
+    declared = clipping.settings()
+    found = clipping.account(clipping.GDP, declared)
+    replicas = [one.model_copy(update={"metrics": {"mu": mu}}) for one in found.replicas]
+    records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+    table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
+    assert row(table, clipping.GDP).cells["noise_multiplier=2.5"].agreement == agreement
+
+
+def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path) -> None:
+    declared = clipping.settings()
+    found = clipping.account(clipping.GDP, declared)
+    spent = clipping.ledger(0.01875, sampling="fixed")
+    replicas = [
+        one.model_copy(update={"metrics": metrics, "ledger": spent})
+        for one, metrics in zip(found.replicas, ({}, {"mu": 1.2e53}), strict=True)
+    ]
+    records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+    table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
+    lines = tables.markdown(table).splitlines()
+    start = next(index for index, line in enumerate(lines) if f"| ours: {clipping.GDP} |" in line)
+    line, privacy = lines[start : start + 2]
+    assert "| ∞, +∞ | 1.2e53, +1.2e53 |" in line
+    assert privacy.count("NO PRIVACY TO SPEAK OF: ε ≤ 114,000") == 2
+    assert figures.levels(table) is not None
+
+
+def test_an_account_of_other_settings_is_marked(tmp_path: Path) -> None:
+    declared = clipping.settings()
+    records.write(clipping.account(clipping.GDP, declared), tmp_path)
+    changed = declared.accounts[clipping.GDP].model_copy(update={"axis": "parts"})
+    other = declared.model_copy(update={"accounts": {clipping.GDP: changed}})
+    table = next(one for one in gather(other, tmp_path)[0].tables if one.key == "gdp")
+    assert [mark.words for mark in row(table, clipping.GDP).marks] == ["settings have changed since this run"]
+
+
+def test_claims_on_accounts_need_no_seeds(claims_of: dict[str, ClaimResult]) -> None:
+    assert claims_of["g-052"].statuses == ["reproduced"]
+    assert claims_of["g-051"].statuses == ["reproduced"]
+    (outcome,) = claims_of["g-051"].assessments[0].outcomes
+    assert outcome.text.startswith("BN-LeNet-5, L = 8, 15 times the data − 0.51 at σ = 1.5: +0.00, to be")
+
+
+# -- guarantees --------------------------------------------------------------------------------------
+
+
+def test_a_vacuous_bound_is_told_at_a_glance(report_of: Report, tables_of: dict[str, TableResult]) -> None:
+    cell = row(tables_of["nguyen2023-f4"], clipping.BC).cells["batch=64"]
+    assert cell.guarantee.state == "vacuous"
+    text = tables.markdown(tables_of["nguyen2023-f4"])
+    assert "| NO PRIVACY TO SPEAK OF: ε ≤ 114,000 |" in text
+    assert "NO PRIVACY TO SPEAK OF: ε ≤ 2 million" in text
+    page = words(report_of.page.read_text(encoding="utf-8"))
+    # sigma .25 is vacuous too, of Figure 12
+    assert "3 no privacy to speak of: a bound above ε = 13.8" in page
+    assert f"{clipping.BC}, {clipping.IC}: NO PRIVACY TO SPEAK OF. Above ε = 13.8 a bound allows" in page
+
+
+def test_the_same_guarantee_is_the_same_epsilon(claims_of: dict[str, ClaimResult]) -> None:
+    (outcome,) = claims_of["same-guarantee"].assessments[0].outcomes
+    assert (outcome.verdict, outcome.caveat) == ("fails", None)
+    assert outcome.text == "BC and IC at m = 64: proven ε ≤ 114,000 and ε ≤ 2 million"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [(8.0, 8.05, "holds"), (8.0, 9.0, "fails"), (8.0, None, "fails"), (None, None, "undecided")],
+)
+def test_two_bounds_are_compared_and_two_missing_ones_are_not(
+    tmp_path: Path, one: float | None, other: float | None, verdict: str
+) -> None:
+    declared = clipping.settings()
+    for key, bound in ((clipping.BC, one), (clipping.IC, other)):
+        found = clipping.record(key, declared)
+        replicas = [
+            replica.model_copy(update={"ledger": clipping.ledger(0.5, accounted=bound, reason="why")})
+            for replica in found.replicas
+        ]
+        records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+    found_claims = {claim.claim.key: claim for claim in claims.assess(gather(declared, tmp_path)[0])}
+    (outcome,) = found_claims["same-guarantee"].assessments[0].outcomes
+    assert outcome.verdict == verdict
+
+
+def test_the_ledger_tells_sampling_neighbours_and_an_approximate_mu(
+    report_of: Report, tables_of: dict[str, TableResult]
+) -> None:
+    page = words(report_of.page.read_text(encoding="utf-8"))
+    assert "0.00116 replacement 38281" in page
+    assert "∞ clt" in page
+    assert "one training example; replace one" in page
+    assert "0.52 of μ-GDP by the central limit theorem: an approximation, never a bound" in page
+    frame = pd.read_csv(StringIO(tables.csv(tables_of["nguyen2023-gdp"]))).set_index(["row", "level"])
+    one = frame.loc[(clipping.GDP, "noise_multiplier=1.5")]
+    assert (one["sampling"], one["mu_clt"]) == ("fixed", 1.9883)
+
+
+# -- claims over levels ------------------------------------------------------------------------------
+
+
+def test_best_compares_with_every_other_level(claims_of: dict[str, ClaimResult]) -> None:
+    found = claims_of["best-at-02"].assessments[0]
+    assert [one.text.partition(":")[0] for one in found.outcomes] == [
+        f"BC + ALC, C = 0.2 − C = {other}" for other in (0.05, 0.1, 0.4, 0.8)
+    ]
+    assert {one.verdict for one in found.outcomes} == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("over", "verdicts"),
+    [
+        (["clip=0.2", "clip=0.4", "clip=0.8"], ["holds", "holds"]),
+        (["clip=0.1", "clip=0.2", "clip=0.4"], ["fails", "holds"]),
+        (["clip=0.2", "clip=0.1", "clip=0.05"], ["holds", "holds"]),
+    ],
+)
+def test_falling_is_tested_step_by_step(
+    tables_of: dict[str, TableResult], over: list[str], verdicts: list[str]
+) -> None:
+    test = papers.Falls(kind="falls", of="f11/bc-alc", over=over)
+    rows = {"f11/bc-alc": row(tables_of["nguyen2023-f11"], clipping.PUBLIC)}
+    assert [one.verdict for one in outcomes.ours(test, rows, PAPER)] == verdicts
+
+
+def test_not_converging_at_the_papers_step_size_is_a_finding(claims_of: dict[str, ClaimResult]) -> None:
+    found = claims_of["bc-converges"].assessments[0]
+    assert [(one.verdict, one.caveat) for one in found.outcomes] == [("holds", None), ("holds", None)]
+
+
+# -- tables and figures ------------------------------------------------------------------------------
+
+
+def test_rows_whose_levels_are_of_different_settings_stand_in_parts(
+    project: Path, report_of: Report, tables_of: dict[str, TableResult]
+) -> None:
+    groups, sampling = tables_of["nguyen2023-untried-groups"], tables_of["nguyen2023-untried-sampling"]
+    assert (groups.levels, sampling.levels) == (
+        ("groups=1", "groups=4"),
+        ("sampling=fixed", "sampling=poisson"),
+    )
+    assert [found.key for found in sampling.rows] == [clipping.SAMPLING]
+    # lines without a row are told of once
+    assert [line.label for line in sampling.lines] == ["sampling"]
+    assert "without batch norm" in [line.label for line in groups.lines]
+    assert (
+        (project / "reports/tables/nguyen2023-untried-sampling.md")
+        .read_text()
+        .startswith("# Left untried: sampling. What Sections")
+    )
+
+
+def test_trade_off_curves_are_drawn_once_for_each_ledger(tables_of: dict[str, TableResult]) -> None:
+    svg = tradeoffs.tradeoffs(tables_of["nguyen2023-f12b"])
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    for level in clipping.NOISES:
+        assert f"σ = {level}" in svg
+    assert svg.count("type I error") == 3
+    assert tradeoffs.tradeoffs(tables_of["nguyen2023-f11"]) is None  # which does not ask for it
+
+
+def test_levels_that_privacy_does_not_depend_on_share_a_panel(tables_of: dict[str, TableResult]) -> None:
+    table = tables_of["nguyen2023-f11"]
+    asking = table.table.model_copy(update={"figures": ("tradeoff",)})
+    svg = tradeoffs.tradeoffs(TableResult(table.paper, table.key, asking, table.levels, table.lines))
+    assert svg is not None
+    assert svg.count("type I error") == 1
+    # whose row tells that no bound holds, its curve does not hold either
+    assert "BC + ALC, statistics of D_pub" in svg
+    assert svg.count("BC + ALC") == 1
+
+
+@pytest.mark.parametrize(
+    ("mu", "alpha", "beta"), [(0.0, 0.3, 0.7), (1.0, 0.5, 0.15866), (1.0, 0.05, 0.74049)]
+)
+def test_the_gaussian_curve_has_the_values_of_normal_tables(mu: float, alpha: float, beta: float) -> None:
+    curve = dict(tradeoffs.gaussian(mu))
+    assert curve[alpha] == pytest.approx(beta, abs=1e-4)
+    assert (curve[0.0], curve[1.0]) == (1.0, 0.0)
+
+
+def test_layer_norms_have_a_figure_of_their_own(project: Path, tables_of: dict[str, TableResult]) -> None:
+    table = tables_of["nguyen2023-f11"]
+    svg = layers.layers(table, project)
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    for text in (clipping.PUBLIC, "C = 0.2", "conv", "norm", "linear", "expected gradient norm"):
+        assert text in svg
+    assert "shortcut" not in svg
+    curves = figures.curves(table, project)
+    assert curves is not None
+    assert "layer" not in curves
+    assert layers.layers(tables_of["nguyen2023-f12b"], project) is None
+
+
+def test_the_page_shows_every_figure_and_leads_to_every_table(report_of: Report, project: Path) -> None:
+    names = {path.name for path in report_of.files["nguyen2023"]}
+    assert {
+        "nguyen2023-gdp-tradeoff.svg",
+        "nguyen2023-f12b-tradeoff.svg",
+        "nguyen2023-f11-layers.svg",
+    } <= names
+    page = report_of.page.read_text(encoding="utf-8")
+    found = Elements(page)
+    assert found.open == []
+    ids = {attributes.get("id") for _, attributes in found.found}
+    for tag, attributes in found.found:
+        link = attributes.get("href") or ""
+        if tag == "a" and link.startswith("#"):
+            assert link[1:] in ids
+        elif tag == "a" and not link.startswith("http"):
+            assert (report_of.page.parent / link).exists(), link
+    text = words(page)
+    assert "Figure 12 (b) 1 of 1 rows run" in text
+    assert "none: accounted for alone" in text
+    assert re.search(r"0\.52 computed", text)

@@ -1,0 +1,140 @@
+"""Accounts: ledgers of trainings that are only described, and what a ledger says of each kind of sampling."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import accounts, provenance, records
+from pipeline.errors import UserError
+from pipeline.ledger import make_ledger
+from pipeline.privacy.spending import Spending
+from pipeline.settings import Settings, parse
+
+ACCOUNT: dict[str, Any] = {
+    "paper": "nguyen2023",
+    "table": "gdp",
+    "label": "BN-LeNet-5, L = 8",
+    "settings": {
+        "sampling": "fixed",
+        "examples": 54_000,
+        "batch": 64,
+        "epochs": 50,
+        "parts": 8,
+        "delta": 1e-5,
+    },
+    "levels": [{"noise_multiplier": 2.5}, {"noise_multiplier": 0.01875}],
+}
+
+
+def declared(**changes: Any) -> Settings:
+    found = {**ACCOUNT, "settings": ACCOUNT["settings"] | changes}
+    return parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"gdp": found}})
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> records.Record:
+    accounts.account("gdp", declared(), tmp_path)
+    found = records.read("gdp", tmp_path)
+    assert found is not None
+    return found
+
+
+def test_an_account_is_a_record_of_nothing_trained(record: records.Record) -> None:
+    assert (record.method, record.data, record.model, record.history) == ("accounting", "none", {}, None)
+    assert [replica.level for replica in record.replicas] == [
+        "noise_multiplier=2.5",
+        "noise_multiplier=0.01875",
+    ]
+    assert record.provenance.config == declared().account_digest("gdp")
+    assert record.provenance.code == provenance.account_digest()
+    assert record.provenance.examples == 54_000
+    assert all(replica.started <= replica.ended for replica in record.replicas)
+
+
+def test_parts_share_the_noise(record: records.Record) -> None:
+    ledger = record.replicas[0].ledger
+    assert ledger.noise_multiplier == pytest.approx(2.5 / 8**0.5)
+    assert ledger.steps == 42_188
+    assert (ledger.sampling, ledger.neighbouring) == ("fixed", "replace one")
+    assert ledger.sampling_rate == pytest.approx(64 / 54_000)
+
+
+def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: records.Record) -> None:
+    replica = record.replicas[0]
+    ledger = replica.ledger
+    assert replica.metrics == {"mu": ledger.mu}
+    assert ledger.mu == pytest.approx(0.52, abs=5e-3)
+    assert ledger.claimed_by == "clt"
+    assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
+    known = {one.accountant.split()[0]: one for one in ledger.opinions}
+    assert set(known) == {"rdp", "pld", "unamplified", "clt"}
+    assert "no bound" in str(known["clt"].note)
+    assert ledger.accounted == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
+    assert str(ledger.accountant).startswith("pld")
+    assert ledger.tradeoff[0][0] == 0
+    assert ledger.tradeoff[-1] == (1.0, 0.0)
+
+
+def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: records.Record) -> None:
+    replica = record.replicas[1]
+    assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
+    assert replica.ledger.accounted is not None
+    assert 5e5 < replica.ledger.accounted < 2e6
+    assert str(replica.ledger.accountant).startswith("unamplified")
+
+
+def test_no_such_account_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no account 'dgp'; there are: gdp"):
+        accounts.account("dgp", declared(), tmp_path)
+
+
+def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> records.Ledger:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": 6400, "batch": 64}
+    return make_ledger(Spending.model_validate(values), 500, 1e-5, claimed_by, **changes)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "names"),
+    [
+        ("poisson", ["rdp", "pld", "unamplified", "rdp", "prv", "clt"]),
+        ("fixed", ["rdp", "pld", "unamplified", "clt"]),
+        ("replacement", ["rdp", "pld", "unamplified", "clt"]),
+        ("shuffled", ["rdp", "pld", "unamplified", "clt"]),
+    ],
+)
+def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names: list[str]) -> None:
+    found = ledger(sampling)
+    assert [one.accountant.split()[0] for one in found.opinions] == names
+    bounds = [one.epsilon for one in found.opinions[:3] if one.epsilon is not None]
+    assert found.accounted == min(bounds)
+    assert all(one.note for one in found.opinions if one.epsilon is None)
+
+
+def test_two_libraries_agree_on_poisson_samples() -> None:
+    own, opacus = (
+        found.epsilon for found in ledger("poisson").opinions if found.accountant.startswith("rdp")
+    )
+    assert own == pytest.approx(opacus, rel=0.01)
+
+
+def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
+    found = ledger("shuffled", noise=2.0)
+    assert found.claimed == pytest.approx(found.accounted)
+    assert found.mu == pytest.approx(5**0.5 / 2)
+
+
+def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
+    found = ledger("poisson", claimed_by="rdp", reason="seeded", uncounted=["the search"])
+    assert (found.accounted, found.accountant, found.reason) == (None, None, "seeded")
+    assert found.claimed == found.opinions[0].epsilon
+    assert found.uncounted == ("the search",)
+    assert (found.mu, found.tradeoff) == (None, ())
+
+
+def test_accounting_needs_no_torch() -> None:
+    probe = "import sys, pipeline.accounts; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
