@@ -77,8 +77,8 @@ def make_ledger(
         reason=reason,
         opinions=tuple(opinions),
         uncounted=tuple(uncounted),
-        mu=mu,
-        tradeoff=curve or (),
+        mu=None if reason else mu,
+        tradeoff=() if reason else curve or (),
     )
 
 

@@ -14,6 +14,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from math import inf
 from typing import Literal
 
 import dp_accounting
@@ -97,7 +98,10 @@ def renyi_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
         return None
     orders, divergences = found
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
-    return float(compute_epsilon(orders, divergences * times, delta)[0])
+    known = np.isfinite(divergences)
+    if not known.any():
+        return inf
+    return float(compute_epsilon(np.array(orders)[known], divergences[known] * times, delta)[0])
 
 
 def spent(spending: Spending, steps: int, delta: float) -> float:

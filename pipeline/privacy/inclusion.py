@@ -16,7 +16,7 @@ def moves(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
     """How far one step moves by a neighbouring data set: (K,) distances >= 1, and their (K,) probabilities.
 
     Distances are in those of a single draw. An example that isn't drawn moves nothing, and that probability
-    is left out, as are draws rarer than `RARE` in all.
+    is left out. Draws rarer than `RARE` in all count as the most that are not.
     """
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate])
@@ -70,7 +70,7 @@ def unamplified(spending: Spending, steps: int) -> Profile:
     """
     values, chances = moved(spending, steps)
     mu = np.sqrt(values) / spending.noise_multiplier
-    rare = max(0.0, 1.0 - float(chances.sum()))
+    rare = max(0.0, 1.0 - float(chances.sum())) + steps * RARE
 
     def profile(epsilons: np.ndarray) -> np.ndarray:
         return np.minimum(gaussian_delta(np.asarray(epsilons)[:, None], mu) @ chances + rare, 1.0)
