@@ -14,7 +14,7 @@ from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 
 PREFIX = "layer_norm/"  # of a history's metrics: layer_norm/KIND/NAME
-KINDS = ("conv", "norm", "shortcut", "linear")
+KINDS = ("conv", "norm", "shortcut", "linear", "other")
 ACROSS, WIDTH, HEIGHT = 3, 4.2, 3.2  # panels beside one another; inches of one
 Norms = dict[str, list[Curve]]  # kind -> a curve a layer
 

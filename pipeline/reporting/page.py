@@ -12,9 +12,10 @@ from markupsafe import Markup
 from pipeline.records import Record
 from pipeline.reporting import drawing, links, slowdown, tables, wording
 from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.guarantees import VACUOUS
 from pipeline.reporting.papers import NO_CONVERGENCE
-from pipeline.reporting.results import ENOUGH_EXAMPLES, Cell, PaperResult, TableResult
+from pipeline.reporting.results import Cell, PaperResult, TableResult
 
 
 @dataclass(frozen=True)

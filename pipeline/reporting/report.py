@@ -8,8 +8,9 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.reporting import claims, figures, page, tables
+from pipeline.reporting.gather import gather
 from pipeline.reporting.layers import layers
-from pipeline.reporting.results import PaperResult, TableResult, gather
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tradeoffs import tradeoffs
 from pipeline.settings import Settings
 

@@ -1,28 +1,15 @@
-"""Joins what was declared (params.yaml), what was run (records) and what was printed (the paper's file)."""
+"""What the report is drawn from: cells, rows, lines, tables and papers, filled with our records."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import hypot, inf, sqrt
+from math import hypot
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
-from pipeline import records
-from pipeline.errors import UserError
 from pipeline.records import Record, Replica
-from pipeline.reporting import papers
-from pipeline.reporting.guarantees import Guarantee, guarantee
-from pipeline.reporting.intervals import Mean, computed, mean
+from pipeline.reporting.guarantees import Guarantee
+from pipeline.reporting.intervals import Mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Line, Paper, Printed, Table
-from pipeline.settings import Account, Row, Settings
-
-OFFICIAL, SYNTHETIC = "official", "synthetic"
-ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
-# A row trained on a smaller share of the paper's examples decides nothing.
-ENOUGH_EXAMPLES = 0.9
-# That training fails is found only after so many step sizes, the largest so many times the smallest.
-STEP_SIZES, SPAN = 3, 100.0
+from pipeline.settings import Account, Row
 
 Agreement = Literal["agrees", "above", "below"]
 
@@ -101,7 +88,7 @@ class RowResult:
     @property
     def budget(self) -> str:
         """What its numbers were made on, or will be."""
-        return self.record.budget if self.record else _budget(self.declared)
+        return self.record.budget if self.record else budget_of(self.declared)
 
     @property
     def levels(self) -> list[str]:
@@ -195,196 +182,6 @@ class PaperResult:
         return replace(found[0], rows=tuple(row for line in found for row in line.rows)) if found else None
 
 
-def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
-    """Every paper that params.yaml has rows of, in alphabetical order.
-
-    Rows are taken from params.yaml, never from the folder of records, where removed rows leave theirs behind.
-
-    Raises:
-        UserError: a record, search or paper file is not one.
-    """
-    return [_paper(name, settings, root) for name in sorted({line.paper for line in settings.lines.values()})]
-
-
-def _paper(name: str, settings: Settings, root: Path) -> PaperResult:
-    paper = papers.load(name)
-    declared = {line.table for line in settings.lines.values() if line.paper == name}
-    # the paper's order first, then tables its file doesn't know
-    keys = [key for key in paper.tables if key in declared] + sorted(declared - set(paper.tables))
-    return PaperResult(
-        name, paper, tuple(part for key in keys for part in _parts(name, key, paper, settings, root))
-    )
-
-
-def _parts(name: str, key: str, paper: Paper, settings: Settings, root: Path) -> Iterator[TableResult]:
-    """The table, or one for each setting that names its rows' levels, where there are several."""
-    table = paper.tables.get(key) or Table(name=key, title="rows of one's own", axis="level", columns=[])
-    grouped: dict[str, list[RowResult]] = {line.label: [] for line in table.lines}
-    for row_key, row in settings.lines.items():
-        if (row.paper, row.table) == (name, key):
-            line, variant = table.line_of(row.label)
-            label = line.label if line else row.label
-            grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, settings, root))
-    known = {line.label: line for line in table.lines}
-    lines = [LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items()]
-    axes = list(dict.fromkeys(row.axis for line in lines for row in line.rows))
-    for axis in axes:
-        own = tuple(
-            replace(line, rows=tuple(row for row in line.rows if row.axis == axis))
-            for line in lines
-            # lines that nobody declared a row for stand in the first part
-            if any(row.axis == axis for row in line.rows) or (not line.rows and axis == axes[0])
-        )
-        part = axis if len(axes) > 1 else None
-        columns = [level for level in table.columns if not part or level.startswith(f"{part}=")]
-        yield TableResult(name, key, table, tuple(_levels(columns, own)), own, part)
-
-
-def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
-    """The columns and the rows' further levels, which stand where their number belongs."""
-    own = (level for line in lines for row in line.rows for level in (*row.levels, *row.cells))
-    levels = list(dict.fromkeys([*columns, *own]))
-    for falling in (False, True):
-        if len(columns) > 1 and sorted(columns, key=_number, reverse=falling) == columns:
-            return sorted(levels, key=_number, reverse=falling)
-    return levels
-
-
-def _number(level: str) -> float:
-    try:
-        return float(level.partition("=")[2])
-    except ValueError:  # a level that is a word comes last where numbers rise
-        return float("inf")
-
-
-def _row(
-    key: str,
-    row: Row | Account,
-    line: Line | None,
-    variant: str,
-    table: Table,
-    settings: Settings,
-    root: Path,
-) -> RowResult:
-    record = records.read(key, root)
-    search = _search(row, root)
-    path = records.history_path(key, root)
-    if record is None:
-        marks, cells = tuple(_budget_marks(_budget(row))), {}
-    else:
-        digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
-        marks = tuple(_marks(record, digest(key), table))
-        cells = dict(_cells(record, line, table, marks, search))
-    return RowResult(key, row, variant, record, marks, cells, path if path.exists() else None, search)
-
-
-def _budget(declared: Row | Account) -> str:
+def budget_of(declared: Row | Account) -> str:
+    """What a declared line is to be made on; accounting knows no other than the full one."""
     return declared.budget if isinstance(declared, Row) else "full"
-
-
-def _budget_marks(budget: str) -> Iterator[Mark]:
-    if budget == "reduced":
-        yield Mark("reduced budget", inconclusive=True)
-
-
-def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
-    provenance = record.provenance
-    yield from _budget_marks(record.budget)
-    if SYNTHETIC in provenance.edition.values():
-        yield Mark("synthetic data", incomparable=True, inconclusive=True)
-    for raw, edition in sorted(provenance.edition.items()):
-        if edition not in (OFFICIAL, SYNTHETIC):
-            yield Mark(f"{raw}: {edition} edition")
-    if table.examples is not None and provenance.examples < table.examples:
-        yield Mark(
-            f"trained on {provenance.examples:,} of {table.examples:,} examples",
-            inconclusive=provenance.examples < ENOUGH_EXAMPLES * table.examples,
-        )
-    private = any(replica.ledger.noise_multiplier is not None for replica in record.replicas)
-    if provenance.reproducible and private:
-        yield Mark("noise seeded: no guarantee", seeded=True)
-    if provenance.config != config:
-        # shown rather than hidden: the numbers are real, but of other settings than those declared now
-        yield Mark("settings have changed since this run", incomparable=True, inconclusive=True)
-
-
-def _cells(
-    record: Record, line: Line | None, table: Table, marks: tuple[Mark, ...], search: dict[str, Any] | None
-) -> Iterator[tuple[str, Cell]]:
-    comparable = not any(mark.incomparable for mark in marks)
-    marked = next((mark.words for mark in marks if mark.inconclusive), None)
-    for level in dict.fromkeys(replica.level for replica in record.replicas):
-        accounted = record.method == ACCOUNTING
-        replicas = tuple(
-            replica
-            for replica in record.replicas
-            if replica.level == level and (table.metric in replica.metrics or accounted)
-        )
-        if not replicas:
-            continue
-        # an account lacks what is too large for a number
-        values = tuple(table.scale * replica.metrics.get(table.metric, inf) for replica in replicas)
-        # and has no spread
-        ours = computed(values[0]) if accounted else mean(values)
-        printed = line.values.get(level) if line else None
-        known = comparable and printed is not None and printed.value is not None
-        # records from before convergence was noted count as converged
-        converged = sum(
-            not table.convergence or replica.metrics.get("converged", 1.0) > 0 for replica in replicas
-        )
-        untried = None if converged or table.rates_given else _untried(search, level)
-        yield (
-            level,
-            Cell(
-                level,
-                values,
-                ours,
-                printed,
-                ours.value - printed.value if known and printed and printed.value is not None else None,
-                guarantee(replicas, record.provenance.reproducible),
-                replicas,
-                comparable,
-                marked or untried,
-                untried,
-                converged,
-                _draws(replicas, table),
-                printed.rounding(table.decimals) if printed else 0.0,
-            ),
-        )
-
-
-def _untried(search: dict[str, Any] | None, level: str) -> str | None:
-    """Why another step size might have converged at the level; None: enough of them were tried."""
-    if search is None:
-        return "no convergence, without a search for step sizes"
-    rates = {
-        candidate["settings"]["learning_rate"]
-        for candidate in search.get("candidates", ())
-        if candidate.get("level") == level and "learning_rate" in candidate.get("settings", {})
-    }
-    # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
-    if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
-        return None
-    tried = ", ".join(f"{rate:g}" for rate in sorted(rates)) or "none"
-    return f"no convergence, but too few step sizes searched here: {tried}"
-
-
-def _draws(replicas: tuple[Replica, ...], table: Table) -> float | None:
-    name = f"{table.metric}_draws_std"
-    spreads = [table.scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
-    return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None
-
-
-def _search(row: Row | Account, root: Path) -> dict[str, Any] | None:
-    """The search that chose the row's settings, once it has been run."""
-    if not isinstance(row, Row) or row.search is None:
-        return None
-    if not (path := records.search_path(row.search, root)).exists():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{path}: not JSON: {problem}") from problem
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: not a search")
-    return found

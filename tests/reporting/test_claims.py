@@ -6,9 +6,9 @@ from reporting import example, noisy
 from pipeline import records
 from pipeline.reporting import claims, outcomes, papers
 from pipeline.reporting.claims import Assessment, ClaimResult
+from pipeline.reporting.gather import gather
 from pipeline.reporting.papers import Gap
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import gather
 from pipeline.settings import Settings
 
 PUBLIC, LITERAL = "public statistics", "Algorithm 1 to the letter"

@@ -13,8 +13,9 @@ from reporting.test_report import Elements, words
 from pipeline import records
 from pipeline.reporting import claims, figures, layers, outcomes, papers, report, tables, tradeoffs
 from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import RowResult, TableResult, gather
+from pipeline.reporting.results import RowResult, TableResult
 
 PAPER = papers.load("nguyen2023")
 

@@ -7,8 +7,9 @@ from reporting import example
 from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import drawing, figures
+from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult, gather
+from pipeline.reporting.results import TableResult
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from reporting import example, noisy
 from pipeline import records
 from pipeline.evaluation import CONVERGED
 from pipeline.reporting import figures, page, report, tables
-from pipeline.reporting.results import Cell, RowResult, TableResult, gather
+from pipeline.reporting.gather import gather
+from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.settings import Settings
 

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 from reporting import example
 
+from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import RowResult, TableResult, gather
+from pipeline.reporting.results import RowResult, TableResult
 
 
 def row(table: TableResult, key: str) -> RowResult:

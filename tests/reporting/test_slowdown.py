@@ -6,7 +6,8 @@ from reporting import noisy
 from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import histories, report, slowdown, tables
-from pipeline.reporting.results import RowResult, gather
+from pipeline.reporting.gather import gather
+from pipeline.reporting.results import RowResult
 from pipeline.reporting.slowdown import Slowdown
 from pipeline.settings import Settings
 

@@ -6,8 +6,9 @@ import pytest
 from reporting import example
 
 from pipeline.reporting import tables
+from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult, gather
+from pipeline.reporting.results import TableResult
 
 
 @pytest.fixture
