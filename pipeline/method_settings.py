@@ -9,6 +9,9 @@ from pipeline.strict import Count, Positive, Strict
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
+# How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m independent
+# draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
+Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
 
 
 def _epsilon(value: Any) -> Any:
@@ -141,9 +144,7 @@ class BatchClippingSettings(MethodSettings):
     sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # noise has std 2 C_h sigma
     # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
     mini_set: Count | None = None
-    # How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
-    # independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
-    sampling: Literal["fixed", "replacement", "poisson", "shuffled"] = "fixed"
+    sampling: Sampling = "fixed"
     layers: Literal["tensor", "module"] = "tensor"  # what a layer is
     # gathers the layers into so many groups of similar e_h, each clipped as one layer; None: doesn't
     groups: Count | None = None
@@ -242,20 +243,17 @@ METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
 class AccountSettings(Strict):
     """A private training in the terms of its accounting alone."""
 
-    axis: ClassVar[str] = (
-        "noise_multiplier"  # the setting that names levels unless the account says otherwise
-    )
+    # the setting that names levels unless the account says otherwise
+    axis: ClassVar[str] = "noise_multiplier"
 
-    # how a batch is drawn, as in `BatchClippingSettings`
-    sampling: Literal["fixed", "replacement", "poisson", "shuffled"] = "poisson"
+    sampling: Sampling = "poisson"
     examples: Count  # N
     batch: Count  # m; 'poisson': its expectation
     epochs: Positive
     noise_multiplier: Positive  # standard deviation of the noise over how far one example moves a part
     parts: Count = 1  # L: of the gradient, each clipped and noised on its own
-    sets: Count | None = (
-        None  # k: clipped vectors of a step; 'replacement' only, where an example may be in each
-    )
+    # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
+    sets: Count | None = None
     delta: Delta = 1e-5
 
     @model_validator(mode="after")
