@@ -9,8 +9,8 @@ from pipeline.strict import Count, Positive, Strict
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
-# How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m independent
-# draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
+# How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
+# independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
 Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
 
 
