@@ -218,7 +218,7 @@ def test_a_figure_without_printed_values_reads_as_one(project: Path, read: str) 
 
 
 @pytest.mark.parametrize(
-    ("examples", "inconclusive"), [(95872, False), (81600, False), (81599, True), (96000, None)]
+    ("examples", "inconclusive"), [(95872, False), (86400, False), (86399, True), (96000, None)]
 )
 def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconclusive: bool | None) -> None:
     change = {"table": "t4", "label": "BiLSTM-DL"}
