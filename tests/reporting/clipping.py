@@ -3,14 +3,13 @@
 Every ledger is made up too; sigma .01875 is no privacy, whatever it was claimed to be.
 """
 
-import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from reporting import example
 
 from pipeline import records
-from pipeline.files import digest_file
 from pipeline.records import Ledger, Record, Replica
 from pipeline.settings import Row, Settings, parse
 
@@ -169,20 +168,14 @@ def _record(key: str, declared: Settings, replicas: list[Replica], made: dict[st
     return template.model_copy(update=update)
 
 
-def history(found: Record, root: Path) -> str:
-    """Validation accuracy and every layer's norm over five epochs; returns the digest."""
-    path = records.history_path(found.row, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(records.HISTORY_COLUMNS)
-        for replica in found.replicas:
-            for epoch in range(1, 6):
-                here = (replica.level, replica.seed, 700 * epoch, epoch)
-                writer.writerow([*here, "validation_accuracy", replica.metrics["test_accuracy"]])
-                for name, norm in NORMS.items():
-                    writer.writerow([*here, f"layer_norm/{name}", norm / epoch])
-    return digest_file(path)
+def history(found: Record) -> Iterator[tuple[Any, ...]]:
+    """Validation accuracy and every layer's norm over five epochs."""
+    for replica in found.replicas:
+        for epoch in range(1, 6):
+            here = (replica.level, replica.seed, 700 * epoch, epoch)
+            yield *here, "validation_accuracy", replica.metrics["test_accuracy"]
+            for name, norm in NORMS.items():
+                yield *here, f"layer_norm/{name}", norm / epoch
 
 
 def fill(root: Path) -> Settings:
@@ -190,7 +183,8 @@ def fill(root: Path) -> Settings:
     declared = settings()
     for key in declared.rows:
         found = record(key, declared)
-        records.write(found.model_copy(update={"history": history(found, root)}), root)
+        digest = example.write_history(found.row, root, history(found))
+        records.write(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
         records.write(account(key, declared), root)
     return declared

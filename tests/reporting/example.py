@@ -6,6 +6,7 @@ variants (public statistics; to the letter, where no bound holds), and a row nob
 
 import csv
 import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,24 +151,33 @@ def ledger(key: str, level: float | str) -> Ledger:
     )
 
 
+def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
+    """A row's history with these lines of `HISTORY_COLUMNS`, where `evaluate` would write it; its digest."""
+    path = records.history_path(row, root)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(records.HISTORY_COLUMNS)
+        writer.writerows(lines)
+    return digest_file(path)
+
+
 def put(found: Record, root: Path, history: bool = True) -> Record:
     """Write a record (and a history) where `evaluate` would; returns the record as written."""
     if history:
-        path = records.history_path(found.row, root)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(records.HISTORY_COLUMNS)
-            for replica in found.replicas:
-                for epoch in range(1, 5):
-                    accuracy = replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
-                    here = (replica.level, replica.seed, 54 * epoch, epoch)
-                    writer.writerow([*here, "validation_accuracy", accuracy])
-                    if replica.ledger.claimed is not None:
-                        writer.writerow([*here, "epsilon_spent", replica.ledger.claimed * (epoch / 4) ** 0.5])
-        found = found.model_copy(update={"history": digest_file(path)})
+        digest = write_history(found.row, root, _curves(found))
+        found = found.model_copy(update={"history": digest})
     records.write(found, root)
     return found
+
+
+def _curves(found: Record) -> Iterator[tuple[Any, ...]]:
+    for replica in found.replicas:
+        for epoch in range(1, 5):
+            here = (replica.level, replica.seed, 54 * epoch, epoch)
+            yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
+            if replica.ledger.claimed is not None:
+                yield *here, "epsilon_spent", replica.ledger.claimed * (epoch / 4) ** 0.5
 
 
 def fill(root: Path) -> Settings:

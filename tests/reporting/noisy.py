@@ -3,7 +3,6 @@
 Every row stands twice, on the full budget and on a reduced one that reaches less.
 """
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,17 +133,16 @@ def history(
     key: str, root: Path, seeds: int = 3, curve: Callable[[float, int, int], float] = straight
 ) -> None:
     """Training curves over 40 epochs for every level and seed."""
-    path = records.history_path(key, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(records.HISTORY_COLUMNS)
-        for sigma in ACCURACY[key.removesuffix(REDUCED)]:
-            for seed in range(seeds):
-                for epoch in range(1, 41):
-                    value = curve(sigma, seed, epoch)
-                    line = (f"sigma={sigma:g}", seed, 430 * epoch, epoch, "validation_accuracy", value)
-                    writer.writerow(line)
+    example.write_history(
+        key,
+        root,
+        (
+            (f"sigma={sigma:g}", seed, 430 * epoch, epoch, "validation_accuracy", curve(sigma, seed, epoch))
+            for sigma in ACCURACY[key.removesuffix(REDUCED)]
+            for seed in range(seeds)
+            for epoch in range(1, 41)
+        ),
+    )
 
 
 def fill(root: Path, **changes: dict[str, Any]) -> Settings:
