@@ -3,19 +3,20 @@
 import platform
 import sys
 import time
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 
 from pipeline import provenance, records
-from pipeline.ledger import make_ledger
+from pipeline.ledger import bounds_of, make_ledger
 from pipeline.method_settings import AccountSettings
+from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.records import Record
 from pipeline.settings import Settings, pick
 
 METHOD = "accounting"
 DATA = "none"
-CLAIMED_BY = "clt"
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -55,18 +56,45 @@ def spending_of(own: AccountSettings) -> Spending:
 
 def _replica(level: str, own: AccountSettings) -> records.Replica:
     started = time.time()
-    ledger = make_ledger(spending_of(own), own.steps, own.delta, CLAIMED_BY)
+    ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
     ended = time.time()
     return records.Replica(
         level=level,
         seed=0,
         settings=own.model_dump(mode="json"),
-        metrics={} if ledger.mu is None else {"mu": ledger.mu},
+        metrics=renyi_metrics(own) if own.claimed_by == "rdp" else _limit(ledger),
         ledger=ledger,
         seconds=round(ended - started, 3),
         started=started,
         ended=ended,
     )
+
+
+def _limit(ledger: records.Ledger) -> dict[str, float]:
+    return {} if ledger.mu is None else {"mu": ledger.mu}
+
+
+def renyi_metrics(own: AccountSettings) -> dict[str, float]:
+    """What Sander et al. 2022 draw and print, and what it comes to by other accountants; gaps are left out.
+
+    `epsilon`: by Renyi DP. `epsilon_classic`: the same by Eq. 3. `epsilon_pld`: by privacy loss
+    distributions. Of Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4), and with an
+    `order` the Renyi divergence of all steps there, `renyi`, beside TAN's, `renyi_tan`.
+    """
+    spending, steps = spending_of(own), own.total_steps
+    bounds, _ = bounds_of(spending, steps, own.delta)
+    found = {
+        "epsilon": bounds["rdp"].epsilon,
+        "epsilon_classic": classic_epsilon(spending, steps, own.delta),
+        "epsilon_pld": bounds["pld"].epsilon,
+    }
+    if own.sampling == "poisson":
+        eta = signal_to_noise(spending, steps)
+        found |= {"eta": eta, "epsilon_tan": tan_epsilon(eta, own.delta)}
+        if own.order is not None:
+            found["renyi"] = renyi_divergence(spending, steps, own.order)
+            found["renyi_tan"] = tan_divergence(eta, own.order)
+    return {name: value for name, value in found.items() if value is not None and isfinite(value)}
 
 
 def _provenance(key: str, settings: Settings) -> records.Provenance:

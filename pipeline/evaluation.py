@@ -18,7 +18,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.records import Ledger, Record
 from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import Settings
-from pipeline.training import Replica, accuracy, grouped, make_task
+from pipeline.training import Replica, accuracy, grouped, make_task, predictor
 
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"
@@ -105,17 +105,21 @@ def _metrics(run: Run, weights: Tensors, data: Prepared, execution: Execution) -
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
     """(R,) each: accuracies, as means over the draws of the noise at test where the method has any."""
+    replicas = len(next(iter(model.values())))
     draws: dict[str, list[Tensor]] = {"validation": [], "test": []}
     for draw in range(method.draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(method, network, data.splits[split], execution))
+            values.append(accuracy(predictor(method, network), replicas, data.splits[split], execution))
     found = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in found.items()}
     columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
     if method.draws > 1:
         columns["test_accuracy_draws_std"] = found["test"].std(0)
+    for name, predict in method.variants(model).items():
+        with torch.no_grad():
+            columns[f"test_accuracy_{name}"] = accuracy(predict, replicas, data.splits["test"], execution)
     return columns
 
 

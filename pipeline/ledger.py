@@ -7,12 +7,13 @@ from math import inf, isfinite
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-from pipeline.privacy.accounting import describe, opacus_prv, opacus_rdp, renyi_epsilon
+from pipeline.privacy.accounting import classic_epsilon, describe, opacus_prv, opacus_rdp, renyi_epsilon
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import LARGEST, losses
+from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
 from pipeline.records import Ledger, Opinion
 
@@ -21,6 +22,8 @@ EXACT = "exactly Gaussian, epoch by epoch"
 TOLD = "taken as if it were known in which steps an example was drawn"
 SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
 LIMIT = "a central limit theorem: an approximation, and no bound"
+CLASSIC = "a looser bound, as Sander et al. state it"
+TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
@@ -50,10 +53,12 @@ def make_ledger(
     The claim is what the accountant ``claimed_by`` says: 'rdp', 'pld' or 'clt'. What is accounted is the
     least of the bounds that hold.
     """
-    bounds, grid = _bounds(spending, steps, delta)
+    bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
-    opinions = [*bounds.values(), *(_opacus(spending, steps, delta, epsilons[least]))]
+    opinions = [*bounds.values()]
+    if spending.sampling == "poisson":
+        opinions += [*_sander(spending, steps, delta), *_opacus(spending, steps, delta, epsilons[least])]
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
@@ -83,11 +88,11 @@ def make_ledger(
 
 
 @lru_cache(maxsize=64)
-def _bounds(
+def bounds_of(
     spending: Spending, steps: int, delta: float
 ) -> tuple[dict[str, Opinion], PrivacyLossDistribution | None]:
-    """Upper bounds by name, and the losses that one of them comes from."""
-    library = f"dp-accounting {version('dp-accounting')}"
+    """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that one of them comes from."""
+    library = _library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     grid = losses(spending, steps, delta, plain if renyi is None else min(renyi, plain))
@@ -105,12 +110,24 @@ def _bounds(
     return {"rdp": first, "pld": fine, "unamplified": known}, grid
 
 
+def _library(name: str) -> str:
+    return f"{name} {version(name)}"
+
+
+def _sander(spending: Spending, steps: int, delta: float) -> Iterator[Opinion]:
+    """How Sander et al. 2022 reckon before they account: Eqs. 3 and 4, of Poisson samples only."""
+    classic = classic_epsilon(spending, steps, delta)
+    yield Opinion(
+        accountant=f"rdp, classic conversion ({_library('dp-accounting')})", epsilon=classic, note=CLASSIC
+    )
+    eta = signal_to_noise(spending, steps)
+    yield Opinion(accountant="tan (Eq. 4)", epsilon=tan_epsilon(eta, delta), note=TAN)
+
+
 def _opacus(spending: Spending, steps: int, delta: float, epsilon: float) -> Iterator[Opinion]:
     """A second library's epsilons, which it has of Poisson samples only."""
-    if spending.sampling != "poisson":
-        return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta)
-    library = f"opacus {version('opacus')}"
+    library = _library("opacus")
     yield Opinion(accountant=f"rdp ({library})", epsilon=opacus_rdp(*numbers))
     name = f"prv ({library})"
     if epsilon > PRV_LARGEST:

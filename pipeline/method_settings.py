@@ -28,7 +28,6 @@ class MethodSettings(Strict):
 
     # examples of a step; DP-SGD's is the expected size of a Poisson batch
     batch: Count
-    epochs: Positive
     learning_rate: Positive
     schedule: Literal["constant", "cosine"] = "constant"
 
@@ -40,15 +39,15 @@ class MethodSettings(Strict):
     @property
     def together(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (self.batch, self.epochs)
+        return (self.batch,)
 
-    def steps(self, examples: int) -> int:
-        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
-        return max(1, round(self.epochs * examples / self.batch))
+    def total_steps(self, examples: int) -> int:
+        """Number of steps over so many training examples."""
+        raise NotImplementedError
 
-    def epoch_at(self, step: int, steps: int) -> int:
-        """Whole passes before one of ``steps`` steps."""
-        return int(step * self.epochs / steps)
+    def noted(self, done: int, examples: int) -> bool:
+        """Whether the history gets a line after ``done`` steps; it always gets one after the last."""
+        raise NotImplementedError
 
     def rate_at(self, step: int, steps: int) -> float:
         """Learning rate of one of ``steps`` steps."""
@@ -68,7 +67,30 @@ class MethodSettings(Strict):
         return None
 
 
-class DpsgdSettings(MethodSettings):
+class EpochSettings(MethodSettings):
+    """Of a method whose length is told in passes over the training examples."""
+
+    epochs: Positive
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().together, self.epochs)
+
+    def total_steps(self, examples: int) -> int:
+        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
+        return max(1, round(self.epochs * examples / self.batch))
+
+    def noted(self, done: int, examples: int) -> bool:
+        """Whether a pass ends with step ``done``."""
+        return done * self.batch // examples > (done - 1) * self.batch // examples
+
+    def epoch_at(self, step: int, steps: int) -> int:
+        """Whole passes before one of ``steps`` steps."""
+        return int(step * self.epochs / steps)
+
+
+class DpsgdSettings(EpochSettings):
     """DP-SGD (Abadi et al. 2016), the base of every private row."""
 
     axis: ClassVar[str] = "epsilon"
@@ -106,7 +128,7 @@ class DpsgdSettings(MethodSettings):
         return super().misfit(data, examples)
 
 
-class NoisyWeightsSettings(MethodSettings):
+class NoisyWeightsSettings(EpochSettings):
     """Training with Gaussian noise on the weights (Davody et al. 2020, section 2). Not private."""
 
     axis: ClassVar[str] = "sigma"
@@ -129,7 +151,7 @@ class NoisyWeightsSettings(MethodSettings):
         return (*super().together, self.augment, self.statistics, self.draws)
 
 
-class BatchClippingSettings(MethodSettings):
+class BatchClippingSettings(EpochSettings):
     """General Batch Clipping (Nguyen et al. 2023): clipped gradients of mini-sets, layer by layer."""
 
     axis: ClassVar[str] = "sigma"
@@ -233,10 +255,79 @@ class BatchClippingSettings(MethodSettings):
         return super().misfit(data, examples)
 
 
+class TanSettings(MethodSettings):
+    """DP-SGD at a given noise level and number of steps (Sander et al. 2022)."""
+
+    axis: ClassVar[str] = "batch"
+    NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
+
+    steps: Count  # S
+    sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # noise on the clipped sum has std C sigma
+    clip: Positive = 1.0  # C: L2 bound of one example's gradient
+    delta: Delta = 1e-5
+    # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
+    # test image whose classes are voted on (AugTest)
+    copies: Count = 1
+    augment: Literal["none", "crop_flip", "crop_flip_jitter", "resized_crop", "simclr"] = "none"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: Share = 0.0  # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
+    dampening: Share = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # apart from the gradient (AdamW)
+    # Largest decay of the weights' moving average, min(ema, (1 + t) / (10 + t)) after t steps; 0: no average
+    ema: Share = 0.9999
+    note_norms: bool = False  # a histogram of the gradients' norms into the history (Figure 7)
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are noised; they are always clipped."""
+        return self.sigma > 0
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
+        return (*super().together, self.private, *shared)
+
+    def simulates(self, whole: "TanSettings") -> bool:
+        """Whether these are ``whole`` with batch and noise smaller by one factor (section 3.4)."""
+        scaled = {"batch": whole.batch, "sigma": whole.sigma, "note_norms": whole.note_norms}
+        same = self.model_copy(update=scaled) == whole
+        exact = math.isclose(self.sigma * whole.batch, whole.sigma * self.batch, rel_tol=1e-6)
+        return same and exact and self.private and self.batch < whole.batch
+
+    def total_steps(self, examples: int) -> int:
+        """S, whatever the number of examples."""
+        return self.steps
+
+    def noted(self, done: int, examples: int) -> bool:
+        """Whether another tenth of the steps is done."""
+        return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.augment == "none" and self.copies > 1:
+            return (
+                f"copies: {self.copies} of an example that is not augmented; allowed with 'augment: none': 1"
+            )
+        if self.optimizer == "adam" and self.momentum > 0:
+            return f"momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
+        if self.momentum == 0 and self.dampening > 0:
+            return f"dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"
+        if self.learning_rate * self.weight_decay >= 1:
+            return (
+                f"weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} leaves "
+                "nothing of the weights; allowed: a product below 1"
+            )
+        if self.private and self.delta >= 1 / examples:
+            return f"delta: {self.delta} means nothing; allowed: below 1/{examples}"
+        return super().misfit(data, examples)
+
+
 METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
     "batch_clipping": BatchClippingSettings,
     "dpsgd": DpsgdSettings,
     "noisy_weights": NoisyWeightsSettings,
+    "tan": TanSettings,
 }
 
 
@@ -249,12 +340,16 @@ class AccountSettings(Strict):
     sampling: Sampling = "poisson"
     examples: Count  # N
     batch: Count  # m; 'poisson': its expectation
-    epochs: Positive
+    epochs: Positive | None = None  # passes; or `steps`
+    steps: Count | None = None
     noise_multiplier: Positive  # standard deviation of the noise over how far one example moves a part
     parts: Count = 1  # L: of the gradient, each clipped and noised on its own
     # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
     sets: Count | None = None
-    delta: Delta = 1e-5
+    delta: Delta = 1e-5  # as claimed, even where it is above 1/N and so means little
+    claimed_by: Literal["clt", "rdp"] = "clt"  # what the paper accounts by
+    # 'rdp' only: order alpha whose Renyi divergence is told too, that of all steps
+    order: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _means_something(self) -> "AccountSettings":
@@ -262,11 +357,16 @@ class AccountSettings(Strict):
             raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
         if (self.sets is None) == (self.sampling == "replacement"):
             raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
-        if self.delta >= 1 / self.examples:
-            raise ValueError(f"delta: {self.delta} means nothing; allowed: below 1/{self.examples}")
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
+        if self.order is not None and (self.claimed_by, self.sampling) != ("rdp", "poisson"):
+            raise ValueError("order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them")
         return self
 
     @property
-    def steps(self) -> int:
-        """T: steps that make `epochs` passes."""
+    def total_steps(self) -> int:
+        """T: `steps`, or those that make `epochs` passes."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None, "one of the two is there"
         return max(1, round(self.epochs * self.examples / self.batch))

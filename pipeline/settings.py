@@ -27,7 +27,10 @@ NORMALIZATIONS: dict[str, tuple[Normalization, ...]] = {
     "batch_clipping": ("none", "layer", "group", "batch_bn"),
     "dpsgd": ("none", "layer", "group", "batch_bn", "public_bn", "noisy_bn"),
     "noisy_weights": ("none", "layer", "group", "running_bn"),
+    "tan": ("none", "layer", "group"),
 }
+# Models in which normalisation stands before the convolution whose input it is, and so has an order with ReLU
+ORDERED = ("wrn16_4",)
 T = TypeVar("T")
 
 
@@ -104,6 +107,8 @@ class Model(Strict):
     unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
     # 'linear': what lies before the first linear layer stays as its public pretraining left it
     trainable: Literal["all", "linear"] = "all"
+    # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
+    order: Literal["norm_relu", "relu_norm"] = "norm_relu"
 
     @model_validator(mode="after")
     def _known(self) -> "Model":
@@ -112,6 +117,8 @@ class Model(Strict):
         )
         if self.name not in known:
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
+        if self.order != "norm_relu" and self.name not in ORDERED:
+            raise ValueError(f"order: {self.order!r} is for {', '.join(ORDERED)}; allowed: 'norm_relu'")
         return self
 
     def differing(self, other: "Model") -> str | None:
@@ -119,7 +126,7 @@ class Model(Strict):
 
         Kinds of batch norm are one layer; they differ in where its statistics come from.
         """
-        for key in ("name", "normalization", "groups", "epsilon", "unnormalized"):
+        for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
             own, theirs = getattr(self, key), getattr(other, key)
             if own != theirs and not (key == "normalization" and {own, theirs} <= BATCH_NORMS):
                 return key
@@ -170,7 +177,7 @@ class Line(Strict):
         """Name of the level with these settings, such as 'epsilon=3'."""
         axis = self.axis or own.axis
         value = getattr(own, axis)
-        return f"{axis}={value:g}" if isinstance(value, int | float) else f"{axis}={value}"
+        return f"{axis}={value:g}" if isinstance(value, float) else f"{axis}={value}"
 
 
 class Row(Line):
@@ -178,7 +185,7 @@ class Row(Line):
 
     data: Key
     model: Model
-    method: Literal["batch_clipping", "dpsgd", "noisy_weights"]
+    method: Literal["batch_clipping", "dpsgd", "noisy_weights", "tan"]
     seeds: Count
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
@@ -186,6 +193,9 @@ class Row(Line):
     budget: Literal["full", "reduced"] = "full"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
+    # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
+    # noise smaller by as much (Sander et al. 2022, section 3.4)
+    simulates: Key | None = None
 
     @property
     def own_settings(self) -> type[MethodSettings]:
@@ -274,9 +284,16 @@ class Settings(Strict):
                         f"rows.{key}.model.{differing}: {getattr(row.model, differing)!r}, but the weights "
                         f"of {row.data!r} were trained with {getattr(before, differing)!r}"
                     )
+            if row.simulates is not None:
+                self._check_simulation(key, row, row.simulates)
             for level in row.resolved:
                 if isinstance(level, BatchClippingSettings):
                     self._check_public_gradients(key, row.data, level)
+                if getattr(level, "augment", "none") != "none" and self.split(row.data).text is not None:
+                    raise ValueError(
+                        f"rows.{key}.settings.augment: is for images, and {row.data!r} has texts; "
+                        "allowed: none"
+                    )
                 if misfit := level.misfit(row.data, self.split(row.data).train):
                     raise ValueError(f"rows.{key}.settings.{misfit}")
             if row.search is not None:
@@ -306,10 +323,26 @@ class Settings(Strict):
                 f"rows.{key}.settings.public_examples: {own.public_examples}; "
                 f"allowed: 1 to {data.public.count}"
             )
-        if data.text is not None and (own.side is not None or own.augment != "none"):
+        if data.text is not None and own.side is not None:
             raise ValueError(
-                f"rows.{key}.settings: 'side' and 'augment' are for images, and {name!r} has texts"
+                f"rows.{key}.settings.side: is for images, and {name!r} has texts; allowed: null"
             )
+
+    def _check_simulation(self, key: str, row: Row, whole: str) -> None:
+        """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
+        where = f"rows.{key}.simulates"
+        _known(where, whole, self.rows)
+        other = self.rows[whole]
+        if (row.method, other.method) != ("tan", "tan"):
+            raise ValueError(f"{where}: {whole!r}; only rows of method 'tan' can be scaled")
+        if (row.data, row.model) != (other.data, other.model):
+            raise ValueError(f"{where}: {whole!r} has another model or other data")
+        for level in row.resolved:
+            if not any(level.simulates(of) for of in other.resolved):
+                raise ValueError(
+                    f"{where}: no level of {whole!r} becomes {row.level(level)!r} when batch and sigma "
+                    "shrink by one factor"
+                )
 
     def _set(self, raw: str) -> str:
         """The raw data set that an entry of ``raw`` is an edition of."""

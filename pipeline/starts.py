@@ -23,6 +23,7 @@ from pipeline.data.prepared import PREPARED, START, Prepared
 from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes, write_json
+from pipeline.methods.base import LAST
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.gradients import Tensors
 from pipeline.runs import RUNS
@@ -64,7 +65,9 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
             f"private in {start.data!r}; allowed: rows on other data"
         )
     weights = runs.weights(folder, torch.device("cpu"))
-    first: dict[str, Any] = {key: value[0].numpy() for key, value in weights.items()}
+    first: dict[str, Any] = {
+        key: value[0].numpy() for key, value in weights.items() if not key.startswith(LAST)
+    }
     content = io.BytesIO()
     np.savez(content, **first)  # uncompressed and without a time: the same bytes on every machine
     about = {

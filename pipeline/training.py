@@ -22,7 +22,7 @@ from pipeline.checkpoints import CHECKPOINTS, Checkpoint, alone
 from pipeline.data.prepared import Prepared, Split
 from pipeline.files import digest_json
 from pipeline.method_settings import MethodSettings
-from pipeline.methods.base import Execution, Guarantee, Method, State, Task
+from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.privacy.accounting import spent
 from pipeline.privacy.gradients import Tensors
@@ -32,7 +32,7 @@ from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import Model, Row, Settings
 from pipeline.starts import check_start, load_start, read_start
 
-SHOW_EVERY = 1.0  # seconds between looks at training inside an epoch
+SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Progress:
     step: int
     steps: int
     epoch: float
-    ends_epoch: bool
+    noted: bool  # whether the history got a line
     epsilon: tuple[float, float] | None  # least and most spent so far; None: not private
     train_loss: float  # mean over replicas, of the last sample
-    validation_accuracy: float | None  # mean over replicas, at the last epoch's end
+    validation_accuracy: float | None  # mean over replicas, when last measured
     seconds_left: float
 
 
@@ -104,7 +104,7 @@ def train(
         settings: all settings.
         data: the row's prepared data.
         execution: device and how to compute on it.
-        show: called at every epoch's end, and about once a second in between.
+        show: called whenever the history gets a line, and about once a second in between.
         checkpoint_every: seconds between checkpoints: what a kill loses at most.
         root: the folder of params.yaml.
 
@@ -201,16 +201,20 @@ def make_task(
     )
 
 
-def accuracy(method: Method, network: Tensors, split: Split, execution: Execution) -> Tensor:
-    """(R,) share of a split's inputs that a method's ``network`` classifies as labelled."""
-    replicas = len(next(iter(network.values())))
+def predictor(method: Method, network: Tensors) -> Predict:
+    """The method's own way to predict, wherever an input stands."""
+    return lambda inputs, place: method.predict(network, inputs)
+
+
+def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
+    """(R,) share of a split's inputs that ``predict`` classifies as labelled, for each of ``replicas``."""
     size = min(2000, execution.examples_at_once(replicas))
     right = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start in range(0, len(split), size):
         part = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
         truth = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
         with torch.no_grad():
-            right += (method.predict(network, part) == truth).sum(1)
+            right += (predict(part, start) == truth).sum(1)
     return right / len(split)
 
 
@@ -225,7 +229,7 @@ def _train_group(
     place: tuple[int, int],
 ) -> Group:
     own, examples = members[0].settings, len(task.labels)
-    steps = own.steps(examples)
+    steps = own.total_steps(examples)
     validation = data.splits["validation"]
     guarantees = [method.guarantee(replica) for replica in range(len(members))]
     last = checkpoints.restore(path, task.execution.device) or Checkpoint(
@@ -238,16 +242,16 @@ def _train_group(
             state, metrics = method.step(state, step)
         done, now = step + 1, time.monotonic()
         epoch = done * own.batch / examples
-        ends_epoch = int(epoch) > int(step * own.batch / examples) or done == steps
-        if ends_epoch or now - shown >= SHOW_EVERY:
+        noted = own.noted(done, examples) or done == steps
+        if noted or now - shown >= SHOW_EVERY:
             so_far = [_spent(guarantee, done) for guarantee in guarantees] if own.private else []
             values = {name: value.tolist() for name, value in metrics.items()}
-            if ends_epoch:
+            if noted:
                 if own.private:
                     values["epsilon_spent"] = so_far
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
-                found = accuracy(method, network, validation, task.execution)
+                found = accuracy(predictor(method, network), len(members), validation, task.execution)
                 values["validation_accuracy"] = found.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
@@ -262,7 +266,7 @@ def _train_group(
                     step=done,
                     steps=steps,
                     epoch=epoch,
-                    ends_epoch=ends_epoch,
+                    noted=noted,
                     epsilon=(min(so_far), max(so_far)) if so_far else None,
                     train_loss=float(np.mean(values["train_loss"])),
                     validation_accuracy=judged,

@@ -16,6 +16,7 @@ from stages.publish import publish
 from stages.report import report
 from stages.search import search
 from stages.start import start
+from stages.tan import tan
 from stages.train import train
 from stages.ui import ui
 
@@ -45,6 +46,7 @@ for command in (
     adopt,
 ):
     app.command()(command)
+app.add_typer(tan, name="tan")
 
 
 def main() -> None:

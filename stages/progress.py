@@ -55,7 +55,7 @@ def showing(title: str) -> Iterator["Show"]:
 
         def plain(state: "State") -> None:
             nonlocal printed
-            if state.ends_epoch or time.monotonic() - printed >= PLAIN_EVERY:
+            if state.noted or time.monotonic() - printed >= PLAIN_EVERY:
                 print(f"{title}: {describe(state)}", flush=True)
                 printed = time.monotonic()
 

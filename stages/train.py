@@ -51,6 +51,8 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
         raise UserError(
             f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N"
         ) from problem
+    # whatever the machine's own setting: rounded to 10 bits, a clipped vector could be longer than its bound
+    torch.set_float32_matmul_precision("highest")
     # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants many examples
     # at a time, but per-example gradients of a VGG take 19 MB each
     on_cpu = chosen.type == "cpu"

@@ -5,9 +5,9 @@ import pytest
 
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
-from pipeline.method_settings import BatchClippingSettings
+from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.reporting import papers
-from pipeline.settings import MODELS, NORMALIZATIONS, Settings, load
+from pipeline.settings import MODELS, NORMALIZATIONS, ORDERED, Model, Settings, load
 
 DEMO = Path(__file__).parents[1] / "demo"
 
@@ -28,18 +28,19 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     assert {row.method for row in rows} == set(NORMALIZATIONS)
     for method, normalizations in NORMALIZATIONS.items():
         shown = {row.model.normalization for row in rows if row.method == method}
-        assert shown == set(normalizations) - {"group"}
+        assert shown - {"group"} == set(normalizations) - {"group"}
     models = {path.stem for path in MODELS.glob("[!_]*.py")} - {"normalization"}
     assert {row.model.name for row in rows} == models
     assert settings.accounts
 
 
-def test_rows_show_every_choice_of_batch_clipping(settings: Settings) -> None:
+@pytest.mark.parametrize("method", ["batch_clipping", "tan"])
+def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
-    shown = [own for row in settings.rows.values() if row.method == "batch_clipping" for own in row.resolved]
+    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
     every_method = {"schedule", "epochs", "learning_rate"}
     plain_numbers = {"averaging", "delta"}  # which take no other way through the code
-    for name, field in BatchClippingSettings.model_fields.items():
+    for name, field in METHOD_SETTINGS[method].model_fields.items():
         values = {getattr(own, name) for own in shown}
         if name in every_method | plain_numbers:
             continue
@@ -47,11 +48,30 @@ def test_rows_show_every_choice_of_batch_clipping(settings: Settings) -> None:
             assert values == set(get_args(field.annotation)), name
         else:
             assert values - {field.default}, name
+
+
+def test_rows_show_every_way_to_clip_a_batch(settings: Settings) -> None:
+    shown = [own for row in settings.rows.values() if row.method == "batch_clipping" for own in row.resolved]
     assert {(own.sets == 1, own.set_size == 1) for own in shown} == {
         (True, False),
         (False, False),
         (False, True),
     }
+
+
+def test_rows_show_a_reference_and_its_simulation_and_both_orders(settings: Settings) -> None:
+    rows = [row for row in settings.rows.values() if row.method == "tan"]
+    assert any(row.simulates for row in rows)
+    orders = {row.model.order for row in rows if row.model.name in ORDERED}
+    assert orders == set(get_args(Model.model_fields["order"].annotation))
+    assert any(own.optimizer == "sgd" and own.momentum == 0 for row in rows for own in row.resolved)
+
+
+def test_accounts_show_every_way_to_claim(settings: Settings) -> None:
+    shown = [own for account in settings.accounts.values() for own in account.resolved]
+    assert {own.claimed_by for own in shown} == {"clt", "rdp"}
+    for name in ("steps", "epochs", "order"):
+        assert {getattr(own, name) is None for own in shown} == {True, False}, name
 
 
 def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""The project's own params.yaml: a searched row uses what its committed search chose on validation data."""
+"""The project's own params.yaml: what was searched is used, and what a paper keeps constant is constant."""
 
 import json
+from math import isclose, sqrt
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,36 @@ def test_a_row_uses_what_its_search_chose(key: str) -> None:
 @pytest.mark.parametrize("key", [key for key, row in OWN.rows.items() if row.search])
 def test_a_row_that_was_run_was_searched_before(key: str) -> None:
     assert records.read(key, ROOT) is None or key in SEARCHED
+
+
+# Sander et al.: every level of these lies on one curve of constant TAN
+CONSTANT = [
+    key
+    for key, line in OWN.lines.items()
+    if line.paper == "sander2022" and line.table in {"f2", "f3", "f4", "mnist", "trade", "t3", "t4"}
+]
+
+
+@pytest.mark.parametrize("key", CONSTANT)
+def test_levels_have_one_signal_to_noise_ratio(key: str) -> None:
+    """B sqrt(S) / sigma, up to the rounding of batches."""
+    line = OWN.lines[key]
+    sigmas = [getattr(own, "noise_multiplier" if key in OWN.accounts else "sigma") for own in line.resolved]
+    ratios = [own.batch * sqrt(own.steps) / s for own, s in zip(line.resolved, sigmas, strict=True)]
+    assert max(ratios) / min(ratios) < 1.002
+    if line.table in {"f4", "mnist"}:  # rows train with round batches, so that each is exact
+        assert max(ratios) / min(ratios) < 1 + 1e-9
+
+
+def test_parts_of_cifar10_have_deltas_of_half_an_example() -> None:
+    """Table 5, trained and accounted."""
+    rows = [row for row in OWN.rows.values() if (row.paper, row.table) == ("sander2022", "t5")]
+    trained = [(OWN.split(row.data).train, own.delta) for row in rows for own in row.resolved]
+    accounted = [(own.examples, own.delta) for own in OWN.accounts["sander-t5-epsilon"].resolved]
+    assert {size for size, _ in trained} < {size for size, _ in accounted}
+    assert all(isclose(size * delta, 0.5, rel_tol=1e-4) for size, delta in (*trained, *accounted))
+
+
+def test_portions_of_cifar10_differ_in_size_alone() -> None:
+    whole, *parts = (OWN.data[f"cifar10-tan{part}"] for part in ("", "-28k", "-5k"))
+    assert all(part.model_copy(update={"train": whole.train}) == whole for part in parts)

@@ -8,7 +8,7 @@ from pipeline.training import Progress
 from stages import progress
 
 STATE = Progress(
-    group=1, groups=2, replicas=9, step=107, steps=430, epoch=1.99, ends_epoch=True, epsilon=(0.51, 4.62),
+    group=1, groups=2, replicas=9, step=107, steps=430, epoch=1.99, noted=True, epsilon=(0.51, 4.62),
     train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
 )  # fmt: skip
 
@@ -30,6 +30,6 @@ def test_a_terminal_of_80_columns_holds_the_longest_name_and_all_that_counts() -
 
 def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.showing("row") as show:  # pytest's output is no terminal
-        show(replace(STATE, ends_epoch=False))
+        show(replace(STATE, noted=False))
         show(STATE)
     assert capsys.readouterr().out == f"row: {progress.describe(STATE)}\n"

@@ -14,6 +14,7 @@ from pipeline.method_settings import (
     BatchClippingSettings,
     DpsgdSettings,
     NoisyWeightsSettings,
+    TanSettings,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,17 @@ def changed(path: str, value: Any) -> dict[str, Any]:
             "does not work with method 'dpsgd'; allowed: none",
         ),
         ("rows/one/model/trainable", "linear", "rows.one.model.trainable: 'linear' needs data of 'starts'"),
+        (
+            "rows/one/model/order",
+            "relu_norm",
+            "rows.one.model: order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'",
+        ),
+        (
+            "rows/one/model/order",
+            "relu",
+            "rows.one.model.order: 'relu' is not allowed: Input should be 'norm_relu' or 'relu_norm'",
+        ),
+        ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
         ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, activation_range"),
         ("starts/tuned", {"data": "mnist", "row": "two"}, "starts.tuned.row: no such entry 'two'"),
         ("starts/mnist", {"data": "mnist", "row": "one"}, "starts.mnist: 'data' has an entry of that name"),
@@ -199,8 +211,8 @@ def test_the_digest_covers_what_decides_numbers_and_nothing_else(path: str, valu
 
 def test_steps_are_epochs_in_expectation() -> None:
     own = settings.parse(GOOD).rows["one"].resolved[0]
-    assert own.steps(1000) == 10
-    assert own.steps(50) == 1
+    assert own.total_steps(1000) == 10
+    assert own.total_steps(50) == 1
     assert own.private
     assert not settings.parse(GOOD).rows["one"].resolved[1].private
 
@@ -320,6 +332,136 @@ def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
         settings.parse(raw)
 
 
+def test_augmentation_is_for_images() -> None:
+    raw = with_batch_clipping(augment="crop_flip")
+    settings.parse(raw)
+    raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
+    with pytest.raises(UserError) as caught:
+        settings.parse(raw)
+    assert str(caught.value) == (
+        "params.yaml: rows.one.settings.augment: is for images, and 'mnist' has texts; allowed: none"
+    )
+
+
+TAN = {"batch": 400, "steps": 25, "sigma": 3, "learning_rate": 4, "copies": 4, "augment": "crop_flip"}
+SMALL = {"batch": 100, "sigma": 0.75}
+
+
+def with_tan(simulation: dict[str, Any] = SMALL, **changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is a reference run and `small` its simulation."""
+    raw = copy.deepcopy(GOOD)
+    raw["rows"]["one"] |= {"method": "tan", "settings": {**TAN, **changes}, "levels": [{}]}
+    small = {"simulates": "one", "settings": {**TAN, **changes, **simulation}}
+    raw["rows"]["small"] = raw["rows"]["one"] | small
+    return raw
+
+
+def tan(**changes: Any) -> TanSettings:
+    return TanSettings.model_validate(TAN | changes)
+
+
+def test_tan_is_as_long_as_it_says_and_noted_ten_times() -> None:
+    assert tan().total_steps(1000) == tan().total_steps(7) == 25
+    for steps, notes in ((25, 10), (10, 10), (1000, 10), (3, 3)):
+        noted = [done for done in range(1, steps + 1) if tan(steps=steps).noted(done, 1000)]
+        assert len(noted) == notes
+        assert noted[-1] == steps
+    assert tan().private
+    assert not tan(sigma=0).private
+
+
+def test_tan_shares_a_step_where_only_numbers_differ() -> None:
+    alike = {
+        "sigma": 0.5, "learning_rate": 1.0, "schedule": "cosine", "clip": 2.0, "delta": 1e-6, "momentum": 0.9,
+        "dampening": 0.5, "weight_decay": 0.1, "ema": 0.0,
+    }  # fmt: skip
+    apart = {
+        "batch": 100, "steps": 30, "copies": 2, "augment": "simclr", "optimizer": "adam", "note_norms": True,
+    }  # fmt: skip
+    assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
+    for name, value in alike.items():
+        assert tan(**{name: value}).together == tan().together, name
+    for name, value in {**apart, "sigma": 0.0}.items():
+        assert tan(**{name: value}).together != tan().together, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"augment": "none"},
+            "copies: 4 of an example that is not augmented; allowed with 'augment: none': 1",
+        ),
+        (
+            {"optimizer": "adam", "momentum": 0.9},
+            "momentum: 0.9; allowed with 'optimizer: adam', which has its own: 0",
+        ),
+        ({"dampening": 0.5}, "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
+        ({"delta": 0.001}, "delta: 0.001 means nothing; allowed: below 1/1000"),
+        ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
+        ({"epochs": 3}, "epochs: unknown key"),
+    ],
+)
+def test_tan_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
+    raw = with_tan(**changes)
+    del raw["rows"]["small"]
+    with pytest.raises(UserError) as caught:
+        settings.parse(raw)
+    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+
+
+def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
+    raw = with_tan()
+    settings.parse(raw)
+    assert tan(**SMALL).simulates(tan())
+    assert not tan().simulates(tan(**SMALL))
+    # any level of the reference will do, and what isn't the mechanism's may differ
+    raw["rows"]["one"]["levels"] = [{"batch": 800}, {"batch": 400}]
+    raw["rows"]["small"] |= {"seeds": 5, "budget": "reduced", "label": "small"}
+    settings.parse(raw)
+
+
+@pytest.mark.parametrize(
+    "simulation",
+    [
+        {"batch": 100, "sigma": 0.751},
+        {"batch": 100, "sigma": 3},
+        {"batch": 400, "sigma": 3},
+        {"batch": 800, "sigma": 6},
+        {**SMALL, "steps": 24},
+        {**SMALL, "learning_rate": 2},
+        {**SMALL, "copies": 2},
+        {**SMALL, "clip": 2},
+        {**SMALL, "ema": 0.9},
+    ],
+)
+def test_what_is_no_simulation_is_refused(simulation: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_tan(simulation))
+    level = f"batch={simulation['batch']}"
+    assert str(caught.value) == (
+        f"params.yaml: rows.small.simulates: no level of 'one' becomes {level!r} when batch and sigma shrink "
+        "by one factor"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("model", {"name": "lenet_300_100"}, "'one' has another model or other data"),
+        ("data", "other", "'one' has another model or other data"),
+        ("simulates", "two", "no such entry 'two'; allowed: one, small"),
+    ],
+)
+def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, line: str) -> None:
+    raw = with_tan()
+    raw["data"]["other"] = raw["data"]["mnist"]
+    raw["rows"]["small"][key] = value
+    with pytest.raises(UserError) as caught:
+        settings.parse(raw)
+    assert str(caught.value) == f"params.yaml: rows.small.simulates: {line}"
+
+
 ACCOUNT = {
     "paper": "nguyen2023", "table": "gdp", "label": "BN-LeNet-5",
     "settings": {"examples": 1000, "batch": 10, "epochs": 5},
@@ -334,7 +476,8 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
         "noise_multiplier=2.5",
         "noise_multiplier=1.5",
     ]
-    assert account.resolved[0].steps == 500
+    assert account.resolved[0].total_steps == 500
+    assert account.configured({"noise_multiplier": 1, "epochs": None, "steps": 7}).total_steps == 7
     assert found.lines.keys() == {"one", "two"}
     more = {**ACCOUNT, "settings": {**ACCOUNT["settings"], "parts": 8}}  # type: ignore[dict-item]
     other = settings.parse({**GOOD, "accounts": {"two": more}})
@@ -345,10 +488,21 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
     ("changes", "line"),
     [
         ({"batch": 2000}, "batch: 2000 is larger than examples; allowed: 1 to 1000"),
-        ({"delta": 0.5}, "delta: 0.5 means nothing; allowed: below 1/1000"),
         ({"part": 8}, "settings.part: unknown key"),
         ({"sampling": "replacement"}, "sets: None; it goes with 'sampling: replacement', and only with it"),
         ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
+        ({"steps": 7}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
+        ({"epochs": None}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
+        ({"order": 8}, "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them"),
+        (
+            {"order": 8, "claimed_by": "rdp", "sampling": "fixed"},
+            "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them",
+        ),
+        (
+            {"order": 1, "claimed_by": "rdp"},
+            "settings.order: 1 is not allowed: Input should be greater than 1",
+        ),
+        ({"claimed_by": "pld"}, "settings.claimed_by: 'pld' is not allowed: Input should be 'clt' or 'rdp'"),
     ],
 )
 def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line: str) -> None:
@@ -369,7 +523,8 @@ def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line
         (settings.Data, {"seed": 0, "text": None}),
         (
             settings.Model,
-            {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all"},
+            {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
+             "order": "norm_relu"},
         ),
         (
             DpsgdSettings,
@@ -389,7 +544,17 @@ def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line
              "momentum": 0.0, "local_steps": 1, "sparsify": None, "augment": "none", "side": None,
              "statistics": "public", "averaging": 0.1, "delta": 1e-5},
         ),
-        (AccountSettings, {"sampling": "poisson", "parts": 1, "sets": None, "delta": 1e-5}),
+        (
+            TanSettings,
+            {"schedule": "constant", "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
+             "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
+             "note_norms": False},
+        ),
+        (
+            AccountSettings,
+            {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,
+             "claimed_by": "clt", "order": None},
+        ),
     ],
 )  # fmt: skip
 def test_defaults_keep_their_meaning(model: type[settings.Strict], defaults: dict[str, Any]) -> None:

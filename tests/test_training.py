@@ -79,7 +79,7 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     calls = []
 
     def note(state: Progress) -> None:
-        if state.ends_epoch:
+        if state.noted:
             calls.append(state.step)
 
     def kill(state: Progress) -> None:
@@ -305,7 +305,9 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         method = NoisyWeights(task, [settings], "running_bn")
         model = {name: value[index : index + 1] for name, value in saved.items()}
         found = [
-            training.accuracy(method, method.network(model, draw), data.splits["test"], cpu).item()
+            training.accuracy(
+                training.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
+            ).item()
             for draw in range(4)
         ]
         assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))

@@ -1,20 +1,29 @@
 """Augmentation of training images: the crop and flip that networks for CIFAR-10 are usually trained with."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-MARGIN = 4  # pixels of zeros around an image, which a crop may take in
+MARGIN = 4  # pixels around an image, which a crop may take in
 
 
-def crop_flip(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor:
-    """Each image cropped at a random place after padding with zeros, and half of them mirrored.
+def crop_flip(
+    images: Tensor,
+    draws: Tensor,
+    side: int | None = None,
+    padding: Literal["constant", "reflect"] = "constant",
+) -> Tensor:
+    """Each image cropped at a random place after padding, and half of them mirrored.
 
     Args:
         images: (..., C, H, W), uint8 or float.
         draws: three numbers in [0, 1) an image, in the images' order: top and left of its crop, each place
             as likely as any other, and whether it is mirrored (from .5).
         side: of the crops, in pixels; None: as high and wide as the images.
+        padding: with zeros ('constant'), or with the image mirrored at its border pixels ('reflect'), which
+            takes images larger than the margin.
 
     Returns:
         Crops (..., C, side, side).
@@ -31,7 +40,7 @@ def crop_flip(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor:
             f"allowed: 1 to {min(sizes) + 2 * MARGIN}"
         )
     top, left, mirror = draws.reshape(-1, 3).T
-    padded = F.pad(images.flatten(0, -4), (MARGIN,) * 4)
+    padded = F.pad(images.flatten(0, -4), (MARGIN,) * 4, mode=padding)
     rows = _offsets(top, spare[0]) + torch.arange(height, device=images.device)  # (N, H) of the padded image
     across = torch.arange(width, device=images.device)
     columns = _offsets(left, spare[1]) + torch.where(mirror[:, None] < 0.5, across, across.flip(0))  # (N, W)

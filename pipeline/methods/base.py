@@ -71,6 +71,11 @@ class Guarantee:
     uncounted: list[str] = field(default_factory=list)  # uses of private data that it leaves out
 
 
+# (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on
+Predict = Callable[[Tensor, int], Tensor]
+LAST = "last."  # before the names of weights that are kept beside the model that is tested
+
+
 class Method(Protocol):
     """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
 
@@ -90,6 +95,9 @@ class Method(Protocol):
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
+
+    def variants(self, model: Tensors) -> dict[str, Predict]:
+        """Other ways to test the model, by name."""
 
     def resumable(self, done: int) -> bool:
         """Whether a run resumed after ``done`` steps, with new randomness, spends no more than unbroken."""

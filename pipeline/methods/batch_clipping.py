@@ -19,19 +19,11 @@ from torch.func import functional_call
 
 from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods import layer_bounds, mini_sets, sparsify
-from pipeline.methods.base import CURVES, Guarantee, State, Task, each, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each, over_replicas
 from pipeline.methods.mini_sets import MiniSets
 from pipeline.methods.views import Views
-from pipeline.models.normalization import initial_statistics, measuring
-from pipeline.privacy.gradients import (
-    BookKeeping,
-    Bounds,
-    ClippedSum,
-    Clipper,
-    PerExample,
-    Tensors,
-    clipped,
-)
+from pipeline.models.normalization import initial_statistics, measured
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
 
@@ -53,11 +45,11 @@ class BatchClipping:
         self.settings = tuple(settings)
         self.first = settings[0]
         self.examples = len(task.labels)
-        self.steps = self.first.steps(self.examples)
+        self.steps = self.first.total_steps(self.examples)
         self.batch_norm = normalization == "batch_bn"
         self.running = self.batch_norm and self.first.statistics == "running"
         self.names = list(task.parameters)
-        self.views = Views(task.public, self.first)
+        self.views = Views(task.public, self.first.side)
         self.layers = layer_bounds.layers_of(task.net, self.names, self.first.layers)
         self.members = self.layers.members.to(task.execution.device)
         self.shares = task.numbers(own.averaging for own in settings)
@@ -94,12 +86,8 @@ class BatchClipping:
     @cached_property
     def clipper(self) -> Clipper:
         """Clipped sums of single examples' gradients, where those don't see each other."""
-        if not self.task.execution.reference:
-            try:
-                return BookKeeping(self.task.net, self.views.plain(self.task.public[:1]))
-            except NotImplementedError:
-                pass  # a layer without a fast rule: the reference takes every layer
-        return PerExample(self.task.net)
+        example = self.views.plain(self.task.public[:1])
+        return fastest(self.task.net, example, reference=self.task.execution.reference)
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
@@ -163,6 +151,10 @@ class BatchClipping:
 
         found = over_replicas(logits, self.task.execution, shared=1)(network, self.views.plain(inputs))
         return found.argmax(-1)
+
+    def variants(self, model: Tensors) -> dict[str, Predict]:
+        """None."""
+        return {}
 
     def resumable(self, done: int) -> bool:
         """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""
@@ -251,16 +243,10 @@ class BatchClipping:
         """The parameters, and the statistics that batch norm has on D_pub with them."""
         if not self.batch_norm:
             return parameters
-        inputs = self.public[0]
-
-        def given(own: Tensors) -> Tensors:
-            with measuring(self.task.net, inputs.new_ones(len(inputs))) as found:
-                functional_call(self.task.net, own, (inputs,))
-            return found
-
+        given = partial(measured, self.task.net)
         # one replica at a time: D_pub is large, and can't be divided
         alone = replace(self.task.execution, replicas_at_once=1)
-        return {**parameters, **over_replicas(given, alone)(parameters)}
+        return {**parameters, **over_replicas(given, alone, shared=1)(parameters, self.public[0])}
 
     def _sets_at_once(self, size: int) -> int:
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // size)

@@ -5,7 +5,6 @@ gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends. What an exam
 norm is in the network, is said in `pipeline.methods.statistics`.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -15,7 +14,9 @@ from torch import Tensor
 from torch.func import grad
 
 from pipeline.method_settings import DpsgdSettings
-from pipeline.methods.base import CURVES, Guarantee, State, Task, as_input, each, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.optimizers import sgd, sgd_start
+from pipeline.methods.samples import clipped_sums, padded
 from pipeline.methods.statistics import STATISTICS
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors
@@ -36,7 +37,7 @@ class Dpsgd:
         self.task = task
         self.settings = tuple(settings)
         self.examples = len(task.labels)
-        self.steps = first.steps(self.examples)
+        self.steps = first.total_steps(self.examples)
         self.batch = first.batch
         self.rate = first.batch / self.examples
         self.statistics = STATISTICS[normalization](task, first)
@@ -81,7 +82,7 @@ class Dpsgd:
         parameters, replicas = self.task.parameters, self.task.replicas
         return {
             "parameters": parameters,
-            "momentum": {name: torch.zeros_like(value) for name, value in parameters.items()},
+            **sgd_start(parameters),
             "running": {
                 name: value.expand(replicas, *value.shape)
                 for name, value in self.statistics.running().items()
@@ -95,20 +96,19 @@ class Dpsgd:
         if self.mechanism is None:
             sums, metrics = self._plain(parameters, samples)
         else:
-            sums, metrics = self._clipped(self.model(state), samples)
+            tensors, bounds = self.network(self.model(state), 0), self.bounds(self.clips)
+            batch = clipped_sums(self.clipper, tensors, self._batches(samples), bounds, self.task.execution)
+            metrics = batch.metrics(self.clips)
             released = self.mechanism.release(
-                sums, self.bounds(self.clips * self.statistics.lengthening), self.task.streams, step
+                batch.sums, self.bounds(self.clips * self.statistics.lengthening), self.task.streams, step
             )
             sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
             running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
         rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
-        momentum = {
-            # divided by the expected batch size: how many there really were is private
-            name: each(value, self.decay) * state["momentum"][name] + value / self.batch
-            for name, value in sums.items()
-        }
-        parameters = {name: value - each(value, rates) * momentum[name] for name, value in parameters.items()}
-        return {"parameters": parameters, "momentum": momentum, "running": running}, metrics
+        # by the expected batch size: how many there really were is private
+        gradients = {name: value / self.batch for name, value in sums.items()}
+        descended = sgd(state, gradients, rates, step, self.decay, torch.zeros_like(self.decay))
+        return {**descended, "running": running}, metrics
 
     def model(self, state: State) -> Tensors:
         """The parameters and the running averages."""
@@ -122,6 +122,10 @@ class Dpsgd:
         """(R, B) classes by the test protocol of the network's normalisation."""
         logits = over_replicas(self.statistics.logits, self.task.execution, shared=1)
         return logits(network, as_input(inputs)).argmax(-1)
+
+    def variants(self, model: Tensors) -> dict[str, Predict]:
+        """None."""
+        return {}
 
     def resumable(self, done: int) -> bool:
         """Always: each step draws a fresh sample."""
@@ -145,21 +149,6 @@ class Dpsgd:
         rows = (len(limits), len(self.weights))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
 
-    def _clipped(self, model: Tensors, samples: list[np.ndarray]) -> tuple[Tensors, Tensors]:
-        """Sums of clipped gradients, and what the samples looked like."""
-        tensors = self.network(model, 0)
-        clipped_sum = over_replicas(self.clipper, self.task.execution)
-        sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
-        totals, bounds = self.clips.new_zeros(3, len(samples)), self.bounds(self.clips)
-        for inputs, labels, mask in self._pieces(samples):
-            part = clipped_sum(tensors, inputs, labels, mask, bounds)
-            sums = {name: value + part.sums[name] for name, value in sums.items()}
-            norms = part.norms[..., 0]
-            over = (norms > self.clips[:, None]).float()
-            totals += torch.stack([(value * mask).sum(1) for value in (part.losses, norms, over)])
-        means = totals / _counts(samples).to(totals)
-        return sums, dict(zip(("train_loss", "gradient_norm", "clipped_share"), means, strict=True))
-
     def _plain(self, parameters: Tensors, samples: list[np.ndarray]) -> tuple[Tensors, Tensors]:
         """Sums of gradients, unclipped: training without privacy."""
 
@@ -170,29 +159,16 @@ class Dpsgd:
         gradient_sum = over_replicas(grad(total, has_aux=True), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
-        for piece in self._pieces(samples):
-            part, value = gradient_sum(parameters, *piece)
+        for batch in self._batches(samples):
+            part, value = gradient_sum(parameters, *batch)
             sums = {name: total + part[name] for name, total in sums.items()}
             loss = loss + value
-        return sums, {"train_loss": loss / _counts(samples).to(loss)}
+        return sums, {"train_loss": loss / loss.new_tensor([max(1, len(sample)) for sample in samples])}
 
-    def _pieces(self, samples: list[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Samples padded to the longest, as (R, L, ...) inputs, (R, L) labels and masks, L at a time."""
-        longest = max(1, max(len(sample) for sample in samples))
-        at_once = self.task.execution.examples_at_once(len(samples)) if self.statistics.divisible else longest
-        pieces = math.ceil(longest / at_once)
-        size = math.ceil(longest / pieces)
-        index = torch.zeros(len(samples), pieces * size, dtype=torch.long)
-        mask = torch.zeros(index.shape)
-        for row, sample in enumerate(samples):
-            index[row, : len(sample)] = torch.from_numpy(sample)
-            mask[row, : len(sample)] = 1
-        device = self.task.inputs.device
-        for part, present in zip(
-            index.to(device).split(size, 1), mask.to(device).split(size, 1), strict=True
-        ):
-            yield as_input(self.task.inputs[part]), self.task.labels[part], present
-
-
-def _counts(samples: list[np.ndarray]) -> Tensor:
-    return torch.tensor([max(1, len(sample)) for sample in samples])
+    def _batches(self, samples: list[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Samples as (R, L, ...) inputs, (R, L) labels and masks, L at a time."""
+        task = self.task
+        longest = max(1, *(len(sample) for sample in samples))
+        at_once = task.execution.examples_at_once(len(samples)) if self.statistics.divisible else longest
+        for piece in padded(samples, at_once, task.execution.device):
+            yield as_input(task.inputs[piece.chosen]), task.labels[piece.chosen], piece.mask

@@ -7,6 +7,7 @@ normalisation and the rows of an embedding table, which are a text's inputs, sta
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,13 @@ from torch.nn import functional as F
 
 from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import Execution, Guarantee, State, Task, as_input, each, over_replicas
-from pipeline.models.normalization import initial_statistics, measuring
+from pipeline.methods.base import Execution, Guarantee, Predict, State, Task, as_input, each, over_replicas
+from pipeline.methods.optimizers import adam, adam_start
+from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 
 ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
-# Adam's constants as in Kingma and Ba, and in torch
-BETAS, TINY = (0.9, 0.999), 1e-8
 MEASURED = 1000  # training examples that give the statistics of a draw
 
 
@@ -37,7 +37,7 @@ class NoisyWeights:
         self.batch = first.batch
         self.augment = first.augment == "crop_flip"
         self.examples = len(task.labels)
-        self.steps = first.steps(self.examples)
+        self.steps = first.total_steps(self.examples)
         self.draws = first.draws
         self.remeasured = normalization == "running_bn" and first.statistics == "draw"
         self.noisy = noisy_names(task.net)
@@ -54,8 +54,7 @@ class NoisyWeights:
         parameters = self.task.parameters
         return {
             "parameters": parameters,
-            "first_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
-            "second_moment": {name: torch.zeros_like(value) for name, value in parameters.items()},
+            **adam_start(parameters),
             "running": {
                 name: value.expand(self.task.replicas, -1)
                 for name, value in initial_statistics(self.task.net).items()
@@ -77,7 +76,8 @@ class NoisyWeights:
             name: value + each(value, self.shares) * (measured[name] - value)
             for name, value in state["running"].items()
         }
-        return {**self._adam(state, gradients, step), "running": running}, {"train_loss": losses}
+        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
+        return {**adam(state, gradients, rates, step), "running": running}, {"train_loss": losses}
 
     def model(self, state: State) -> Tensors:
         """The weights' means and the running averages."""
@@ -96,6 +96,10 @@ class NoisyWeights:
         """(R, B) classes."""
         logits = over_replicas(self._logits, self.task.execution, shared=1)
         return logits(network, as_input(inputs)).argmax(-1)
+
+    def variants(self, model: Tensors) -> dict[str, Predict]:
+        """None."""
+        return {}
 
     def resumable(self, done: int) -> bool:
         """Always: nothing is private."""
@@ -133,32 +137,14 @@ class NoisyWeights:
         """Statistics of the first `MEASURED` training examples under these weights."""
         inputs = as_input(self.task.inputs[:MEASURED])
 
-        def measure(tensors: Tensors) -> Tensors:
-            with measuring(self.task.net, inputs.new_ones(len(inputs))) as found:
-                self._logits(tensors, inputs)
-            return found
-
-        return over_replicas(measure, self._holding(len(inputs)))(tensors)
+        measure = partial(measured, self.task.net)
+        return over_replicas(measure, self._holding(len(inputs)), shared=1)(tensors, inputs)
 
     def _holding(self, examples: int) -> Execution:
         """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
         how = self.task.execution
         most = max(1, how.physical // examples)
         return replace(how, replicas_at_once=min(how.replicas_at_once or most, most))
-
-    def _adam(self, state: State, gradients: Tensors, step: int) -> State:
-        """Kingma and Ba, Algorithm 1."""
-        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
-        ahead, below = BETAS
-        first, second, parameters = {}, {}, {}
-        for name, value in state["parameters"].items():
-            gradient = gradients[name]
-            first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
-            second[name] = torch.lerp(gradient.square(), state["second_moment"][name], below)
-            mean = first[name] / (1 - ahead ** (step + 1))
-            square = second[name] / (1 - below ** (step + 1))
-            parameters[name] = value - each(value, rates) * mean / (square.sqrt() + TINY)
-        return {"parameters": parameters, "first_moment": first, "second_moment": second}
 
 
 def noisy_names(net: nn.Module) -> list[str]:

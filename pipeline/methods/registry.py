@@ -12,6 +12,7 @@ from pipeline.methods.base import Method, Task
 from pipeline.methods.batch_clipping import BatchClipping
 from pipeline.methods.dpsgd import Dpsgd
 from pipeline.methods.noisy_weights import NoisyWeights
+from pipeline.methods.tan import Tan
 from pipeline.settings import Model
 
 # each takes a task, the settings of its method for each replica, and the normalisation's name
@@ -19,6 +20,7 @@ METHODS: dict[str, Callable[[Task, Sequence[Any], str], Method]] = {
     "batch_clipping": BatchClipping,
     "dpsgd": Dpsgd,
     "noisy_weights": NoisyWeights,
+    "tan": Tan,
 }
 
 

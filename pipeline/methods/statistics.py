@@ -14,16 +14,14 @@ from torch.nn import functional as F
 from pipeline.errors import UserError
 from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Task, as_input
-from pipeline.models.normalization import initial_statistics, measuring, moments, statistics_layers
-from pipeline.privacy.gradients import (
-    BookKeeping,
-    Bounds,
-    ClippedSum,
-    Clipper,
-    PerExample,
-    Tensors,
-    clipped,
+from pipeline.models.normalization import (
+    initial_statistics,
+    measured,
+    measuring,
+    moments,
+    statistics_layers,
 )
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 
 
 class NoStatistics:
@@ -63,12 +61,7 @@ class NoStatistics:
 
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
-        if not self.execution.reference:
-            try:
-                return BookKeeping(self.net, self.example)
-            except NotImplementedError:
-                pass  # a layer without a fast rule: the reference takes every layer
-        return PerExample(self.net)
+        return fastest(self.net, self.example, reference=self.execution.reference)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
@@ -100,9 +93,7 @@ class PublicStatistics(NoStatistics):
 
     def given(self, parameters: Tensors) -> Tensors:
         """Mean and variance of every batch-norm layer on the public images."""
-        with measuring(self.net, self.public.new_ones(len(self.public))) as found:
-            functional_call(self.net, parameters, (self.public,))
-        return found
+        return measured(self.net, parameters, self.public)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """D + J^T U, by one backward pass through the public images."""
@@ -210,8 +201,8 @@ class NoisyAverages(JointStatistics):
         own = {name: value for name, value in tensors.items() if name not in self.scales}
         clip = bounds.limits[0]
         found = super()._clipped(own, inputs, labels, mask, Bounds.whole(clip, len(own)))
-        measured = self._truncated(own, inputs, mask)
-        scaled = {name: clip * self.scales[name] * value for name, value in measured.items()}
+        truncated = self._truncated(own, inputs, mask)
+        scaled = {name: clip * self.scales[name] * value for name, value in truncated.items()}
         return ClippedSum({**found.sums, **scaled}, found.norms, found.losses)
 
     def _truncated(self, parameters: Tensors, inputs: Tensor, mask: Tensor) -> Tensors:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from pipeline.settings import Model
 
@@ -105,6 +106,16 @@ def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
     finally:
         for layer in layers.values():
             layer.counted = layer.measured = None
+
+
+def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
+    """What every trained `BatchStatistics` measures on ``inputs`` (B, ...), named as by `measuring`.
+
+    ``tensors`` are the network's parameters.
+    """
+    with measuring(net, inputs.new_ones(len(inputs))) as found:
+        functional_call(net, tensors, (inputs,))
+    return found
 
 
 def normalization(model: Model, channels: int, from_end: int) -> nn.Module:

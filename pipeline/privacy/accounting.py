@@ -2,11 +2,13 @@
 
 * ``rdp``: Renyi DP (Mironov 2017; sampled Gaussian: Mironov et al. 2019; without replacement: Wang, Balle and
   Kasiviswanathan 2019) with the improved conversion of Balle et al. 2020 and Canonne et al. 2020, by
-  dp-accounting. An upper bound; what the papers use.
+  dp-accounting, whose fractional orders `pipeline.privacy.renyi` tightens. An upper bound; what the papers
+  use. `classic_epsilon` is the same with Mironov's own conversion: a looser bound.
 * ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
   tighter upper bound: the one the ledger reports.
 * ``unamplified``: sampling taken for known (`pipeline.privacy.inclusion`). An upper bound at any noise.
 * ``clt``: the limit that some papers state (`pipeline.privacy.clt`). An approximation and no bound.
+* ``tan``: the closed form of Sander et al. (`pipeline.privacy.tan`). An approximation and no bound.
 * `opacus_prv` and `opacus_rdp`: of Poisson samples by Opacus, as a second library's opinion.
 """
 
@@ -14,7 +16,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 from typing import Literal
 
 import dp_accounting
@@ -33,6 +35,7 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from pipeline.errors import UserError
 from pipeline.privacy.inclusion import unamplified_epsilon
+from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.spending import Spending
 
 Accountant = Literal["rdp", "pld"]
@@ -49,6 +52,10 @@ ORDERS = (
 )
 # of samples without replacement, whose bound takes long at large orders, and between whole ones interpolates
 WHOLE_ORDERS = (*range(2, 64), 64, 80, 96, 128, 192, 256, 512, 1024)
+LEAST_NOISE = 0.05  # below which the integral at fractional orders takes long, and sampling saves little
+LARGE = 64
+# from log(order) / (order - 1) - log(1 - 1 / order) of the improved conversion at LARGE
+TAKEN_OFF = 0.1
 
 
 def poisson_gaussian(rate: float, noise_multiplier: float, steps: int) -> DpEvent:
@@ -74,34 +81,69 @@ def opacus_rdp(rate: float, noise_multiplier: float, steps: int, delta: float) -
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, rate, steps)]
-    return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
+    with warnings.catch_warnings():
+        # that the best order is the least of them, as it is at an epsilon of hundreds
+        warnings.simplefilter("ignore")
+        return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
 
 
-@lru_cache(maxsize=256)
-def _renyi(spending: Spending) -> tuple[tuple[float, ...], np.ndarray] | None:
-    """(K,) Renyi orders and divergences of one step, or of one epoch where it is shuffled.
+@lru_cache(maxsize=512)
+def _renyi(spending: Spending, orders: tuple[float, ...]) -> np.ndarray:
+    """(K,) Renyi divergences of one step, or of one epoch where it is shuffled, at each of the orders.
 
-    None: no bound is known to dp-accounting.
+    Those that dp-accounting can't tell are infinite.
     """
-    if spending.sampling == "replacement":
-        return None
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
-    orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
-    return orders, RdpAccountant(orders, relation).compose(spending.event(1)).rdp
+    found = np.array(RdpAccountant(orders, relation).compose(spending.event(1)).rdp)
+    fractional = np.array(orders) % 1 > 0
+    exact = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
+    if exact and fractional.any():
+        found[fractional] = sampled_gaussian(
+            spending.rate, spending.noise_multiplier, np.array(orders)[fractional]
+        )
+    return found
+
+
+def renyi_divergence(spending: Spending, steps: int, order: float) -> float:
+    """Renyi divergence of ``steps`` steps at one order; nothing is known for draws with replacement."""
+    return float(_renyi(spending, (order,))[0]) * _times(spending, steps)
 
 
 def renyi_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP, improved conversion, in milliseconds; None where dp-accounting has no bound."""
-    found = _renyi(spending)
-    if found is None:
+    return _converted(spending, steps, lambda *found: float(compute_epsilon(*found, delta)[0]))
+
+
+def classic_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
+    """Epsilon by Renyi DP with the conversion of Mironov 2017: Sander et al. 2022, Eq. 3. Else as above."""
+    return _converted(
+        spending, steps, lambda orders, spent: float((spent - np.log(delta) / (orders - 1)).min())
+    )
+
+
+def _converted(
+    spending: Spending, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
+) -> float | None:
+    """The least epsilon that ``convert`` makes of orders and their divergences after ``steps`` steps."""
+    if spending.sampling == "replacement":
         return None
-    orders, divergences = found
-    times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
-    known = np.isfinite(divergences)
-    if not known.any():
-        return inf
-    return float(compute_epsilon(np.array(orders)[known], divergences[known] * times, delta)[0])
+    orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
+    least = inf
+    # Large orders take long. A divergence grows with its order, and no conversion takes off more than
+    # `TAKEN_OFF`, so they are for trainings that spend little.
+    for part in ([one for one in orders if one < LARGE], [one for one in orders if one >= LARGE]):
+        divergences = _renyi(spending, tuple(part)) * _times(spending, steps)
+        known = np.isfinite(divergences)
+        if known.any():
+            least = min(least, convert(np.array(part)[known], divergences[known]))
+        if isfinite(divergences[-1]) and divergences[-1] > least + TAKEN_OFF:
+            break
+    return least
+
+
+def _times(spending: Spending, steps: int) -> int:
+    return spending.epochs(steps) if spending.sampling == "shuffled" else steps
 
 
 def spent(spending: Spending, steps: int, delta: float) -> float:

@@ -1,7 +1,5 @@
 """What one training spends, in the numbers that every accountant starts from."""
 
-from typing import Literal
-
 from dp_accounting import (
     DpEvent,
     GaussianDpEvent,
@@ -11,6 +9,7 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
+from pipeline.method_settings import Sampling
 from pipeline.strict import Count, Positive, Strict
 
 
@@ -30,7 +29,7 @@ class Spending(Strict):
     * ``shuffled``: on through a new order of all examples each epoch, so each example is in one batch of it.
     """
 
-    sampling: Literal["poisson", "fixed", "replacement", "shuffled"]
+    sampling: Sampling
     noise_multiplier: Positive
     examples: Count  # N
     batch: Count  # m

@@ -1,5 +1,6 @@
-"""Figures as SVG text: accuracy by level beside the paper's, and training curves."""
+"""Figures as SVG text: what was measured by level beside the paper's, and training curves."""
 
+from collections.abc import Iterable
 from math import isfinite, nan
 from pathlib import Path
 
@@ -12,25 +13,32 @@ from pipeline import records
 from pipeline.reporting import histories
 from pipeline.reporting.drawing import COLOURS, LEGEND_LINE, columns, svg, thinned
 from pipeline.reporting.histories import Curve, averaged
+from pipeline.reporting.papers import Table
 from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import columns_words, level_value
+from pipeline.reporting.wording import columns_words, level_value, measured_words
 
 # one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
+FURTHER = ("--", ":", "-.")  # dashes of further metrics
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon_spent"
 LEGEND_COLUMN = 60  # letters that fit into half the figure's width
 PLOT_HEIGHT = 4.0  # inches
-DECADES = 1e3  # numbers that far apart are drawn on a logarithmic scale
+SPREAD = 10.0  # levels, or numbers that aren't percents, further apart stand on a logarithmic axis
 
 
 def levels(result: TableResult) -> str | None:
-    """The table as a plot: paper hollow and dashed, ours filled with intervals; None without any number."""
+    """The table as a plot: paper hollow and dashed, ours filled with intervals; None without any number.
+
+    Where nothing was trained, the table's further metrics stand beside it, dashed and without marks.
+    """
     ours = any(cell.converged for row in result.rows for cell in row.cells.values())
     theirs = any(value.value is not None for line in result.table.lines for value in line.values.values())
     if not ours and not theirs:
         return None
+
+    places, logarithmic = _places(result.levels)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -38,7 +46,7 @@ def levels(result: TableResult) -> str | None:
             colour = COLOURS[index % len(COLOURS)]
             points = [
                 (x, printed.value)
-                for x, level in enumerate(result.levels)
+                for level, x in places.items()
                 if line.line and (printed := line.line.values.get(level)) and printed.value is not None
             ]
             if points:
@@ -53,35 +61,57 @@ def levels(result: TableResult) -> str | None:
                 )
             for number, row in enumerate(line.rows):
                 style = DASHES[number % len(DASHES)] + MARKERS[number % len(MARKERS)]
-                _plot_row(axes, row, result.levels, colour, style)
-        axes.set_xticks(range(len(result.levels)), [level_value(level) for level in result.levels])
+                _plot_row(axes, row, places, colour, style)
+                if result.exact:
+                    _plot_further(axes, row, result.table, places, colour)
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        axes.set_xticks(list(places.values()), [level_value(level) for level in places])
         axes.set_xlabel(columns_words(result))
-        axes.set_ylabel(
-            result.table.metric.replace("_", " ") + (" (%)" if result.table.unit == "percent" else "")
-        )
+        percent = result.table.unit == "percent"
+        axes.set_ylabel(measured_words(result) + (" (%)" if percent else ""))
         handles, labels = axes.get_legend_handles_labels()
         legend = 2 if max(map(len, labels)) <= LEGEND_COLUMN else 1
         figure.legend(handles, labels, loc="outside lower center", ncols=legend)
         figure.set_figheight(PLOT_HEIGHT + LEGEND_LINE * -(-len(labels) // legend))
-        if _spread(result) > DECADES:
-            axes.set_yscale("log")
-        if result.table.unit == "percent":
+        if percent:
             # an interval may leave the scale, an accuracy can't
             low, high = axes.get_ylim()
             axes.set_ylim(max(0, low), min(100.5, high))
+        elif _far_apart([cell.mean.value for row in result.rows for cell in row.cells.values()]):
+            axes.set_yscale("log")
 
     return svg(result.name, (8.4, PLOT_HEIGHT), draw)
 
 
-def _spread(result: TableResult) -> float:
-    """The largest of our finite numbers over the smallest."""
-    found = [cell.mean.value for row in result.rows for cell in row.cells.values()]
-    found = [value for value in found if isfinite(value)]
-    return max(found) / min(found) if found and min(found) > 0 else 1.0
+def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
+    """Where each level stands, and whether on a logarithmic axis; else they are evenly spaced."""
+    try:
+        values = {level: float(level_value(level)) for level in levels}
+    except ValueError:  # words
+        values = {}
+    if _far_apart(values.values()):
+        return values, True
+    return {level: float(place) for place, level in enumerate(levels)}, False
 
 
-def _plot_row(axes: Axes, row: RowResult, columns: tuple[str, ...], colour: str, style: str) -> None:
-    cells = [(x, row.cells[level]) for x, level in enumerate(columns) if level in row.cells]
+def _far_apart(values: Iterable[float]) -> bool:
+    """Whether the largest finite number is more than `SPREAD` times the smallest, which is above zero."""
+    found = [value for value in values if isfinite(value)]
+    return bool(found) and min(found) > 0 and max(found) > SPREAD * min(found)
+
+
+def _plot_further(axes: Axes, row: RowResult, table: Table, places: dict[str, float], colour: str) -> None:
+    for number, (metric, words) in enumerate(row.further(table)):
+        cells = row.also[metric]
+        points = [(x, cells[level].mean.value) for level, x in places.items() if level in cells]
+        style = FURTHER[number % len(FURTHER)]
+        axes.plot(*columns(points), style, color=colour, lw=1, label=f"{row.declared.label}, {words}")
+
+
+def _plot_row(axes: Axes, row: RowResult, places: dict[str, float], colour: str, style: str) -> None:
+    cells = [(x, row.cells[level]) for level, x in places.items() if level in row.cells]
     if not any(cell.converged for _, cell in cells):
         return
     axes.errorbar(

@@ -14,7 +14,7 @@ from pipeline.records import Record, Replica
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import guarantee
 from pipeline.reporting.intervals import computed, mean
-from pipeline.reporting.papers import Line, Paper, Table
+from pipeline.reporting.papers import Line, Paper, Printed, Table
 from pipeline.reporting.results import (
     Cell,
     LineResult,
@@ -108,23 +108,29 @@ def _row(
     record = records.read(key, root)
     search = _search(row, root)
     path = records.history_path(key, root)
-    if record is None:
-        marks, cells = tuple(_budget_marks(budget_of(row))), {}
-    else:
+    marks = tuple(_declared_marks(row, record.budget if record else budget_of(row)))
+    cells: dict[str, Cell] = {}
+    also: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
+    if record is not None:
         digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
-        marks = tuple(_marks(record, digest(key), table))
-        cells = dict(_cells(record, line, table, marks, search))
-    return RowResult(key, row, variant, record, marks, cells, path if path.exists() else None, search)
+        marks += tuple(_marks(record, digest(key), table))
+        printed = line.values if line else {}
+        cells = dict(_cells(record, table.metric, printed, table, marks, search))
+        for metric in table.also:
+            printed = line.also.get(metric, {}) if line else {}
+            also[metric] = dict(_cells(record, metric, printed, table, marks, search))
+    return RowResult(key, row, variant, record, marks, cells, also, path if path.exists() else None, search)
 
 
-def _budget_marks(budget: str) -> Iterator[Mark]:
+def _declared_marks(row: Row | Account, budget: str) -> Iterator[Mark]:
     if budget == "reduced":
         yield Mark("reduced budget", inconclusive=True)
+    if isinstance(row, Row) and row.simulates is not None:
+        yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
 
 def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
-    yield from _budget_marks(record.budget)
     if SYNTHETIC in provenance.edition.values():
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
     for raw, edition in sorted(provenance.edition.items()):
@@ -144,24 +150,30 @@ def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
 
 
 def _cells(
-    record: Record, line: Line | None, table: Table, marks: tuple[Mark, ...], search: dict[str, Any] | None
+    record: Record,
+    metric: str,
+    on_paper: dict[str, Printed],
+    table: Table,
+    marks: tuple[Mark, ...],
+    search: dict[str, Any] | None,
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
     marked = next((mark.words for mark in marks if mark.inconclusive), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         accounted = record.method == ACCOUNTING
+        # an account lacks what is too large for a number; a further metric it may just not have
+        infinite = accounted and metric == table.metric
         replicas = tuple(
             replica
             for replica in record.replicas
-            if replica.level == level and (table.metric in replica.metrics or accounted)
+            if replica.level == level and (metric in replica.metrics or infinite)
         )
         if not replicas:
             continue
-        # an account lacks what is too large for a number
-        values = tuple(table.scale * replica.metrics.get(table.metric, inf) for replica in replicas)
-        # and has no spread
+        values = tuple(table.scale * replica.metrics.get(metric, inf) for replica in replicas)
+        # an account has no spread
         ours = computed(values[0]) if accounted else mean(values)
-        printed = line.values.get(level) if line else None
+        printed = on_paper.get(level)
         known = comparable and printed is not None and printed.value is not None
         # records from before convergence was noted count as converged
         converged = sum(
@@ -182,7 +194,7 @@ def _cells(
                 marked or untried,
                 untried,
                 converged,
-                _draws(replicas, table),
+                _draws(replicas, metric, table.scale),
                 printed.rounding(table.decimals) if printed else 0.0,
             ),
         )
@@ -204,9 +216,9 @@ def _untried(search: dict[str, Any] | None, level: str) -> str | None:
     return f"no convergence, but too few step sizes searched here: {tried}"
 
 
-def _draws(replicas: tuple[Replica, ...], table: Table) -> float | None:
-    name = f"{table.metric}_draws_std"
-    spreads = [table.scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
+def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:
+    name = f"{metric}_draws_std"
+    spreads = [scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
     return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None
 
 

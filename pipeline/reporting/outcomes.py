@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting import slowdown
+from pipeline.reporting import optima, slowdown
 from pipeline.reporting.guarantees import SLACK
 from pipeline.reporting.intervals import Mean, computed, difference, mean, paired
 from pipeline.reporting.papers import (
     NO_CONVERGENCE,
+    AtBest,
     Best,
     Bounded,
+    CarriesOver,
     Convergence,
     Difference,
     Falls,
@@ -18,6 +20,7 @@ from pipeline.reporting.papers import (
     Guaranteed,
     Paper,
     Printed,
+    Ratio,
     SameGuarantee,
     Slower,
     Test,
@@ -44,6 +47,9 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
     if isinstance(test, Slower):
         yield _slower(test, rows[test.of], paper)
         return
+    if isinstance(test, AtBest | CarriesOver):
+        yield _at_best(test, rows, paper)
+        return
     if isinstance(test, Falls | Best):
         for part in test.parts:
             yield from ours(part, rows, paper)
@@ -57,13 +63,15 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
             yield _converges(test, level, rows[test.of], paper)
         elif isinstance(test, Gap):
             yield _loses(test, level, rows, paper)
+        elif isinstance(test, Ratio):
+            yield _relates(test, level, rows, paper)
         else:
             yield _differs(test, level, rows, paper)
 
 
 def printed(test: Test, paper: Paper) -> Iterator[Outcome]:
     """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
-    if isinstance(test, Slower | Guaranteed | SameGuarantee):
+    if isinstance(test, Slower | Guaranteed | SameGuarantee | AtBest | CarriesOver):
         return
     if isinstance(test, Falls | Best):
         for part in test.parts:
@@ -74,6 +82,8 @@ def printed(test: Test, paper: Paper) -> Iterator[Outcome]:
             found = _printed_convergence(test, level, paper)
         elif isinstance(test, Gap):
             found = _printed_loss(test, level, paper)
+        elif isinstance(test, Ratio):
+            found = _printed_ratio(test, level, paper)
         else:
             found = _printed_difference(test, level, paper)
         if found is not None:
@@ -87,8 +97,7 @@ def _differs(test: Difference, level: str, rows: Rows, paper: Paper) -> Outcome:
         right = _cell(rows[test.right], test.right_at or level)
         if left is None or right is None:
             return _not_run(title)
-        # two levels of one row share their seeds' initial weights and order of examples
-        gap = _gap(left, right, test.left == test.right)
+        gap = _gap(left, right, _of_one_row(test))
     else:
         if left is None:
             return _not_run(title)
@@ -97,8 +106,52 @@ def _differs(test: Difference, level: str, rows: Rows, paper: Paper) -> Outcome:
     return Outcome(gap.where(test.above, test.below), text, _caveat(left, right))
 
 
+def _relates(test: Ratio, level: str, rows: Rows, paper: Paper) -> Outcome:
+    title = _difference_title(test, level, paper)
+    left, right = _cell(rows[test.left], level), _cell(rows[test.right], test.right_at or level)
+    if left is None or right is None:
+        return _not_run(title)
+    # left / right is above a where left - a right is above zero
+    found: list[Verdict] = []
+    if test.above is not None:
+        found.append(_gap(left, _times(test.above, right), _of_one_row(test)).where(0, None))
+    if test.below is not None:
+        found.append(_gap(left, _times(test.below, right), _of_one_row(test)).where(None, 0))
+    verdict = next((one for one in ("fails", "undecided") if one in found), found[0])
+    text = f"{title}: {number(left.mean.value / right.mean.value)}, {_needs(test)}"
+    return Outcome(verdict, text, _caveat(left, right))
+
+
+def _times(factor: float, cell: Cell) -> Cell:
+    half = None if cell.mean.half is None else factor * cell.mean.half
+    values = tuple(factor * value for value in cell.values)
+    return replace(cell, values=values, mean=replace(cell.mean, value=factor * cell.mean.value, half=half))
+
+
+def _at_best(test: AtBest | CarriesOver, rows: Rows, paper: Paper) -> Outcome:
+    left, right = paper.lines[test.left].label, paper.lines[test.right].label
+    if isinstance(test, AtBest):
+        title, compare = f"{left} − {right}, each at its best", optima.lead
+    else:
+        title, compare = f"{right} at its best − at the best of {left}", optima.shortfall
+    one, other = optima.best(rows[test.left]), optima.best(rows[test.right])
+    gap = compare(rows[test.left], rows[test.right])
+    if one is None or other is None or gap is None:
+        return _not_run(title)
+    levels = f"{level_words(one.level)} and {level_words(other.level)}"
+    shown = with_interval(gap, _decimals(test.left, paper), sign=True)
+    return Outcome(
+        gap.where(test.above, test.below), f"{title} ({levels}): {shown}, {_needs(test)}", _caveat(one, other)
+    )
+
+
+def _of_one_row(test: Difference | Ratio) -> bool:
+    """Levels and metrics of one row share their seeds' initial weights and order of examples."""
+    return isinstance(test.right, str) and test.left.partition(":")[0] == test.right.partition(":")[0]
+
+
 def _gap(left: Cell, right: Cell, same: bool) -> Mean:
-    """``left`` - ``right``; ``same``: of two levels of one row."""
+    """``left`` - ``right``; ``same``: of one row."""
     if left.mean.exact and right.mean.exact:
         return computed(left.mean.value - right.mean.value)
     return paired(left.by_seed, right.by_seed) if same else difference(left.values, right.values)
@@ -201,10 +254,18 @@ def _printed_difference(test: Difference, level: str, paper: Paper) -> Outcome |
     if left is None or right is None:
         return None
     gap = left - right
-    within = (test.above is None or gap > test.above) and (test.below is None or gap < test.below)
     shown = signed(gap, _decimals(test.left, paper))
     text = f"{_difference_title(test, level, paper)}: {shown}, {_needs(test)}"
-    return Outcome("holds" if within else "fails", text)
+    return Outcome(computed(gap).where(test.above, test.below), text)
+
+
+def _printed_ratio(test: Ratio, level: str, paper: Paper) -> Outcome | None:
+    left, right = _value(test.left, level, paper), _value(test.right, test.right_at or level, paper)
+    if left is None or right is None:
+        return None
+    ratio = left / right
+    text = f"{_difference_title(test, level, paper)}: {number(ratio)}, {_needs(test)}"
+    return Outcome(computed(ratio).where(test.above, test.below), text)
 
 
 def _printed_loss(test: Gap, level: str, paper: Paper) -> Outcome | None:
@@ -229,14 +290,15 @@ def _printed_convergence(test: Convergence, level: str, paper: Paper) -> Outcome
     return Outcome(verdict, f"{title}: {shown}, {_convergence_needs(test)}")
 
 
-def _difference_title(test: Difference, level: str, paper: Paper) -> str:
+def _difference_title(test: Difference | Ratio, level: str, paper: Paper) -> str:
     left, at = paper.lines[test.left].label, level_words(level)
+    sign = "÷" if isinstance(test, Ratio) else "−"
     if test.left == test.right and test.right_at:
-        return f"{left}, {at} − {level_words(test.right_at)}"
+        return f"{left}, {at} {sign} {level_words(test.right_at)}"
     right = paper.lines[test.right].label if isinstance(test.right, str) else number(test.right)
     if test.right_at:
-        return f"{left} at {at} − {right} at {level_words(test.right_at)}"
-    return f"{left} − {right} at {at}"
+        return f"{left} at {at} {sign} {right} at {level_words(test.right_at)}"
+    return f"{left} {sign} {right} at {at}"
 
 
 def _gap_title(test: Gap, level: str, paper: Paper) -> str:

@@ -27,6 +27,7 @@ class Drawn:
     curves: str | None = None
     tradeoffs: str | None = None
     layers: str | None = None
+    norms: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "slowdown_cells": tables.slowdown_cells,
         "convergence": wording.convergence,
         "columns": wording.columns_words,
+        "measured": wording.measured_words,
         "claim": wording.claim,
         "mu_rule": wording.mu_rule,
         "number_of": wording.table_number,
@@ -102,9 +104,10 @@ def agreement(result: PaperResult) -> list[Share]:
     for table in result.tables:
         for line in table.lines:
             for level in line.line.values if line.line else ():
-                cells = [row.cells[level] for row in line.rows if level in row.cells]
-                found.update(map(_verdict, cells))
-                found["missing"] += not cells
+                _count(found, [row.cells for row in line.rows], level)
+            for metric, values in line.line.also.items() if line.line else ():
+                for level in values:
+                    _count(found, [row.also[metric] for row in line.rows], level)
     return _shares(
         found,
         ("agrees", "agree with the paper", "good"),
@@ -115,6 +118,13 @@ def agreement(result: PaperResult) -> list[Share]:
         ("incomparable", "not comparable", "warn"),
         ("missing", "not run", "faint"),
     )
+
+
+def _count(found: Counter[str], rows: list[dict[str, Cell]], level: str) -> None:
+    """Add each row's verdict at the level, or that there is no row."""
+    cells = [row[level] for row in rows if level in row]
+    found.update(map(_verdict, cells))
+    found["missing"] += not cells
 
 
 def _verdict(cell: Cell) -> str:

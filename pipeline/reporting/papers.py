@@ -43,12 +43,16 @@ def _printed(raw: Any) -> Any:
     return {"value": raw} if isinstance(raw, float) else raw
 
 
+Values = dict[str, Annotated[Printed, BeforeValidator(_printed)]]  # by level
+
+
 class Line(Strict):
     """A line of a table or a curve of a figure."""
 
     key: Key  # the name claims use
     label: str
-    values: dict[str, Annotated[Printed, BeforeValidator(_printed)]] = Field(default_factory=dict)  # by level
+    values: Values = Field(default_factory=dict)
+    also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
 
 
 class Table(Strict):
@@ -57,6 +61,8 @@ class Table(Strict):
     name: str  # 'Table 5'
     title: str
     metric: str = "test_accuracy"  # of the records
+    measured: str | None = None  # the metric in words, where its name doesn't tell
+    also: dict[str, str] = Field(default_factory=dict)  # further metrics of the records, each in words
     unit: Literal["percent", "number"] = "percent"  # records hold shares, papers print percent
     decimals: int = 2
     axis: str  # what the columns are
@@ -67,15 +73,19 @@ class Table(Strict):
     # The paper gives the step sizes, so that failing to train with them is a finding without any search.
     rates_given: bool = False
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
-    # further figures: trade-off curves of what ran; expected gradient norms of the layers over the epochs
-    figures: tuple[Literal["tradeoff", "layers"], ...] = ()
+    # further figures: trade-off curves of what ran; expected gradient norms of the layers over the epochs;
+    # histograms of examples' gradient norms
+    figures: tuple[Literal["tradeoff", "layers", "norms"], ...] = ()
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
     def _values_in_columns(self) -> "Table":
         for line in self.lines:
-            if unknown := sorted(set(line.values) - set(self.columns)):
+            levels = {*line.values, *(level for values in line.also.values() for level in values)}
+            if unknown := sorted(levels - set(self.columns)):
                 raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
+            if unknown := sorted(set(line.also) - set(self.also)):
+                raise ValueError(f"lines: {line.key}: also: not in the table's 'also': {', '.join(unknown)}")
         if self.slowdown is not None and self.slowdown not in self.columns:
             raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
@@ -115,7 +125,8 @@ class Assumption(Strict):
     choice: str
 
 
-Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]  # TABLE/LINE
+# TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z_]+)?$")]
 
 
 Levels = Annotated[list[str], Field(min_length=1)]
@@ -147,6 +158,47 @@ class Difference(Bounded):
     def references(self) -> tuple[str, ...]:
         """The lines compared."""
         return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
+
+
+class Ratio(Bounded):
+    """``left / right`` lies between the bounds, at each level of ``at``; of numbers above zero."""
+
+    kind: Literal["ratio"]
+    left: Reference
+    right: Reference
+    at: Levels
+    right_at: str | None = None  # the level of ``right`` when it is one for all
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right)
+
+
+class AtBest(Bounded):
+    """``left`` at its best level less ``right`` at its own lies between the bounds."""
+
+    kind: Literal["at_best"]
+    left: Reference
+    right: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right)
+
+
+class CarriesOver(Bounded):
+    """What ``right`` misses of its own best, at the level where ``left`` is best, lies between the bounds."""
+
+    kind: Literal["carries_over"]
+    left: Reference
+    right: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right)
 
 
 class OfOneLine(Strict):
@@ -242,7 +294,19 @@ class Slower(OfOneLine, Bounded):
     end: str = Field(alias="to")
 
 
-Test = Difference | Falls | Best | Gap | Guaranteed | SameGuarantee | Convergence | Slower
+Test = (
+    Difference
+    | Ratio
+    | Falls
+    | Best
+    | AtBest
+    | CarriesOver
+    | Gap
+    | Guaranteed
+    | SameGuarantee
+    | Convergence
+    | Slower
+)
 
 
 class Claim(Strict):
@@ -280,8 +344,16 @@ class Paper(Strict):
 
     @cached_property
     def lines(self) -> dict[str, Line]:
-        """Every line by its reference TABLE/LINE."""
-        return {f"{key}/{line.key}": line for key, table in self.tables.items() for line in table.lines}
+        """Every line by its reference; of a further metric, with the values printed for that."""
+        found: dict[str, Line] = {}
+        for key, table in self.tables.items():
+            for line in table.lines:
+                found[f"{key}/{line.key}"] = line
+                for metric, words in table.also.items():
+                    found[f"{key}/{line.key}:{metric}"] = Line(
+                        key=line.key, label=f"{line.label}, {words}", values=line.also.get(metric, {})
+                    )
+        return found
 
 
 def names() -> list[str]:

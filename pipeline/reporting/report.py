@@ -10,6 +10,7 @@ from pipeline.files import write_text
 from pipeline.reporting import claims, figures, page, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.layers import layers
+from pipeline.reporting.norms import norms
 from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tradeoffs import tradeoffs
 from pipeline.settings import Settings
@@ -60,6 +61,7 @@ def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
             (folder / "figures" / f"{name}-curves.svg", drawn.curves),
             (folder / "figures" / f"{name}-tradeoff.svg", drawn.tradeoffs),
             (folder / "figures" / f"{name}-layers.svg", drawn.layers),
+            (folder / "figures" / f"{name}-norms.svg", drawn.norms),
         ):
             if content is not None:
                 write_text(path, content)
@@ -76,5 +78,10 @@ def _chapter(paper: PaperResult, root: Path) -> page.Chapter:
 
 def _drawn(table: TableResult, root: Path) -> page.Drawn:
     return page.Drawn(
-        table, figures.levels(table), figures.curves(table, root), tradeoffs(table), layers(table, root)
+        table,
+        figures.levels(table),
+        figures.curves(table, root),
+        tradeoffs(table),
+        layers(table, root),
+        norms(table, root),
     )

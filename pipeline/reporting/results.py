@@ -82,8 +82,17 @@ class RowResult:
     record: Record | None
     marks: tuple[Mark, ...]
     cells: dict[str, Cell]
+    also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
     search: dict[str, Any] | None  # that chose its settings
+
+    def further(self, table: Table) -> list[tuple[str, str]]:
+        """The further metrics of its table that it has, each in words."""
+        return [(metric, words) for metric, words in table.also.items() if self.also[metric]]
+
+    def measured(self, metric: str) -> "RowResult":
+        """The row by a further metric of its table."""
+        return replace(self, cells=self.also[metric])
 
     @property
     def budget(self) -> str:
@@ -99,6 +108,11 @@ class RowResult:
     def axis(self) -> str:
         """The setting that names its levels."""
         return self.levels[0].partition("=")[0]
+
+    @property
+    def examples(self) -> int | None:
+        """N of its record; None without one, and where each level has its own."""
+        return self.record.provenance.examples if self.record and self.axis != "examples" else None
 
     @property
     def searched(self) -> str | None:
@@ -172,14 +186,16 @@ class PaperResult:
         return [row.record for table in self.tables for row in table.rows if row.record is not None]
 
     def line(self, reference: str) -> LineResult | None:
-        """The line called TABLE/LINE, with its rows of all parts; None where its table is not declared."""
+        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
+        name, _, metric = reference.partition(":")
         found = [
             line
             for table in self.tables
             for line in table.lines
-            if line.line and f"{table.key}/{line.line.key}" == reference
+            if line.line and f"{table.key}/{line.line.key}" == name
         ]
-        return replace(found[0], rows=tuple(row for line in found for row in line.rows)) if found else None
+        rows = (row.measured(metric) if metric else row for line in found for row in line.rows)
+        return replace(found[0], rows=tuple(rows)) if found else None
 
 
 def budget_of(declared: Row | Account) -> str:

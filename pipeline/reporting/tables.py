@@ -23,6 +23,8 @@ _LATEX = {
 def wide(result: TableResult) -> pd.DataFrame:
     """One line for what the paper prints, two for each of our rows: what it reached, what privacy it buys.
 
+    Further metrics of the table have lines of their own, below.
+
     Columns: 'line', 'source', then one a level, then 'N', the examples trained on; all text.
     """
     names = [wording.level_value(level) for level in result.levels]
@@ -43,6 +45,13 @@ def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[
             [wording.printed(value, decimals) if value else "" for value in values],
             _count(result.table.examples),
         )
+        for metric, printed in line.line.also.items():
+            values = [printed.get(level) for level in result.levels]
+            yield (
+                f"paper, {result.table.also[metric]}",
+                [wording.printed(value, decimals) if value else "" for value in values],
+                "",
+            )
     if not line.rows:
         yield "ours", [wording.NOT_RUN for _ in result.levels], ""
     for row in line.rows:
@@ -50,10 +59,13 @@ def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[
         yield (
             row_words(row),
             [wording.cell_text(cell, decimals) if cell else wording.NOT_RUN for cell in cells],
-            _count(row.record.provenance.examples if row.record else None),
+            _count(row.examples),
         )
         if result.private:
             yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells], ""
+        for metric, words in row.further(result.table):
+            cells = [row.also[metric].get(level) for level in result.levels]
+            yield words, [wording.cell_text(cell, decimals) if cell else "" for cell in cells], ""
 
 
 def _count(examples: int | None) -> str:
@@ -74,6 +86,7 @@ def markdown(result: TableResult) -> str:
         f"# {wording.table_heading(result)}",
         "",
         f"Columns: {wording.columns_words(result)}. "
+        + (f"Numbers: {wording.measured_words(result)}. " if result.table.also else "")
         + ("Ours: accounted for, nothing trained" if result.exact else SEEDS)
         + f", then the difference to the paper{' in points' if result.table.unit == 'percent' else ''}.",
         "",
@@ -200,6 +213,7 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         "paper_words": theirs.words if theirs else None,
         "paper_examples": result.table.examples,
         **_measured(cell),
+        **_further(result, row, level),
         **_spent(cell),
         **_made(row if cell else None),
     }
@@ -216,6 +230,16 @@ def _measured(cell: Cell | None) -> dict[str, Any]:
         "agreement": cell.agreement if cell else None,
         "caveat": cell.caveat if cell else None,
     }
+
+
+def _further(result: TableResult, row: RowResult | None, level: str) -> dict[str, Any]:
+    """The table's further metrics."""
+    found: dict[str, Any] = {}
+    for metric in result.table.also:
+        cell = row.also[metric].get(level) if row else None
+        found[metric] = cell.mean.value if cell else None
+        found[f"{metric}_half_width_95"] = cell.mean.half if cell else None
+    return found
 
 
 def _spent(cell: Cell | None) -> dict[str, Any]:
@@ -254,7 +278,7 @@ def _made(row: RowResult | None) -> dict[str, Any]:
         "editions": "; ".join(f"{raw}: {name}" for raw, name in sorted(provenance.edition.items()))
         if provenance
         else "",
-        "examples": provenance.examples if provenance else None,
+        "examples": row.examples if row else None,
         "device": provenance.device if provenance else None,
         "revision": provenance.revision if provenance else None,
         "record": record.digest() if record else None,

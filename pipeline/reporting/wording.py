@@ -33,7 +33,7 @@ CONVERGENCE_RULE_GIVEN = (
 MU_RULE = "of μ-GDP by the central limit theorem: an approximation, never a bound"
 MU_EXACT = "of μ-GDP, exact where it is known in which batch of each epoch an example is"
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
-_SYMBOLS |= {"clip": "C", "batch": "m"}
+_SYMBOLS |= {"clip": "C", "copies": "K", "order": "α"}
 
 
 def number(value: float) -> str:
@@ -93,6 +93,11 @@ def _spelled(name: str) -> str:
 def columns_words(result: TableResult) -> str:
     """What the table's columns are."""
     return _spelled(result.part) if result.part else result.table.axis
+
+
+def measured_words(result: TableResult) -> str:
+    """What the table's numbers are."""
+    return result.table.measured or _spelled(result.table.metric)
 
 
 def table_number(result: TableResult) -> str:

@@ -1,5 +1,7 @@
 """Crop and flip against torchvision's own functions, one image at a time."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,11 +20,11 @@ def draws(count: int) -> Tensor:
     return torch.rand(count, 3, generator=torch.Generator().manual_seed(1))
 
 
-def one_by_one(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor:
+def one_by_one(images: Tensor, draws: Tensor, side: int | None = None, padding: str = "constant") -> Tensor:
     """The definition, by torchvision."""
     out = []
     for image, (top, left, mirror) in zip(images, draws.tolist(), strict=True):
-        padded = functional.pad(image, [MARGIN])
+        padded = functional.pad(image, [MARGIN], padding_mode=padding)
         height, width = image.shape[-2:] if side is None else (side, side)
         places = [size - kept + 1 for size, kept in zip(padded.shape[-2:], (height, width), strict=True)]
         crop = functional.crop(padded, int(places[0] * top), int(places[1] * left), height, width)
@@ -32,11 +34,14 @@ def one_by_one(images: Tensor, draws: Tensor, side: int | None = None) -> Tensor
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 20)])
-def test_equals_torchvision_image_by_image(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("padding", ["constant", "reflect"])
+def test_equals_torchvision_image_by_image(
+    padding: Literal["constant", "reflect"], shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
     images = some(40, *shape, dtype=dtype)
-    found = crop_flip(images, draws(40))
+    found = crop_flip(images, draws(40), padding=padding)
     assert found.dtype == dtype
-    assert torch.equal(found, one_by_one(images, draws(40)))
+    assert torch.equal(found, one_by_one(images, draws(40), padding=padding))
 
 
 @pytest.mark.parametrize("side", [32, 36, 28, 20])

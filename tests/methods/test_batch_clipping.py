@@ -293,7 +293,7 @@ def test_only_running_averages_look_at_private_data_besides_the_released_sums(ti
 
 def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -> None:
     own = settings(batch=20, epochs=3, rate_decay=0.9, clip_decay=0.5)
-    steps = own.steps(200)
+    steps = own.total_steps(200)
     assert [own.epoch_at(step, steps) for step in (0, 9, 10, 19, 20, 29)] == [0, 0, 1, 1, 2, 2]
     assert own.rate_at(25, steps) == pytest.approx(0.3 * 0.81)
     assert own.clip_at(10, steps) == pytest.approx(0.1)

@@ -55,7 +55,7 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
         loss = F.cross_entropy(functional_call(method.task.net, parameters, (inputs,)), labels)
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(parameters.values()))])
         total += gradient * min(1.0, 0.4 / gradient.norm().item())
-    noise = accounting.noise_for(own.epsilon, own.delta, 0.1, own.steps(200), "rdp")
+    noise = accounting.noise_for(own.epsilon, own.delta, 0.1, own.total_steps(200), "rdp")
     total += 0.4 * noise * method.task.streams.normal(5, len(total))[0]
     expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.3 * total / 20
     found = torch.cat([v[0].flatten() for v in after["parameters"].values()])

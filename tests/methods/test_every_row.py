@@ -15,6 +15,7 @@ from pipeline.methods.dpsgd import Dpsgd
 from pipeline.methods.mini_sets import MiniSets
 from pipeline.methods.registry import build_net
 from pipeline.methods.statistics import STATISTICS
+from pipeline.methods.tan import Tan
 from pipeline.privacy.gradients import Bounds
 from pipeline.settings import Model
 from pipeline.training import Replica, make_task
@@ -33,6 +34,8 @@ LAYERWISE = {
     for key, row in OWN.rows.items()
     if row.method == "batch_clipping" and row.resolved[0].private
 }
+# of TAN, every network with and without copies
+COPIED = {(row.model, row.resolved[0].augment): key for key, row in OWN.rows.items() if row.method == "tan"}
 
 
 def made_up(model: Model, text: bool, folder: Path) -> Prepared:
@@ -113,3 +116,18 @@ def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
     assert (moved <= 2 * bounds.limits[0] * (1 + 1e-3)).all()
     assert moved.max() > 0.1 * bounds.limits.max()
     assert method.distance == 2.0
+
+
+@pytest.mark.parametrize(("model", "augment"), COPIED, ids=list(COPIED.values()))
+def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
+    model: Model, augment: str, tmp_path: Path
+) -> None:
+    copies = 1 if augment == "none" else 2
+    row = OWN.rows[COPIED[model, augment]]
+    own = row.configured(row.levels[0], {"batch": SAMPLE, "copies": copies, "augment": augment})
+    task = make_task([Replica("level", 0, own)], model, True, made_up(model, False, tmp_path), CPU)
+    method = Tan(task, [own], model.normalization)
+    parameters = method.init()["parameters"]
+    sums = [method.clipped_sums(parameters, [np.arange(count)], 0).sums for count in (SAMPLE, SAMPLE - 1)]
+    moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
+    assert 0.5 * own.clip < moved <= own.clip * (1 + 1e-4)

@@ -14,7 +14,7 @@ from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution, as_input
 from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
 from pipeline.settings import Model
-from pipeline.training import Replica, accuracy, make_task
+from pipeline.training import Replica, accuracy, make_task, predictor
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
@@ -75,7 +75,7 @@ def test_training_is_torchs_adam_on_gradients_at_noisy_weights(tiny: Prepared) -
             else:
                 weights[name] = mean
         chosen = method.task.streams.shuffled(step, 200, 20)[0]
-        optimizer.param_groups[0]["lr"] = own.rate_at(step, own.steps(200))
+        optimizer.param_groups[0]["lr"] = own.rate_at(step, own.total_steps(200))
         optimizer.zero_grad()
         logits = functional_call(method.task.net, weights, (as_input(method.task.inputs[chosen]),))
         F.cross_entropy(logits, method.task.labels[chosen]).backward()
@@ -166,11 +166,13 @@ def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
     own = noisy(sigma=0.1, epochs=6, learning_rate=0.01)
     method = make(tiny, [own], "running_bn")
     state = method.init()
-    for step in range(own.steps(200)):
+    for step in range(own.total_steps(200)):
         state, _ = method.step(state, step)
     test = tiny.splits["test"]
     model = method.model(state)
-    found = [accuracy(method, method.network(model, draw), test, CPU).item() for draw in range(3)]
+    found = [
+        accuracy(predictor(method, method.network(model, draw)), 1, test, CPU).item() for draw in range(3)
+    ]
     assert min(found) > 0.5
     assert method.guarantee(0).spending is None
 

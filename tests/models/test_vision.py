@@ -1,6 +1,7 @@
 """Vision models: sizes, where normalisation is, torchvision's numbers, and that torch.func takes them all."""
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from pipeline.models import tf_tutorial
 from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
-from pipeline.privacy.gradients import BookKeeping, Bounds
+from pipeline.privacy.gradients import BookKeeping, Bounds, PerExample
 from pipeline.settings import Model
 
 SHAPES = {
@@ -23,6 +24,7 @@ SHAPES = {
     "tf_tutorial": (3, 32, 32),
     "convnet": (3, 32, 32),
     "lenet5_tanh": (1, 32, 32),
+    "wrn16_4": (3, 32, 32),
 }
 TRAINABLE = {
     "lenet5": 5,
@@ -33,18 +35,20 @@ TRAINABLE = {
     "tf_tutorial": 5,
     "convnet": 5,
     "lenet5_tanh": 5,
+    "wrn16_4": 14,
 }
 ACTIVATION_FIRST = {"convnet": nn.ReLU, "lenet5_tanh": nn.Tanh}  # and then normalisation
-SHORTCUTS = {"resnet18": 3}
+SHORTCUTS = {"resnet18": 3, "wrn16_4": 3}
+BEFOREHAND = ("wrn16_4",)  # normalise what layers take in, and so not the logits
 KINDS = ("none", "group", "running_bn")  # 'layer' is group norm with one group
 
 
-def make(name: str, normalization: str = "none", unnormalized: int = 0) -> nn.Module:
+def make(name: str, normalization: str = "none", unnormalized: int = 0, **more: Any) -> nn.Module:
     """The network in double precision, so that two ways to the same numbers can be told from two numbers."""
     torch.manual_seed(5)
-    model = Model(
-        name=name, normalization=normalization, groups=2, unnormalized=unnormalized  # type: ignore[arg-type]
-    )  # fmt: skip
+    model = Model.model_validate(
+        {"name": name, "normalization": normalization, "groups": 2, "unnormalized": unnormalized, **more}
+    )
     return import_module(f"pipeline.models.{name}").build(model, SHAPES[name], 10).double()
 
 
@@ -73,6 +77,10 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
         ("convnet", "batch_bn", 1, 132_042, 18),
         ("convnet", "none", 0, 131_466, 10),
         ("lenet5_tanh", "batch_bn", 2, 61_990, 16),
+        # 448 in the stem; 47,296, 73,856, 229,760, 295,168, 918,272 and 1,180,160 in the blocks; 2,570 behind
+        ("wrn16_4", "none", 0, 2_747_530, 34),
+        ("wrn16_4", "group", 0, 2_747_530 + 2 * 2016, 66),
+        ("wrn16_4", "group", 1, 2_747_530 + 2 * 2016, 66),
         (
             "lenet5_tanh",
             "none",
@@ -88,7 +96,7 @@ def test_sizes(name: str, normalization: str, unnormalized: int, count: int, ten
     assert len(parameters) == tensors
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {*BEFOREHAND}))
 @pytest.mark.parametrize("unnormalized", [0, 1, 2])
 def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnormalized: int) -> None:
     net = make(name, "layer", unnormalized)
@@ -103,7 +111,7 @@ def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnorma
     assert followed == [True] * (count - unnormalized) + [False] * unnormalized
 
 
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST}))
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST, *BEFOREHAND}))
 def test_normalisation_comes_before_the_activation(name: str) -> None:
     kinds = [type(layer) for layer in make(name, "running_bn")]  # type: ignore[union-attr]
     assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
@@ -205,6 +213,76 @@ def test_vgg16_has_the_convolutions_of_torchvisions() -> None:
     compare_with_torchvision(net[: len(theirs)], theirs)
 
 
+def wide_resnet(net: nn.Module, inputs: Tensor, order: str) -> Tensor:
+    """WRN-16-4 written out, with the layers of ``net`` in the order in which they lie there."""
+    layers = iter([part for part in net.modules() if isinstance(part, nn.Conv2d | nn.GroupNorm | nn.Linear)])
+
+    def activated(value: Tensor) -> Tensor:
+        norm = next(layers)
+        found: Tensor = F.relu(norm(value)) if order == "norm_relu" else norm(F.relu(value))
+        return found
+
+    value = next(layers)(inputs)
+    for channels, side in ((64, 32), (64, 32), (128, 16), (128, 16), (256, 8), (256, 8)):
+        hidden = activated(value)
+        hidden = activated(next(layers)(hidden))
+        hidden = next(layers)(hidden)
+        assert hidden.shape[1:] == (channels, side, side)
+        if value.shape != hidden.shape:
+            value = activated(value)
+            value = next(layers)(value)
+        value = value + hidden
+    value = activated(value).mean((2, 3))
+    return next(layers)(value)
+
+
+@pytest.mark.parametrize("order", ["norm_relu", "relu_norm"])
+def test_wide_resnet_has_both_orders(order: str) -> None:
+    net = make("wrn16_4", "group", groups=16, order=order)
+    for value in net.parameters():
+        if value.dim() == 1:  # a start at 0 and 1 would hide what becomes of it
+            nn.init.uniform_(value, 0.5, 1.5)
+    inputs, _ = images("wrn16_4", 2)
+    with torch.no_grad():
+        found = net(inputs)
+        torch.testing.assert_close(found, wide_resnet(net, inputs, order), rtol=1e-9, atol=1e-9)
+        other = {"norm_relu": "relu_norm", "relu_norm": "norm_relu"}[order]
+        assert (found - wide_resnet(net, inputs, other)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(("unnormalized", "count"), [(0, 16), (1, 16), (2, 15), (4, 13), (6, 10), (14, 0)])
+def test_wide_resnet_leaves_the_last_inputs_without_normalisation(unnormalized: int, count: int) -> None:
+    """A shortcut counts with the convolution beside which it begins."""
+    nets = (make("wrn16_4", "group", last) for last in (unnormalized, 0))
+    own, every = ([p.num_channels for p in net.modules() if isinstance(p, nn.GroupNorm)] for net in nets)
+    assert own == every[:count]
+    assert len(own) == count
+
+
+def test_wide_resnet_starts_normal_with_one_over_the_inputs_of_a_unit_as_variance() -> None:
+    for layer in make("wrn16_4", "group", groups=16).modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            scaled = layer.weight * layer.weight[0].numel() ** 0.5
+            tolerance = 5 / scaled.numel() ** 0.5
+            assert abs(scaled.mean()) < tolerance
+            assert abs(scaled.std() - 1) < tolerance
+            assert layer.bias is not None
+            assert not layer.bias.any()
+
+
+def test_wide_resnet_is_clipped_alike_both_ways() -> None:
+    net = make("wrn16_4", "group", groups=16, order="relu_norm")
+    inputs, labels = images("wrn16_4", 3)
+    tensors, mask = tensors_of(net), torch.tensor([1.0, 1.0, 0.0]).double()
+    bounds = Bounds.whole(inputs.new_tensor(1.0), len(tensors))
+    fast = BookKeeping(net, inputs[:1])(tensors, inputs, labels, mask, bounds)
+    slow = PerExample(net)(tensors, inputs, labels, mask, bounds)
+    assert (fast.norms > 1).all()
+    torch.testing.assert_close(fast.norms, slow.norms, rtol=1e-9, atol=1e-9)
+    for name, value in slow.sums.items():
+        torch.testing.assert_close(fast.sums[name], value, rtol=1e-7, atol=1e-12)
+
+
 def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
     net = make("tf_tutorial")
     inputs, _ = images("tf_tutorial", 2)
@@ -256,7 +334,7 @@ def test_batch_statistics_are_measured_replica_by_replica(name: str) -> None:
     tensors = [tensors_of(net), {key: value * 0.9 for key, value in tensors_of(net).items()}]
     with torch.no_grad():
         logits, found = vmap(measure)({key: torch.stack([one[key] for one in tensors]) for key in tensors[0]})
-        assert len(found) == 2 * (TRAINABLE[name] + SHORTCUTS.get(name, 0))
+        assert len(found) == 2 * (TRAINABLE[name] + SHORTCUTS.get(name, 0) - (name in BEFOREHAND))
         for replica, own in enumerate(tensors):
             expected, alone = measure(own)
             torch.testing.assert_close(logits[replica], expected, rtol=1e-6, atol=1e-8)

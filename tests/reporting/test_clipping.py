@@ -167,7 +167,7 @@ def test_a_vacuous_bound_is_told_at_a_glance(report_of: Report, tables_of: dict[
 def test_the_same_guarantee_is_the_same_epsilon(claims_of: dict[str, ClaimResult]) -> None:
     (outcome,) = claims_of["same-guarantee"].assessments[0].outcomes
     assert (outcome.verdict, outcome.caveat) == ("fails", None)
-    assert outcome.text == "BC and IC at m = 64: proven ε ≤ 114,000 and ε ≤ 2 million"
+    assert outcome.text == "BC and IC at batch = 64: proven ε ≤ 114,000 and ε ≤ 2 million"
 
 
 @pytest.mark.parametrize(

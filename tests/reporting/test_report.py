@@ -108,7 +108,7 @@ def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
         "0123456789ab",
         "1 min 40 s for the replicas trained together",
         "N = 55,000",
-        "batch 1024, epochs 8.0, learning rate 0.5",
+        "batch 1024, learning rate 0.5, schedule constant, epochs 8.0",
         "What the paper leaves open",
     ):
         assert expected in text
@@ -139,7 +139,7 @@ def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) 
     declared = example.settings(**{example.PLAIN: {"levels": levels}})
     example.put(example.record(example.PLAIN, declared), tmp_path)
     text = words(report.write(declared, tmp_path).page.read_text())
-    assert "settings epochs 8.0, learning rate 0.5" in text
+    assert "settings learning rate 0.5, schedule constant, epochs 8.0" in text
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 

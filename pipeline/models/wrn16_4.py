@@ -1,0 +1,66 @@
+"""Wide ResNet 16-4 (Zagoruyko and Komodakis 2016), as De et al. 2022 and Sander et al. 2022 train it.
+
+Plain convolutions with biases; before each but the first, ReLU and normalisation, in this order (``order:
+relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or the other (``norm_relu``).
+"""
+
+from torch import Tensor, nn
+
+from pipeline.models.normalization import normalization
+from pipeline.settings import Model
+
+STEM = 16
+STAGES = ((64, 1), (128, 2), (256, 2))  # channels, and the stride of the first of two blocks
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """WRN-16-4 for images of ``shape`` (C, H, W).
+
+    With group norm 2,751,562 parameters in 66 tensors on CIFAR-10. Normalised is what layers take in, never
+    the logits: ``unnormalized`` 0 and 1 are the same network, 2 leaves out what the output layer takes in.
+    """
+    blocks: list[nn.Module] = []
+    inputs, behind = STEM, 12
+    for channels, first in STAGES:
+        for stride in (first, 1):
+            blocks.append(Block(model, inputs, channels, stride, behind))
+            inputs, behind = channels, behind - 2
+    net = nn.Sequential(
+        *(nn.Conv2d(shape[0], STEM, 3, padding=1), *blocks),
+        *(_activation(model, inputs, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)),
+    )
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            # cut at -2 and 2 as in the authors' code: ten standard deviations or more, so hardly ever
+            nn.init.trunc_normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+    return net
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where channels differ."""
+
+    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, behind: int):
+        """``behind``: trainable layers from the first convolution on; shortcuts don't count."""
+        super().__init__()
+        self.residual = nn.Sequential(
+            *(_activation(model, inputs, behind + 1), nn.Conv2d(inputs, outputs, 3, stride, 1)),
+            *(_activation(model, outputs, behind), nn.Conv2d(outputs, outputs, 3, 1, 1)),
+        )
+        self.shortcut = nn.Sequential()
+        if inputs != outputs:
+            self.shortcut = nn.Sequential(
+                _activation(model, inputs, behind + 1), nn.Conv2d(inputs, outputs, 1, stride)
+            )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, C', H / stride, W / stride)."""
+        out: Tensor = self.shortcut(inputs) + self.residual(inputs)
+        return out
+
+
+def _activation(model: Model, channels: int, from_end: int) -> nn.Sequential:
+    """ReLU and normalisation in the model's order, of what so many trainable layers come behind."""
+    norm = normalization(model, channels, from_end)
+    return nn.Sequential(norm, nn.ReLU()) if model.order == "norm_relu" else nn.Sequential(nn.ReLU(), norm)

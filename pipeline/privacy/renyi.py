@@ -1,0 +1,46 @@
+"""Renyi divergences of the Poisson-sampled Gaussian mechanism at fractional orders.
+
+dp-accounting has them at whole orders, by a finite sum. At others it adds the absolute values of an
+alternating series: a bound, but one that is off by tens of percent below order 2, where a training that
+spends hundreds finds its least epsilon.
+"""
+
+from math import log, log1p, pi, sqrt
+
+import numpy as np
+from scipy.special import logsumexp
+
+# The integral's ends, in standard deviations beyond the outermost means: densities there are e^-72
+REACH = 12.0
+LARGE_POWER = 30.0  # of e, far below overflow and far above where digits cancel
+
+
+def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
+    """(K,) Renyi divergences of one step at (K,) orders above 1; 0 < ``rate`` < 1.
+
+    log(A) / (order - 1), A = E[r(x)^order] over x ~ N(0, z^2), r = 1 - q + q e^((2 x - 1) / (2 z^2)): Mironov,
+    Talwar and Zhang 2019, section 3.3; adding and removing an example are both covered. As E[r] = 1, A - 1
+    is the mean of r^order - 1 - order (r - 1), which is nowhere negative, so that no digits are lost.
+    """
+    # A trapezoidal sum is off by e^(-2 pi a / step), a how far off the real line the integrand stays
+    # analytic: pi z^2, where r is 0
+    step = noise_multiplier * min(1 / 8, noise_multiplier / 4)
+    points = np.arange(-REACH * noise_multiplier, max(orders) + REACH * noise_multiplier, step)
+    ratio = np.logaddexp(log1p(-rate), log(rate) + (2 * points - 1) / (2 * noise_multiplier**2))
+    weights = -(points**2) / (2 * noise_multiplier**2) + log(step / (noise_multiplier * sqrt(2 * pi)))
+    found = [logsumexp(_excess(ratio, order) + weights) for order in orders]
+    return np.logaddexp(0.0, found) / (np.asarray(orders) - 1)
+
+
+def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
+    """log(r^order - 1 - order (r - 1)) of log(r), without overflow."""
+    powers = order * ratio
+    small = powers < LARGE_POWER
+    near, far = ratio[small], ratio[~small]
+    found = np.empty_like(ratio)
+    with np.errstate(divide="ignore"):
+        found[small] = np.log(np.maximum(np.expm1(order * near) - order * np.expm1(near), 0.0))
+    found[~small] = order * far + np.log1p(
+        (order - 1) * np.exp(-order * far) - order * np.exp((1 - order) * far)
+    )
+    return found

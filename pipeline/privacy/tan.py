@@ -1,0 +1,33 @@
+"""The total amount of noise, TAN = 1 / eta (Sander et al. 2022, section 3): what it says of Poisson samples.
+
+Where noise is plenty, what is spent depends on eta alone. An approximation, and no bound: below a noise
+multiplier of about `WALL`, the paper's 'privacy wall', Renyi divergences grow far beyond it.
+"""
+
+from math import log, sqrt
+
+from pipeline.privacy.spending import Spending
+
+WALL = 2.0  # section 3.2
+
+
+def signal_to_noise(spending: Spending, steps: int) -> float:
+    """eta = (q / z) sqrt(S / 2): Definition 3.1."""
+    return spending.rate / spending.noise_multiplier * sqrt(steps / 2)
+
+
+def tan_divergence(eta: float, order: float) -> float:
+    """alpha eta^2: the Renyi divergence of all steps at order alpha, where noise is plenty (section 3.2)."""
+    return order * eta**2
+
+
+def tan_epsilon(eta: float, delta: float) -> float:
+    """eta^2 + 2 eta sqrt(log(1 / delta)): Eq. 4, the least of Eq. 3 over all orders."""
+    return eta**2 + 2 * eta * sqrt(log(1 / delta))
+
+
+def tan_eta(epsilon: float, delta: float) -> float:
+    """The eta whose `tan_epsilon` is ``epsilon``."""
+    root = sqrt(log(1 / delta))
+    # sqrt(root^2 + epsilon) - root, without the loss of digits at a small epsilon
+    return epsilon / (sqrt(root**2 + epsilon) + root)

@@ -1,0 +1,226 @@
+"""A private training planned along the curve of one epsilon (Sander et al. 2022, section 3).
+
+At few examples a step, noise that is small enough to learn from overcharges privacy: the 'privacy wall'. Off
+the wall a larger batch buys little but cost, so the smallest one off it is best (section 3.4).
+"""
+
+from math import ceil, exp, floor, inf, log, log10, sqrt
+from typing import NamedTuple, get_args
+
+from scipy.optimize import brentq
+
+from pipeline.errors import UserError
+from pipeline.ledger import bounds_of
+from pipeline.privacy.accounting import Accountant, renyi_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon, tan_eta
+from pipeline.strict import Strict
+
+# TAN over the least that the same epsilon allows, from which privacy is overcharged whatever the noise: the
+# paper's `WALL` is for an epsilon of about 8, and at a small one overcharging begins at more noise
+OVERCHARGED = 1.2
+AROUND = 5  # powers of two that are shown on either side of the wall
+EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
+LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
+FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
+PRECISION = 1e-4  # of the noise, in logarithms
+DIGITS = 4  # of the noise, rounded up so that epsilon is kept
+
+
+class Cost(Strict):
+    """A batch size, and what it takes and spends."""
+
+    batch: int  # B, the expectation of a Poisson sample
+    sigma: float  # noise multiplier
+    steps: int  # S
+    rate: float  # q = B / N
+    eta: float  # individual signal to noise, 1 / TAN
+    epsilon_tan: float  # Eq. 4: what would be spent were there no wall
+    epsilon_rdp: float | None
+    epsilon_pld: float | None  # None: beyond what can be computed
+    processed: int  # examples differentiated in all: B S K
+
+
+class Choice(Cost):
+    """One that spends the epsilon asked for."""
+
+    noise: float  # TAN over the least of all choices; at the same S, sigma / B over the least
+    behind_wall: bool  # sigma below `WALL`, or noise above `OVERCHARGED`
+
+
+class Plan(Strict):
+    """Choices by batch size, which of them to take, and the small batch to tune it with."""
+
+    examples: int  # N
+    delta: float
+    epsilon: float
+    accountant: Accountant
+    copies: int  # K
+    wall: float  # `WALL`
+    overcharged: float  # `OVERCHARGED`
+    choices: tuple[Choice, ...]
+    recommended: Choice  # the smallest batch off the wall; the largest where all are behind it
+    simulation: Cost | None  # None: the recommended batch is no larger than the simulation's
+
+
+def plan(
+    examples: int,
+    delta: float,
+    epsilon: float,
+    *,
+    steps: int | None = None,
+    compute: float | None = None,
+    copies: int = 1,
+    accountant: Accountant = "rdp",
+    simulate: int = 256,
+) -> Plan:
+    """Choices of batch size and noise that spend ``epsilon`` at ``delta``, on ``examples`` private examples.
+
+    Either ``steps`` tells how many there are, or ``compute`` how many examples are differentiated in all,
+    each of their ``copies`` counted. ``simulate``: batch size of the simulation.
+
+    Raises:
+        UserError: the wishes contradict each other or themselves.
+    """
+    _check(examples, delta, epsilon, steps, compute, copies, simulate)
+
+    def length(batch: int) -> int:
+        return steps or int((compute or 0) / (batch * copies))
+
+    eta = tan_eta(epsilon, delta)
+    # by batch size, the noise where there is no wall
+    guesses = {
+        batch: batch / examples * sqrt(length(batch) / 2) / eta
+        for batch in (2**power for power in range(examples.bit_length()))
+        if length(batch) >= 1
+    }
+    if not guesses:
+        raise UserError(f"compute: {compute:g} is not enough for one step; allowed: {copies} or more")
+    batches = list(guesses)
+    nearest = batches.index(min(batches, key=lambda batch: abs(log(guesses[batch] / WALL))))
+    shown = batches[max(0, nearest - AROUND) : nearest + AROUND + 1]
+    noise = {
+        batch: _noise(_Training(examples, batch, length(batch), delta), epsilon, accountant, guesses[batch])
+        for batch in shown
+    }
+    costs = [_cost(_Training(examples, batch, length(batch), delta), noise[batch], copies) for batch in shown]
+    most = max(one.eta for one in costs)
+    choices = [
+        Choice(
+            **one.model_dump(),
+            noise=most / one.eta,
+            behind_wall=one.sigma < WALL or most / one.eta > OVERCHARGED,
+        )
+        for one in costs
+    ]
+    best = next((one for one in choices if not one.behind_wall), choices[-1])
+    simulation = None
+    if simulate < best.batch:
+        smaller = _Training(examples, simulate, best.steps, delta)
+        simulation = _cost(smaller, best.sigma * simulate / best.batch, copies)
+    return Plan(
+        examples=examples,
+        delta=delta,
+        epsilon=epsilon,
+        accountant=accountant,
+        copies=copies,
+        wall=WALL,
+        overcharged=OVERCHARGED,
+        choices=tuple(choices),
+        recommended=best,
+        simulation=simulation,
+    )
+
+
+class _Training(NamedTuple):
+    """All but the noise."""
+
+    examples: int
+    batch: int
+    steps: int
+    delta: float
+
+    def spending(self, sigma: float) -> Spending:
+        return Spending(sampling="poisson", noise_multiplier=sigma, examples=self.examples, batch=self.batch)
+
+    def epsilon(self, accountant: Accountant, sigma: float) -> float | None:
+        if accountant == "rdp":
+            return renyi_epsilon(self.spending(sigma), self.steps, self.delta)
+        return bounds_of(self.spending(sigma), self.steps, self.delta)[0][accountant].epsilon
+
+
+def _noise(training: _Training, epsilon: float, accountant: Accountant, guess: float) -> float:
+    """The noise multiplier at which ``training`` spends ``epsilon``, rounded up to `DIGITS`.
+
+    Raises:
+        UserError: there is none between `LEAST_NOISE` and `MOST_NOISE`.
+    """
+    if accountant == "pld":  # slow, and a few percent below the other
+        guess = _noise(training, epsilon, "rdp", guess)
+
+    def above(logarithm: float) -> float:
+        spent = training.epsilon(accountant, exp(logarithm))
+        # 0 and infinity are on a side, if at no distance
+        return log(min(max(inf if spent is None else spent, 1e-9), 1e9) / epsilon)
+
+    near = far = log(max(guess, LEAST_NOISE))
+    up, stride = above(near) > 0, FIRST_STRIDE
+    while (above(far) > 0) == up:
+        near, far, stride = far, far + (stride if up else -stride), 2 * stride
+        if not log(LEAST_NOISE) < far < log(MOST_NOISE):
+            over = f"over {training.steps} steps of {training.batch} examples"
+            raise UserError(
+                f"epsilon: {epsilon:g} at delta {training.delta:g} can't be kept {over}; allowed: more"
+                if up
+                else f"epsilon: {epsilon:g} takes next to no noise {over}; allowed: less"
+            )
+    root = brentq(above, *sorted((near, far)), xtol=PRECISION)
+    unit = 10.0 ** (floor(log10(exp(root))) + 1 - DIGITS)
+    return float(f"{ceil(exp(root + PRECISION) / unit) * unit:.{DIGITS}g}")
+
+
+def _cost(training: _Training, sigma: float, copies: int) -> Cost:
+    eta = signal_to_noise(training.spending(sigma), training.steps)
+    bounds = {name: training.epsilon(name, sigma) for name in get_args(Accountant)}
+    return Cost(
+        batch=training.batch,
+        sigma=sigma,
+        steps=training.steps,
+        rate=training.batch / training.examples,
+        eta=eta,
+        epsilon_tan=tan_epsilon(eta, training.delta),
+        epsilon_rdp=bounds["rdp"],
+        epsilon_pld=bounds["pld"],
+        processed=training.batch * training.steps * copies,
+    )
+
+
+def _check(
+    examples: int,
+    delta: float,
+    epsilon: float,
+    steps: int | None,
+    compute: float | None,
+    copies: int,
+    simulate: int,
+) -> None:
+    for name, value in {
+        "examples": examples,
+        "steps": steps,
+        "compute": compute,
+        "copies": copies,
+        "simulate": simulate,
+    }.items():
+        if value is not None and not 1 <= value < inf:
+            raise UserError(f"{name}: {value:g}; allowed: 1 or more")
+    least, most = EPSILONS
+    if not least <= epsilon <= most:
+        raise UserError(f"epsilon: {epsilon:g}; allowed: {least:g} to {most:g}")
+    if not 0 < delta < 1 / examples:
+        raise UserError(
+            f"delta: {delta:g} means nothing; allowed: above 0 and below 1/{examples}, {1 / examples:.3g}"
+        )
+    if (steps is None) == (compute is None):
+        raise UserError("steps, compute: either tells the length; allowed: one of them")
+    if simulate > examples:
+        raise UserError(f"simulate: {simulate} is larger than examples; allowed: 1 to {examples}")

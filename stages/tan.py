@@ -1,0 +1,168 @@
+"""`dprepro tan plan` and `dprepro tan scale`: a private training at a fraction of its cost."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.scaling import Choice, Cost, Plan
+
+tan = typer.Typer(
+    no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
+)
+
+WIDTH = 100
+EPSILONS = ("eps\nTAN", "eps\nRDP", "eps\nPLD")
+
+
+@tan.command()
+def plan(
+    examples: Annotated[int, typer.Option(help="N: private examples to train on.")],
+    delta: Annotated[float, typer.Option(help="Of the guarantee; below 1/N.")],
+    epsilon: Annotated[float, typer.Option(help="Of the guarantee.")],
+    steps: Annotated[int | None, typer.Option(help="S: steps of the training; or --compute.")] = None,
+    compute: Annotated[
+        float | None,
+        typer.Option(help="Examples that can be differentiated in all, copies counted; or --steps."),
+    ] = None,
+    copies: Annotated[int, typer.Option(help="K: augmented copies of an example.")] = 1,
+    accountant: Annotated[
+        Literal["rdp", "pld"], typer.Option(help="That keeps epsilon: rdp, as the paper, or pld, tighter.")
+    ] = "rdp",
+    simulate: Annotated[int, typer.Option(help="Batch size of the simulation to tune with.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="The same numbers for scripts.")] = False,
+) -> None:
+    """Batch sizes and noise that spend epsilon, where the privacy wall is, and which of them to take."""
+    from rich.console import Console
+
+    from pipeline.scaling import plan as library
+
+    with Console(stderr=True).status("accounting"):
+        planned = library(
+            examples,
+            delta,
+            epsilon,
+            steps=steps,
+            compute=compute,
+            copies=copies,
+            accountant=accountant,
+            simulate=simulate,
+        )
+    if as_json:
+        print(planned.model_dump_json(indent=2))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(_table(planned))
+    for line in _advice(planned, simulate):
+        console.print(line, soft_wrap=console.is_terminal)
+
+
+@tan.command()
+def scale(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, of method tan.")],
+    batch: Annotated[int, typer.Option(min=1, help="Batch size of the simulation.")] = 256,
+) -> None:
+    """The entry of params.yaml that foretells a row with a small batch, to be pasted under `rows`."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from pipeline import settings
+    from pipeline.simulation import simulation
+
+    made = simulation(row, settings.load(), batch)
+    text = StringIO()
+    yaml = YAML()
+    yaml.width = WIDTH
+    yaml.default_flow_style = None  # whatever holds no other is one line
+    yaml.dump({made.key: made.entry}, text)
+    print(f"  # {_share(made.cost)} of the cost of {row}. {_spends(made.epsilon)}")
+    print("".join(f"  {line}" for line in text.getvalue().splitlines(keepends=True)), end="")
+
+
+def _spends(epsilon: tuple[float, float] | None) -> str:
+    if epsilon is None:
+        return "Without noise, so nothing is private."
+    low, high = (_number(value) for value in epsilon)
+    return f"On the private data it spends epsilon {low if low == high else f'{low} to {high}'} by itself."
+
+
+def _table(planned: "Plan") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=f"N {planned.examples:,}, epsilon {planned.epsilon:g} by {planned.accountant.upper()} at delta "
+        f"{planned.delta:g}",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption="eta: signal to noise. noise: TAN over the least. examples: B S K. cost: over that to take.",
+    )
+    for name in ("B", "sigma", "S", "q", "eta", *EPSILONS, "noise", "examples", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in planned.choices:
+        chosen = one == planned.recommended
+        table.add_row(*_cells(one, planned.recommended), _mark(one, chosen), style="bold" if chosen else None)
+    return table
+
+
+def _cells(one: "Choice", best: "Choice") -> list[str]:
+    return [
+        str(one.batch),
+        f"{one.sigma:.4g}",
+        str(one.steps),
+        f"{one.rate:.3g}",
+        f"{one.eta:.3g}",
+        _number(one.epsilon_tan),
+        _number(one.epsilon_rdp),
+        _number(one.epsilon_pld),
+        f"{one.noise:.2f}",
+        f"{one.processed:.3g}",
+        f"{one.processed / best.processed:.3g}",
+    ]
+
+
+def _mark(one: "Choice", chosen: bool) -> str:
+    return " ".join(["<- take"] * chosen + ["wall"] * one.behind_wall)
+
+
+def _advice(planned: "Plan", simulate: int) -> list[str]:
+    best, small = planned.recommended, planned.simulation
+    if best.behind_wall:
+        why = "every batch is behind the privacy wall, and the largest least so."
+    else:
+        why = "the smallest batch off the privacy wall; larger ones mostly cost more."
+    lines = [
+        f"wall: sigma below {planned.wall:g}, or noise above {planned.overcharged:g}.",
+        f"Take B {best.batch}, sigma {best.sigma:g}, S {best.steps}: {why}",
+    ]
+    if small is None:
+        return [*lines, f"It is no larger than a simulation of B {simulate}: tune with it as it is."]
+    return [
+        *lines,
+        f"Tune with B {small.batch}, sigma {small.sigma:.6g}, the same S and settings, at "
+        f"{_share(small.processed / best.processed)} of its cost, then run B, sigma and S above once.",
+        f"The simulation is not private: on the private data it spends epsilon {_spent(small)} by itself, "
+        "so tune on similar public data, or count it.",
+    ]
+
+
+def _spent(small: "Cost") -> str:
+    if small.epsilon_pld is None:
+        return f"{_number(small.epsilon_rdp)} (RDP)"
+    return f"{_number(small.epsilon_pld)} (PLD; {_number(small.epsilon_rdp)} by RDP)"
+
+
+def _share(cost: float) -> str:
+    return f"1/{1 / cost:.3g}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"

@@ -1,0 +1,60 @@
+"""The rules of `optimizers` against torch.optim, replica by replica."""
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
+
+STEPS, RATES = 4, (0.1, 0.02)
+
+
+def problem() -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
+    """Parameters of two replicas, and gradients of every step."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"weight": (2, 3, 4), "bias": (2, 3)}
+    made = [
+        {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+        for _ in range(STEPS + 1)
+    ]
+    return made[0], made[1:]
+
+
+def by_torch(optimizers: list[tuple[type[torch.optim.Optimizer], dict[str, float]]]) -> dict[str, Tensor]:
+    """Where each replica ends with an optimizer of its own."""
+    start, gradients = problem()
+    ends = []
+    for replica, (kind, options) in enumerate(optimizers):
+        own = {name: value[replica].clone().requires_grad_() for name, value in start.items()}
+        optimizer = kind(own.values(), **options)  # type: ignore[arg-type]
+        for step in gradients:
+            for name, value in own.items():
+                value.grad = step[name][replica].clone()
+            optimizer.step()
+        ends.append({name: value.detach() for name, value in own.items()})
+    return {name: torch.stack([end[name] for end in ends]) for name in start}
+
+
+def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
+    momentum, dampening = (0.9, 0.5), (0.0, 0.9)
+    parameters, gradients = problem()
+    state = {"parameters": parameters, **sgd_start(parameters)}
+    for step, found in enumerate(gradients):
+        rest = (torch.tensor(momentum), torch.tensor(dampening))
+        state = sgd(state, found, torch.tensor(RATES), step, *rest)
+    expected = by_torch(
+        [
+            (torch.optim.SGD, {"lr": lr, "momentum": m, "dampening": d})
+            for lr, m, d in zip(RATES, momentum, dampening, strict=True)
+        ]
+    )
+    torch.testing.assert_close(state["parameters"], expected)
+
+
+def test_adam_is_torchs() -> None:
+    parameters, gradients = problem()
+    state = {"parameters": parameters, **adam_start(parameters)}
+    for step, found in enumerate(gradients):
+        state = adam(state, found, torch.tensor(RATES), step)
+    torch.testing.assert_close(
+        state["parameters"], by_torch([(torch.optim.Adam, {"lr": lr}) for lr in RATES])
+    )

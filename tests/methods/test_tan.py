@@ -1,0 +1,240 @@
+"""The steps of `tan` against hand-written loops: copies, clipping, noise, average, vote; and neighbours."""
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pipeline.data.prepared import Prepared
+from pipeline.method_settings import TanSettings
+from pipeline.methods.base import LAST, Execution, as_input
+from pipeline.methods.recipes import RECIPES
+from pipeline.methods.samples import BatchSum
+from pipeline.methods.tan import NOISELESS, NORM_EDGES, Tan
+from pipeline.settings import Model
+from pipeline.training import Replica, make_task
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+COPIES = 3
+AUGMENTED = {"copies": COPIES, "augment": "crop_flip_jitter"}
+
+
+def tan(**changes: object) -> TanSettings:
+    """Settings of a short private run."""
+    values = {"batch": 20, "steps": 5, "learning_rate": 0.5, "sigma": 1.5, "clip": 0.4, "delta": 1e-3}
+    return TanSettings.model_validate(values | changes)
+
+
+def make(data: Prepared, *settings: TanSettings, how: Execution = CPU) -> Tan:
+    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    model = Model(name="lenet5", normalization="group", groups=2)
+    return Tan(make_task(members, model, True, data, how), settings, "group")
+
+
+def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
+    state, metrics = method.init(), {}
+    for step in range(steps):
+        state, metrics = method.step(state, step)
+    return state, metrics
+
+
+def flat(tensors: dict[str, Tensor], replica: int = 0) -> Tensor:
+    return torch.cat([value[replica].flatten() for value in tensors.values()])
+
+
+def scaled(method: Tan, images: Tensor) -> Tensor:
+    """To mean 0 and deviation 1 of the public images."""
+    public = as_input(method.task.public)
+    return (images - public.mean()) / public.std()
+
+
+def sample_at(method: Tan, step: int) -> list[np.ndarray]:
+    return method.task.streams.poisson(step, 200, 0.1)
+
+
+def test_a_step_is_the_clipped_noisy_mean_of_averaged_copies_by_hand(tiny: Prepared) -> None:
+    method = make(tiny, tan(**AUGMENTED))
+    parameters = {n: v[0].clone().requires_grad_() for n, v in method.init()["parameters"].items()}
+    recipe, sample = RECIPES["crop_flip_jitter"], sample_at(method, 0)[0]
+    draws = method.task.streams.uniform(0, len(sample) * COPIES * recipe.draws, "augment")
+    draws = draws.reshape(len(sample), COPIES, recipe.draws)
+    total = torch.zeros(sum(value.numel() for value in parameters.values()))
+    for index, own in zip(sample, draws, strict=True):
+        image, label = as_input(method.task.inputs[index]), method.task.labels[index]
+        mean = torch.zeros_like(total)
+        for numbers in own:
+            copy = scaled(method, recipe.apply(image[None], numbers[None]))
+            loss = F.cross_entropy(functional_call(method.task.net, parameters, (copy,)), label[None])
+            found = torch.autograd.grad(loss, list(parameters.values()))
+            mean += torch.cat([value.flatten() for value in found]) / COPIES
+        total += mean * min(1.0, 0.4 / mean.norm().item())
+    total += 0.4 * 1.5 * method.task.streams.normal(0, len(total))[0]
+    expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.5 * total / 20
+    state, _ = run(method, 1)
+    torch.testing.assert_close(flat(state["parameters"]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, AUGMENTED, {**AUGMENTED, "optimizer": "adam", "weight_decay": 0.01}])
+def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, changes: dict[str, object]) -> None:
+    settings = tan(**changes), tan(sigma=0.5, clip=1.0, learning_rate=0.1, ema=0.5, **changes)
+    ways = [
+        CPU,
+        replace(CPU, replicas_at_once=1, physical=7),
+        replace(CPU, replicas_at_once=2, physical=23),
+        replace(CPU, reference=True),
+    ]
+    results, notes = [], []
+    for how in ways:
+        method = make(tiny, *settings, how=how)
+        state, metrics = run(method, 2)
+        results.append(torch.stack([flat(method.model(state), replica) for replica in range(2)]))
+        notes.append(torch.stack(list(metrics.values())))
+    # Adam divides by the gradient's own size, which makes rounding of tiny entries large
+    tolerance = 2e-2 if "optimizer" in changes else 1e-5
+    for other, found in zip(results[1:], notes[1:], strict=True):
+        torch.testing.assert_close(other, results[0], rtol=1e-4, atol=tolerance)
+        torch.testing.assert_close(found, notes[0], rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{}, AUGMENTED])
+def test_one_record_moves_the_sum_by_at_most_the_clip(tiny: Prepared, changes: dict[str, object]) -> None:
+    for clip in (0.1, 10.0):
+        method = make(tiny, tan(clip=clip, **changes))
+        parameters = method.init()["parameters"]
+        sums = [flat(method.clipped_sums(parameters, [np.arange(count)], 0).sums) for count in (12, 11)]
+        moved = (sums[0] - sums[1]).norm().item()
+        assert 0 < moved <= clip * (1 + 1e-4)
+        if clip == 0.1:  # less than any gradient here: the record's share is all it may be
+            assert moved > 0.99 * clip
+
+
+def test_noise_has_the_stated_deviation_and_is_what_the_ledger_counts(tiny: Prepared) -> None:
+    method = make(tiny, tan(sigma=2.5, clip=3.0, learning_rate=1.0))
+    step = next(s for s in range(200) if len(sample_at(method, s)[0]) > 0)
+    before = method.init()
+    after, _ = method.step(before, step)
+    exact = method.clipped_sums(before["parameters"], sample_at(method, step), step).sums
+    noise = 20 * (flat(before["parameters"]) - flat(after["parameters"])) - flat(exact)
+    assert noise.std().item() == pytest.approx(2.5 * 3.0, rel=0.02)
+    guarantee = method.guarantee(0)
+    assert guarantee.spending is not None
+    assert (guarantee.spending.noise_multiplier, guarantee.spending.sampling) == (2.5, "poisson")
+    assert (guarantee.spending.rate, guarantee.delta, guarantee.claimed_by) == (0.1, 1e-3, "rdp")
+
+
+def test_a_simulation_has_the_same_noise_in_its_steps(tiny: Prepared) -> None:
+    whole, part = tan(batch=80, sigma=2.0), tan(batch=20, sigma=0.5)
+    assert part.simulates(whole)
+    noise = []
+    for own in (whole, part):
+        method = make(tiny, own)
+        assert method.mechanism is not None
+        noise.append(method.mechanism.deviations(method._bounds)[0, 0] / own.batch)
+    assert noise[0] == pytest.approx(noise[1])
+
+
+def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
+    method = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0))
+    assert method.guarantee(0).spending is None
+    assert method.guarantee(0).broken == NOISELESS
+    state, _ = run(method, 2)
+    own = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3))
+    leaves = {n: v[0].clone().requires_grad_() for n, v in own.init()["parameters"].items()}
+    optimizer = torch.optim.AdamW(leaves.values(), lr=0.1, weight_decay=0.3)
+    for step in range(2):
+        chosen = torch.from_numpy(sample_at(own, step)[0])
+        inputs = scaled(own, as_input(own.task.inputs[chosen]))
+        optimizer.zero_grad()
+        logits = functional_call(own.task.net, leaves, (inputs,))
+        (F.cross_entropy(logits, own.task.labels[chosen], reduction="sum") / 20).backward()
+        optimizer.step()
+    state, _ = run(own, 2)
+    for name, value in leaves.items():
+        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=2e-2)
+        torch.testing.assert_close(state["average"], state["parameters"])
+
+
+def test_the_average_forgets_its_start(tiny: Prepared) -> None:
+    method = make(tiny, tan(), tan(ema=0.3), tan(ema=0))
+    state = method.init()
+    expected = [flat(state["parameters"], replica) for replica in range(3)]
+    for step in range(4):
+        state, _ = method.step(state, step)
+        for replica, ema in enumerate((0.9999, 0.3, 0.0)):
+            decay = min(ema, (2 + step) / (11 + step))
+            expected[replica] = decay * expected[replica] + (1 - decay) * flat(state["parameters"], replica)
+    for replica in range(3):
+        torch.testing.assert_close(flat(state["average"], replica), expected[replica])
+    kept = method.model(state)
+    for name in state["parameters"]:
+        torch.testing.assert_close(kept[name], state["average"][name])
+        torch.testing.assert_close(kept[f"{LAST}{name}"], state["parameters"][name])
+
+
+def test_what_is_tested(tiny: Prepared) -> None:
+    method = make(tiny, tan(learning_rate=2.0, sigma=0.01, **AUGMENTED), tan(ema=0, **AUGMENTED))
+    state, _ = run(method, 5)
+    model, inputs = method.model(state), method.task.inputs[:25]
+    ways = method.variants(model)
+    assert list(ways) == ["last", "vote"]
+    seen = scaled(method, as_input(inputs))
+
+    def classes(tensors: dict[str, Tensor], replica: int, images: Tensor) -> Tensor:
+        own = {name: value[replica] for name, value in tensors.items()}
+        return functional_call(method.task.net, own, (images,)).argmax(-1)
+
+    plain, last = method.predict(method.network(model, 0), inputs), ways["last"](inputs, 0)
+    recipe = RECIPES["crop_flip_jitter"]
+    draws = method.test_streams.uniform(0, 25 * COPIES * recipe.draws, "test")
+    draws = draws.reshape(2, 25, COPIES, recipe.draws)
+    # the same votes, however the images are cut
+    voted = torch.cat([ways["vote"](inputs[:9], 0), ways["vote"](inputs[9:], 9)], 1)
+    for replica in range(2):
+        assert torch.equal(plain[replica], classes(state["average"], replica, seen))
+        assert torch.equal(last[replica], classes(state["parameters"], replica, seen))
+        for place, image in enumerate(as_input(inputs)):
+            copies = recipe.apply(image.expand(COPIES, -1, -1, -1), draws[replica, place])
+            ballots = classes(state["average"], replica, scaled(method, copies))
+            assert voted[replica, place] == torch.bincount(ballots, minlength=10).argmax()
+    other = make(tiny, tan(copies=1, augment="crop_flip"))
+    assert list(other.variants(other.model(other.init()))) == ["last"]
+
+
+def test_the_histogram_counts_every_example_of_the_sample_once(tiny: Prepared) -> None:
+    method = make(tiny, tan(note_norms=True, **AUGMENTED), tan(note_norms=True, batch=20, **AUGMENTED))
+    batch = method.clipped_sums(method.init()["parameters"], sample_at(method, 0), 0)
+    _, metrics = method.step(method.init(), 0)
+    for replica, sample in enumerate(sample_at(method, 0)):
+        norms = batch.norms[replica, : len(sample)].numpy()
+        counts, _ = np.histogram(norms, [*NORM_EDGES, np.inf])
+        found = [metrics[f"gradient_norms/{edge:g}"][replica].item() for edge in NORM_EDGES]
+        np.testing.assert_allclose(found, counts / len(sample), atol=1e-6)
+    assert "gradient_norms/0" not in make(tiny, tan()).step(make(tiny, tan()).init(), 0)[1]
+
+
+def test_every_augmentation_of_the_settings_is_there() -> None:
+    assert {"none", *RECIPES} == set(get_args(TanSettings.model_fields["augment"].annotation))
+
+
+def test_padding_leaves_no_trace_in_the_metrics() -> None:
+    batch = BatchSum(
+        {}, torch.tensor([[1.0, torch.inf]]), torch.tensor([[0.5, torch.nan]]), torch.tensor([[1.0, 0.0]])
+    )
+    found = {name: value.item() for name, value in batch.metrics(torch.tensor([0.4])).items()}
+    assert found == {"train_loss": 0.5, "gradient_norm": 1.0, "clipped_share": 1.0}
+
+
+def test_an_empty_sample_is_a_step_of_noise(tiny: Prepared) -> None:
+    method = make(tiny, tan(batch=1, note_norms=True, **AUGMENTED))
+    empty = [np.array([], dtype=np.int64)]
+    sums = method.clipped_sums(method.init()["parameters"], empty, 0).sums
+    assert flat(sums).abs().max() == 0
+    step = next(s for s in range(99) if len(method.task.streams.poisson(s, 200, 1 / 200)[0]) == 0)
+    state, metrics = method.step(method.init(), step)
+    assert metrics["train_loss"].item() == 0
+    assert not torch.equal(flat(state["parameters"]), flat(method.init()["parameters"]))

@@ -1,0 +1,357 @@
+"""Sander et al.: several metrics side by side, simulations, histograms of norms, and what claims compare."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from reporting import tan
+from reporting.test_report import Elements, words
+
+from pipeline import records
+from pipeline.errors import UserError
+from pipeline.reporting import claims, figures, norms, outcomes, page, papers, report, tables
+from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.gather import gather
+from pipeline.reporting.report import Report
+from pipeline.reporting.results import PaperResult, RowResult, TableResult
+
+PAPER = papers.load("sander2022")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tan")
+
+
+@pytest.fixture(scope="module")
+def report_of(project: Path) -> Report:
+    return report.write(tan.fill(project), project)
+
+
+@pytest.fixture
+def result(report_of: Report) -> PaperResult:
+    return report_of.papers[0]
+
+
+@pytest.fixture
+def tables_of(result: PaperResult) -> dict[str, TableResult]:
+    return {table.key: table for table in result.tables}
+
+
+@pytest.fixture
+def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
+    return {found.claim.key: found for found in claims.assess(result)}
+
+
+def row(table: TableResult, key: str) -> RowResult:
+    return next(found for found in table.rows if found.key == key)
+
+
+def rows(result: PaperResult, *references: str) -> outcomes.Rows:
+    """The plain row of each line."""
+    found = {reference: result.line(reference) for reference in references}
+    return {reference: line.rows[0] if line else None for reference, line in found.items()}
+
+
+# -- what the paper's file says ----------------------------------------------------------------------
+
+
+def test_the_values_that_the_text_prints_are_typed() -> None:
+    printed = {
+        f"{reference} {level.partition('=')[2]}": value.value
+        for reference, line in PAPER.lines.items()
+        for level, value in line.values.items()
+    }
+    assert printed == {
+        "t4/imagenet 18000": 8.00,
+        "t4/imagenet 72000": 7.97,
+        "t5/5k 16": 59.9,
+        "t5/28k 16": 71.1,
+        "t5/49k 16": 72.9,
+        "t5/50k 16": 74.0,
+        "t5-epsilon/cifar10 5001": 150.3,
+        "t5-epsilon/cifar10 28400": 13.7,
+        "t5-epsilon/cifar10 48800": 7.3,
+        "t5-epsilon/cifar10 49990": 7.1,
+        "t6/imagenet 640583": 17.98,
+        "t6/imagenet 1281167": 8.00,
+        "t6/imagenet:epsilon_tan 640583": 18.06,
+        "t6/imagenet:epsilon_tan 1281167": 8.26,
+    }
+
+
+def test_the_papers_own_numbers_bear_its_claims_out() -> None:
+    found = [
+        (claim.key, one.verdict)
+        for claim in PAPER.claims
+        for test in claim.tests
+        for one in outcomes.printed(test, PAPER)
+    ]
+    assert len(found) == 5
+    assert {verdict for _, verdict in found} == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "values: {a=1: 2.0}",
+            "also: {vote: {a=1: 2.0}}",
+            "lines: one: also: not in the table's 'also': vote",
+        ),
+        ("values: {a=1: 2.0}", "also: {last: {a=2: 2.0}}", "lines: one: not in columns: a=2"),
+        ("right: t/one:last", "right: t/one:vote", "no line 't/one:vote'; there are: t/one, t/one:last"),
+    ],
+)
+def test_mistakes_about_further_metrics_are_one_clear_line(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    text = """
+title: A paper
+tables:
+  t:
+    name: Table
+    title: of two metrics
+    axis: a
+    also: {last: last weights}
+    columns: [a=1]
+    lines:
+      - {key: one, label: One, values: {a=1: 2.0}}
+claims:
+  - {key: c, says: s, where: w, tests: [{kind: ratio, left: t/one, right: t/one:last, at: [a=1], above: 1}]}
+"""
+    (tmp_path / "small.yaml").write_text(text)
+    assert papers.load("small", tmp_path).lines["t/one:last"].label == "One, last weights"
+    (tmp_path / "small.yaml").write_text(text.replace(old, new))
+    with pytest.raises(UserError) as problem:
+        papers.load("small", tmp_path)
+    assert complaint in str(problem.value)
+    assert len(str(problem.value).splitlines()) == 1
+
+
+# -- several metrics side by side --------------------------------------------------------------------
+
+
+def source(table: TableResult, name: str, line: int = 0) -> list[str]:
+    """The cells of the wide table whose source is called so."""
+    frame = tables.wide(table)
+    return [str(cell) for cell in frame[frame["source"] == name].iloc[line, 2:-1]]
+
+
+def test_an_account_shows_every_epsilon_below_the_one_the_paper_prints(
+    tables_of: dict[str, TableResult],
+) -> None:
+    table = tables_of["t6"]
+    assert source(table, "paper") == ["17.98", "8.00"]
+    assert source(table, "paper, ε of TAN (Eq. 4)") == ["18.06", "8.26"]
+    assert source(table, f"ours: {tan.HALF}") == ["17.90, −0.08", "7.98, −0.02"]
+    assert source(table, "ε of TAN (Eq. 4)") == ["17.95, −0.11", "8.21, −0.05"]
+    assert source(table, "ε by PLD") == ["16.80", "7.49"]
+    assert set(tables.wide(table)["N"]) == {""}  # which each level has its own
+    assert "Numbers: ε by RDP, improved conversion." in tables.markdown(table)
+
+
+def test_an_epsilon_that_is_not_computed_is_a_gap_and_no_infinity(tables_of: dict[str, TableResult]) -> None:
+    shown = dict(zip(tables_of["f2"].levels, source(tables_of["f2"], "ε by PLD"), strict=True))
+    assert (shown["noise_multiplier=0.1875"], shown["noise_multiplier=3"]) == ("", "6.58")
+
+
+def test_rows_show_the_weights_without_average_and_the_vote(tables_of: dict[str, TableResult]) -> None:
+    table = tables_of["f5"]
+    # copies=4 was not run
+    assert [cell[:5] for cell in source(table, "last weights")] == ["69.10", "", "75.10"]
+    assert [cell[:5] for cell in source(table, "majority vote")] == ["72.60", "", "78.60"]
+    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    one = frame.loc[(tan.WHOLE, "copies=16")]
+    assert (one["mean"], one["test_accuracy_vote"]) == pytest.approx((78.1, 78.6))
+    assert one["test_accuracy_last_half_width_95"] > 0
+
+
+def test_the_page_shows_them_and_stays_well_formed(report_of: Report) -> None:
+    text = report_of.page.read_text(encoding="utf-8")
+    found = Elements(text)
+    assert found.open == []
+    for tag, attributes in found.found:
+        link = attributes.get("href") or ""
+        if tag == "a" and not link.startswith(("http", "#")):
+            assert (report_of.page.parent / link).exists(), link
+    read = words(text)
+    assert "The numbers: test accuracy of the weights' EMA; below them last weights; majority vote." in read
+    assert re.search(r"majority vote 72\.60 ± \d\.\d+ 78\.60 ± ", read)
+    assert "paper: ε of TAN (Eq. 4) 18.06 8.26" in read
+    assert "tan (Eq. 4): 7.48 (an approximation, and no bound)" in read
+    assert "50K paper 74.0 ours no row declared not run" in read
+
+
+def test_printed_values_of_further_metrics_count(result: PaperResult) -> None:
+    counted = {share.words: share.count for share in page.agreement(result)}
+    # Table 6 has two epsilons at two levels; of Table 5's four lines one was run
+    assert counted == {"below the paper": 2 * 2 + 1, "not run": 3}
+
+
+# -- simulations -------------------------------------------------------------------------------------
+
+
+def test_a_simulation_is_told_at_a_glance(report_of: Report, tables_of: dict[str, TableResult]) -> None:
+    found = row(tables_of["f5"], tan.SIMULATED)
+    mark = f"simulation of {tan.WHOLE}, whose privacy it does not have"
+    assert mark in [one.words for one in found.marks]
+    assert found.comparable
+    assert found.cells["copies=16"].guarantee.state == "vacuous"
+    assert row(tables_of["f5"], tan.WHOLE).cells["copies=16"].guarantee.state == "holds"
+    assert f"{tan.SIMULATED}, simulated at B 256 [{mark}]" in tables.markdown(tables_of["f5"])
+    assert mark in words(report_of.page.read_text(encoding="utf-8"))
+
+
+def test_a_simulation_is_one_before_it_is_run(tmp_path: Path) -> None:
+    (table,) = [one for one in gather(tan.settings(), tmp_path)[0].tables if one.key == "f5"]
+    assert [one.words[:10] for one in row(table, tan.SIMULATED).marks] == ["simulation"]
+
+
+# -- claims ------------------------------------------------------------------------------------------
+
+
+def test_simulations_are_judged_apart_from_what_they_simulate(claims_of: dict[str, ClaimResult]) -> None:
+    found = {
+        one.variant: [outcome.verdict for outcome in one.outcomes if "K = 16" in outcome.text]
+        for one in claims_of["no-benefit"].assessments
+    }
+    assert found == {"": ["fails"], "simulated at B 256": ["holds"]}
+
+
+def ratio(result: PaperResult, left: str, right: str, at: str, **bounds: float | str) -> outcomes.Outcome:
+    test = papers.Ratio.model_validate({"kind": "ratio", "left": left, "right": right, "at": [at], **bounds})
+    (found,) = outcomes.ours(test, rows(result, left, right), PAPER)
+    return found
+
+
+def test_computed_numbers_are_related_exactly(result: PaperResult) -> None:
+    found = ratio(
+        result, "t6/imagenet", "t6/imagenet", "examples=1281167", right_at="examples=640583", below=0.5
+    )
+    assert (found.verdict, found.caveat) == ("holds", None)
+    assert found.text == "ImageNet, examples = 1281167 ÷ examples = 640583: 0.446, to be below 0.5"
+    tan_epsilon = ("f2/cifar10", "f2/cifar10:epsilon_tan")
+    near = ratio(result, *tan_epsilon, "noise_multiplier=3", above=0.9, below=1.1)
+    assert near.text.startswith("CIFAR-10 ÷ CIFAR-10, ε of TAN (Eq. 4) at σ = 3: 0.949, to be above 0.9 and")
+    assert near.verdict == "holds"
+    assert ratio(result, *tan_epsilon, "noise_multiplier=0.5", above=0.9, below=1.1).verdict == "fails"
+    assert ratio(result, *tan_epsilon, "noise_multiplier=0.3", above=0.9).verdict == "not run"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [
+        ({"above": 1.1, "below": 1.2}, "holds"),
+        ({"above": 1.2}, "fails"),
+        ({"below": 1.1}, "fails"),
+        # within the interval of three seeds
+        ({"above": 1.1302}, "undecided"),
+    ],
+)
+def test_means_over_seeds_are_related_with_their_intervals(
+    result: PaperResult, bounds: dict[str, float], verdict: str
+) -> None:
+    found = ratio(result, "f5/relu-norm", "f5/norm-relu", "copies=16", **bounds)
+    assert found.verdict == verdict  # 78.1 / 69.1 = 1.130
+
+
+def test_metrics_of_one_row_are_compared_seed_by_seed(result: PaperResult) -> None:
+    test = papers.Difference.model_validate(
+        {
+            "kind": "difference",
+            "left": "f5/relu-norm:test_accuracy_vote",
+            "right": "f5/relu-norm",
+            "at": ["copies=16"],
+            "above": 0.4,
+        }
+    )
+    (found,) = outcomes.ours(test, rows(result, test.left, "f5/relu-norm"), PAPER)
+    # the vote gains the same in every seed, though seeds differ by more than the bound
+    assert found.verdict == "holds"
+    assert found.text.startswith("CONV-ReLU-GN, majority vote − CONV-ReLU-GN at K = 16: +0.50 ± 0.00 (n = 3)")
+
+
+@pytest.mark.parametrize(("below", "verdict"), [(0.5, "holds"), (0.2, "fails")])
+def test_a_best_level_carries_over_where_little_is_lost(
+    result: PaperResult, below: float, verdict: str
+) -> None:
+    lines = ("rates/b64", "rates/b4096")
+    test = papers.CarriesOver(kind="carries_over", left=lines[0], right=lines[1], below=below)
+    (found,) = outcomes.ours(test, rows(result, *lines), PAPER)
+    assert found.verdict == verdict
+    assert found.text.startswith(
+        "B 4096, reference at its best − at the best of B 64, simulation "
+        "(learning rate = 2 and learning rate = 4): +0.30 ± 0.00 (n = 3), to be below "
+    )
+
+
+def test_lines_are_compared_each_at_its_best(result: PaperResult) -> None:
+    lines = ("rates/b4096", "rates/b64")
+    test = papers.AtBest(kind="at_best", left=lines[0], right=lines[1], above=0)
+    (found,) = outcomes.ours(test, rows(result, *lines), PAPER)
+    assert found.verdict == "holds"
+    assert "each at its best (learning rate = 4 and learning rate = 2): +0.50 ± 0.2" in found.text
+    nobody = outcomes.ours(test, {lines[0]: None, lines[1]: None}, PAPER)
+    assert [one.verdict for one in nobody] == ["not run"]
+
+
+# -- figures -----------------------------------------------------------------------------------------
+
+
+def test_epsilons_are_drawn_against_a_logarithmic_axis(tables_of: dict[str, TableResult]) -> None:
+    table = tables_of["f2"]
+    svg = figures.levels(table)
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    for text in ("CIFAR-10, ours", "CIFAR-10, ε of TAN (Eq. 4)", "CIFAR-10, ε by PLD", "0.1875", "ε by RDP"):
+        assert text in svg
+    assert "mathdefault{10^{2}}" in svg  # the vertical one too
+
+
+def test_further_metrics_of_trained_rows_stay_out_of_the_figure(tables_of: dict[str, TableResult]) -> None:
+    svg = figures.levels(tables_of["f5"])
+    assert svg is not None
+    assert "test accuracy of the weights' EMA (%)" in svg
+    assert "majority vote" not in svg
+
+
+@pytest.mark.parametrize(
+    ("levels", "places"),
+    [
+        (("batch=64", "batch=4096"), ([64.0, 4096.0], True)),
+        (("batch=64", "batch=128"), ([0.0, 1.0], False)),
+        (("ema=0", "ema=0.9", "ema=0.99"), ([0.0, 1.0, 2.0], False)),
+        (("epsilon=inf", "epsilon=1"), ([0.0, 1.0], False)),
+        (("epsilon=inf", "epsilon=30", "epsilon=1"), ([0.0, 1.0, 2.0], False)),
+    ],
+)
+def test_levels_far_apart_stand_on_a_logarithmic_axis(
+    levels: tuple[str, ...], places: tuple[list[float], bool]
+) -> None:
+    found, logarithmic = figures._places(levels)
+    assert (list(found.values()), logarithmic) == places
+
+
+def test_histograms_of_norms_have_a_figure_of_their_own(
+    project: Path, report_of: Report, tables_of: dict[str, TableResult]
+) -> None:
+    svg = norms.norms(tables_of["f7"], project)
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    for text in (tan.NORMS, "K = 16, batch = 256", "first note", "where gradients are clipped", "0.0625"):
+        assert text in svg
+    assert norms.norms(tables_of["f5"], project) is None
+    names = {path.name for path in report_of.files["sander2022"]}
+    assert "sander2022-f7-norms.svg" in names
+    assert "Norms of the examples' gradients before clipping" in words(report_of.page.read_text())
+
+
+def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
+    declared = tan.settings()
+    records.write(tan.record(tan.NORMS, declared), tmp_path)
+    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f7"]
+    assert norms.norms(table, tmp_path) is None
