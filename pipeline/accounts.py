@@ -15,7 +15,6 @@ from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.records import Record
 from pipeline.settings import Settings, pick
 
-METHOD = "accounting"
 DATA = "none"
 
 
@@ -33,7 +32,7 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
         label=line.label,
         data=DATA,
         model={},
-        method=METHOD,
+        method=records.ACCOUNTING,
         budget="full",
         search=None,
         replicas=[_replica(line.level(own), own) for own in line.resolved],

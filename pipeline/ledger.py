@@ -24,6 +24,7 @@ SHUFFLED = "exact where it is known in which batch of an epoch an example is; or
 LIMIT = "a central limit theorem: an approximation, and no bound"
 CLASSIC = "a looser bound, as Sander et al. state it"
 TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"
+INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
@@ -106,7 +107,8 @@ def bounds_of(
     else:
         why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID
         fine = Opinion(accountant=f"pld ({library})", epsilon=None, note=why)
-    first = Opinion(accountant=f"rdp ({library})", epsilon=renyi, note=NO_RENYI if renyi is None else None)
+    note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
+    first = Opinion(accountant=f"rdp ({library})", epsilon=renyi, note=note)
     return {"rdp": first, "pld": fine, "unamplified": known}, grid
 
 

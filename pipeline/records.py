@@ -12,6 +12,7 @@ from pipeline.strict import Strict
 RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")
 SEARCHES = Path("reports/searches")
+ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 
 

@@ -21,6 +21,7 @@ from pipeline.strict import Strict
 OVERCHARGED = 1.2
 AROUND = 5  # powers of two that are shown on either side of the wall
 EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
+MOST_STEPS = 1_000_000  # beyond which privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
 PRECISION = 1e-4  # of the noise, in logarithms
@@ -92,10 +93,11 @@ def plan(
     guesses = {
         batch: batch / examples * sqrt(length(batch) / 2) / eta
         for batch in (2**power for power in range(examples.bit_length()))
-        if length(batch) >= 1
+        if 1 <= length(batch) <= MOST_STEPS
     }
     if not guesses:
-        raise UserError(f"compute: {compute:g} is not enough for one step; allowed: {copies} or more")
+        longest = MOST_STEPS * copies << (examples.bit_length() - 1)
+        raise UserError(f"compute: {compute:g}; allowed: {copies}, which is one step, to {longest:.3g}")
     batches = list(guesses)
     nearest = batches.index(min(batches, key=lambda batch: abs(log(guesses[batch] / WALL))))
     shown = batches[max(0, nearest - AROUND) : nearest + AROUND + 1]
@@ -206,13 +208,14 @@ def _check(
 ) -> None:
     for name, value in {
         "examples": examples,
-        "steps": steps,
         "compute": compute,
         "copies": copies,
         "simulate": simulate,
     }.items():
         if value is not None and not 1 <= value < inf:
             raise UserError(f"{name}: {value:g}; allowed: 1 or more")
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        raise UserError(f"steps: {steps}; allowed: 1 to {MOST_STEPS}")
     least, most = EPSILONS
     if not least <= epsilon <= most:
         raise UserError(f"epsilon: {epsilon:g}; allowed: {least:g} to {most:g}")

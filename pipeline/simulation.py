@@ -59,7 +59,7 @@ def _epsilon(own: TanSettings, examples: int) -> float:
 
 
 def _entry(key: str, row: Row, batch: int, scaled: dict[TanSettings, dict[str, Any]]) -> dict[str, Any]:
-    axis = _axis(row, list(scaled))
+    axis = _axis(key, row, list(scaled))
     # what all levels share stands in the settings, but for the axis
     first = next(iter(scaled.values()))
     shared = {
@@ -72,11 +72,10 @@ def _entry(key: str, row: Row, batch: int, scaled: dict[TanSettings, dict[str, A
     levels = [
         {name: value for name, value in level.items() if name not in shared} for level in scaled.values()
     ]
-    written = row.model_dump(exclude_unset=True, exclude={"settings", "levels", "simulates", "axis", "label"})
+    kept = row.model_dump(exclude_unset=True, exclude={"axis", "simulates", "settings", "levels"})
     return {
-        **{name: value for name, value in written.items() if name in ("paper", "table")},
+        **kept,
         "label": f"{row.label}, simulated at B {batch}",
-        **{name: value for name, value in written.items() if name not in ("paper", "table")},
         "simulates": key,
         **({} if axis == TanSettings.axis else {"axis": axis}),
         "settings": settings | shared,
@@ -84,12 +83,12 @@ def _entry(key: str, row: Row, batch: int, scaled: dict[TanSettings, dict[str, A
     }
 
 
-def _axis(row: Row, scaled: list[TanSettings]) -> str:
+def _axis(key: str, row: Row, scaled: list[TanSettings]) -> str:
     """The row's own axis, or where its levels are the same there now, a setting in which they differ."""
     own = row.axis or TanSettings.axis
     for axis in (own, *TanSettings.model_fields):
         if len({getattr(level, axis) for level in scaled}) == len(scaled):
             return axis
     raise UserError(
-        f"{PARAMS}: rows.{row.label!r}: no single setting tells its levels apart once they have one batch"
+        f"{PARAMS}: rows.{key}.levels: no single setting tells them apart once they have one batch"
     )

@@ -100,7 +100,7 @@ def _table(planned: "Plan") -> "Table":
         f"{planned.delta:g}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption="eta: signal to noise. noise: TAN over the least. examples: B S K. cost: over that to take.",
+        caption="eta: signal to noise. noise: TAN over the least. examples: B S K. cost: relative.",
     )
     for name in ("B", "sigma", "S", "q", "eta", *EPSILONS, "noise", "examples", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -136,7 +136,7 @@ def _advice(planned: "Plan", simulate: int) -> list[str]:
     if best.behind_wall:
         why = "every batch is behind the privacy wall, and the largest least so."
     else:
-        why = "the smallest batch off the privacy wall; larger ones mostly cost more."
+        why = "the smallest batch off the privacy wall; larger ones gain little."
     lines = [
         f"wall: sigma below {planned.wall:g}, or noise above {planned.overcharged:g}.",
         f"Take B {best.batch}, sigma {best.sigma:g}, S {best.steps}: {why}",
@@ -165,4 +165,4 @@ def _share(cost: float) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
+    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.4g}"

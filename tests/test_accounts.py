@@ -99,7 +99,7 @@ def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes
 @pytest.mark.parametrize(
     ("sampling", "names"),
     [
-        ("poisson", ["rdp", "pld", "unamplified", "rdp", "prv", "clt"]),
+        ("poisson", ["rdp", "pld", "unamplified", "rdp,", "tan", "rdp", "prv", "clt"]),
         ("fixed", ["rdp", "pld", "unamplified", "clt"]),
         ("replacement", ["rdp", "pld", "unamplified", "clt"]),
         ("shuffled", ["rdp", "pld", "unamplified", "clt"]),
@@ -115,7 +115,7 @@ def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names:
 
 def test_two_libraries_agree_on_poisson_samples() -> None:
     own, opacus = (
-        found.epsilon for found in ledger("poisson").opinions if found.accountant.startswith("rdp")
+        found.epsilon for found in ledger("poisson").opinions if found.accountant.startswith("rdp (")
     )
     assert own == pytest.approx(opacus, rel=0.01)
 
@@ -138,3 +138,65 @@ def test_accounting_needs_no_torch() -> None:
     probe = "import sys, pipeline.accounts; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:
+    found = ledger("poisson", noise=0.3, claimed_by="rdp")
+    own = [one for one in found.opinions if "opacus" not in one.accountant]
+    opinions = {one.accountant.split(" (")[0]: one for one in own}
+    names = ("tan", "pld", "rdp", "rdp, classic conversion")
+    epsilons = [opinions[name].epsilon or 0.0 for name in names]
+    assert epsilons == sorted(epsilons)
+    assert 0 < epsilons[0] < epsilons[1]
+    assert (found.accounted, found.claimed) == (epsilons[1], epsilons[2])
+    assert "no bound" in str(opinions["tan"].note)
+
+
+def test_a_simulation_is_accounted_for_what_it_spends_itself() -> None:
+    own = Spending(sampling="poisson", noise_multiplier=0.1875, examples=50_000, batch=256)
+    found = make_ledger(own, 2500, 1e-5, "rdp")
+    assert found.accounted == pytest.approx(298.3, abs=0.5)
+    assert found.claimed == pytest.approx(333.8, abs=0.5)
+
+
+TAN: dict[str, Any] = {
+    "sampling": "poisson",
+    "examples": 50_000,
+    "batch": 4096,
+    "epochs": None,
+    "steps": 2500,
+    "parts": 1,
+    "claimed_by": "rdp",
+}
+
+
+def renyi_account(tmp_path: Path, **changes: Any) -> records.Replica:
+    declaration = {
+        **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
+    }  # fmt: skip
+    own = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
+    accounts.account("tan", own, tmp_path)
+    found = records.read("tan", tmp_path)
+    assert found is not None
+    return found.replicas[0]
+
+
+def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> None:
+    found = renyi_account(tmp_path, order=8)
+    assert found.ledger.steps == 2500
+    assert found.ledger.claimed_by == "rdp"
+    assert found.metrics["epsilon"] == found.ledger.claimed
+    expected = {
+        "epsilon": 7.10,
+        "epsilon_classic": 7.82,
+        "epsilon_pld": 6.58,
+        "epsilon_tan": 7.48,
+        "eta": 0.965,
+        "renyi": 8.35,
+        "renyi_tan": 7.46,
+    }
+    assert found.metrics == pytest.approx(expected, abs=0.02)
+
+
+def test_other_samples_have_no_tan_and_no_order(tmp_path: Path) -> None:
+    assert set(renyi_account(tmp_path, sampling="shuffled").metrics) == {"epsilon", "epsilon_classic"}

@@ -16,7 +16,8 @@ import logging
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from math import inf, isfinite
+from itertools import pairwise
+from math import inf, isfinite, log, log1p
 from typing import Literal
 
 import dp_accounting
@@ -53,9 +54,7 @@ ORDERS = (
 # of samples without replacement, whose bound takes long at large orders, and between whole ones interpolates
 WHOLE_ORDERS = (*range(2, 64), 64, 80, 96, 128, 192, 256, 512, 1024)
 LEAST_NOISE = 0.05  # below which the integral at fractional orders takes long, and sampling saves little
-LARGE = 64
-# from log(order) / (order - 1) - log(1 - 1 / order) of the improved conversion at LARGE
-TAKEN_OFF = 0.1
+PARTS = (1, 64, 256, 1024, 5000)  # of the orders, each looked at where those before are not enough
 
 
 def poisson_gaussian(rate: float, noise_multiplier: float, steps: int) -> DpEvent:
@@ -130,14 +129,16 @@ def _converted(
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
     least = inf
-    # Large orders take long. A divergence grows with its order, and no conversion takes off more than
-    # `TAKEN_OFF`, so they are for trainings that spend little.
-    for part in ([one for one in orders if one < LARGE], [one for one in orders if one >= LARGE]):
-        divergences = _renyi(spending, tuple(part)) * _times(spending, steps)
+    # large orders take long, and are for trainings that spend little
+    for low, high in pairwise(PARTS):
+        part = np.array([order for order in orders if low <= order < high])
+        divergences = _renyi(spending, tuple(part.tolist())) * _times(spending, steps)
         known = np.isfinite(divergences)
         if known.any():
-            least = min(least, convert(np.array(part)[known], divergences[known]))
-        if isfinite(divergences[-1]) and divergences[-1] > least + TAKEN_OFF:
+            least = min(least, convert(part[known], divergences[known]))
+        # a divergence grows with its order, and the improved conversion takes off no more than this
+        off = log(part[-1]) / (part[-1] - 1) - log1p(-1 / part[-1])
+        if isfinite(divergences[-1]) and divergences[-1] > least + off:
             break
     return least
 

@@ -27,7 +27,6 @@ from pipeline.reporting.results import (
 from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
-ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 # A row trained on a smaller share of the paper's examples decides nothing.
 ENOUGH_EXAMPLES = 0.9
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
@@ -160,7 +159,7 @@ def _cells(
     comparable = not any(mark.incomparable for mark in marks)
     marked = next((mark.words for mark in marks if mark.inconclusive), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
-        accounted = record.method == ACCOUNTING
+        accounted = record.method == records.ACCOUNTING
         # an account lacks what is too large for a number; a further metric it may just not have
         infinite = accounted and metric == table.metric
         replicas = tuple(
