@@ -11,6 +11,7 @@ from io import StringIO
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.reporting.histories import Curve
@@ -52,6 +53,22 @@ def thinned(curve: Curve) -> Curve:
 def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tuple[list[float], list[float]]:
     """The x and the y."""
     return [x for x, _ in points], [y for _, y in points]
+
+
+def down(count: int, across: int) -> int:
+    """Rows of panels, of which ``across`` stand beside one another."""
+    return -(-count // across)
+
+
+def panels(figure: Figure, count: int, across: int, ylabel: str, sharex: bool = True) -> list[Axes]:
+    """``count`` panels with one y axis, which is labelled at the left ones; and one x axis if ``sharex``."""
+    across = min(across, count)
+    grid = figure.subplots(down(count, across), across, squeeze=False, sharex=sharex, sharey=True)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    for axes in grid[:, 0]:
+        axes.set_ylabel(ylabel)
+    return list(grid.flat[:count])
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:

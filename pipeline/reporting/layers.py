@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing import COLOURS, columns, svg, thinned
+from pipeline.reporting.drawing import COLOURS, columns, down, panels, svg, thinned
 from pipeline.reporting.figures import read_history
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.results import RowResult, TableResult
@@ -27,24 +27,18 @@ def layers(result: TableResult, root: Path = Path()) -> str | None:
     """
     if "layers" not in result.table.figures:
         return None
-    panels = [(row, level, norms) for row in result.rows for level, norms in _norms(row, root)]
-    if not panels:
+    found = [(row, level, norms) for row in result.rows for level, norms in _norms(row, root)]
+    if not found:
         return None
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
 
     def draw(figure: Figure) -> None:
-        grid = figure.subplots(down, across, squeeze=False, sharey=True)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
-        for axes, (row, level, norms) in zip(grid.flat, panels, strict=False):
+        grid = panels(figure, len(found), ACROSS, "expected gradient norm", sharex=False)
+        for axes, (row, level, norms) in zip(grid, found, strict=True):
             axes.set_title(f"{row.key}\n{level_words(level)}")
             axes.set_xlabel("epoch")
             axes.set_yscale("log")
             _plot(axes, norms)
-        for axes in grid[:, 0]:
-            axes.set_ylabel("expected gradient norm")
-        kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in panels)]
+        kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in found)]
         figure.legend(
             [Line2D([], [], color=COLOURS[KINDS.index(kind)]) for kind in kinds],
             kinds,
@@ -52,7 +46,9 @@ def layers(result: TableResult, root: Path = Path()) -> str | None:
             ncols=len(kinds),
         )
 
-    return svg(f"{result.name}-layers", (max(8.4, WIDTH * across), HEIGHT * down + 0.4), draw)
+    across = min(ACROSS, len(found))
+    size = (max(8.4, WIDTH * across), HEIGHT * down(len(found), across) + 0.4)
+    return svg(f"{result.name}-layers", size, draw)
 
 
 def _norms(row: RowResult, root: Path) -> list[tuple[str, Norms]]:

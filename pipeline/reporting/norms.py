@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing import COLOURS, INK, svg
+from pipeline.reporting.drawing import COLOURS, INK, down, panels, svg
 from pipeline.reporting.figures import read_history
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.results import RowResult, TableResult
@@ -29,31 +29,26 @@ def norms(result: TableResult, root: Path = Path()) -> str | None:
     """
     if "norms" not in result.table.figures:
         return None
-    panels = [(row, level, shares) for row in result.rows for level, shares in _shares(row, root)]
-    if not panels:
+    found = [(row, level, shares) for row in result.rows for level, shares in _shares(row, root)]
+    if not found:
         return None
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
 
     def draw(figure: Figure) -> None:
-        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
-        for axes, (row, level, shares) in zip(grid.flat, panels, strict=False):
+        grid = panels(figure, len(found), ACROSS, "share of examples (%)")
+        for axes, (row, level, shares) in zip(grid, found, strict=True):
             clip = row.cells[level].replicas[0].settings["clip"]
             axes.set_title(f"{row.declared.label}, {level_words(level)}\n{row.key}")
             axes.axvline(clip, color=INK, ls=":", lw=1.2)
-            _plot(axes, shares)
-        for axes in grid[-1]:
             axes.set_xlabel("norm of an example's gradient before clipping")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("share of examples (%)")
+            _plot(axes, shares)
         handles = [Line2D([], [], color=colour, lw=1.6) for colour in COLOURS[: len(NOTES)]]
         handles.append(Line2D([], [], color=INK, ls=":", lw=1.2))
         words = [*NOTES, "C, where gradients are clipped"]
         figure.legend(handles, words, loc="outside lower center", ncols=len(words))
 
-    return svg(f"{result.name}-norms", (max(8.4, WIDTH * across), HEIGHT * down + 0.8), draw)
+    across = min(ACROSS, len(found))
+    size = (max(8.4, WIDTH * across), HEIGHT * down(len(found), across) + 0.8)
+    return svg(f"{result.name}-norms", size, draw)
 
 
 def _shares(row: RowResult, root: Path) -> Iterator[tuple[str, Shares]]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.records import Ledger
-from pipeline.reporting.drawing import COLOURS, INK, LEGEND_LINE, columns, svg, thinned
+from pipeline.reporting.drawing import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 
@@ -26,36 +26,31 @@ def tradeoffs(result: TableResult) -> str | None:
     """
     if "tradeoff" not in result.table.figures:
         return None
-    panels = list(_panels(result))
-    if not panels:
+    found = list(_found(result))
+    if not found:
         return None
-    names = list(dict.fromkeys(name for _, ledgers in panels for name, _ in ledgers))
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
+    names = list(dict.fromkeys(name for _, ledgers in found for name, _ in ledgers))
 
     def draw(figure: Figure) -> None:
-        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
-        for axes, (levels, ledgers) in zip(grid.flat, panels, strict=False):
+        grid = panels(figure, len(found), ACROSS, "type II error β")
+        for axes, (levels, ledgers) in zip(grid, found, strict=True):
             axes.set_title(", ".join(map(level_words, levels)), wrap=True)
             axes.set_xlabel("type I error α")
             axes.set_aspect("equal")
             axes.plot([0, 1], [1, 0], ":", color=INK, lw=1)
             for name, ledger in ledgers:
                 _plot(axes, ledger, COLOURS[names.index(name) % len(COLOURS)])
-        for axes in grid[:, 0]:
-            axes.set_ylabel("type II error β")
         styles = (("-", "what ran"), ("--", "G_μ, an approximation"), (":", "1 − α, perfect privacy"))
         handles = [Line2D([], [], color=COLOURS[i % len(COLOURS)], lw=1.6) for i in range(len(names))]
         handles += [Line2D([], [], color=INK, ls=style, lw=1.2) for style, _ in styles]
         figure.legend(handles, [*names, *(words for _, words in styles)], loc="outside lower center", ncols=2)
 
     legend = LEGEND_LINE * -(-(len(names) + 3) // 2)
-    return svg(f"{result.name}-tradeoff", (SIDE * ACROSS, (SIDE + TITLE) * down + legend), draw)
+    rows = down(len(found), min(ACROSS, len(found)))
+    return svg(f"{result.name}-tradeoff", (SIDE * ACROSS, (SIDE + TITLE) * rows + legend), draw)
 
 
-def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
+def _found(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
     """Levels with the same curves (they differ in what privacy doesn't depend on), and these."""
     found: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
     for level in result.levels:

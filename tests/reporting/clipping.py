@@ -10,7 +10,7 @@ from typing import Any
 from reporting import example
 
 from pipeline import records
-from pipeline.records import Ledger, Record, Replica
+from pipeline.records import Ledger, Record
 from pipeline.settings import Row, Settings, parse
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
@@ -114,7 +114,7 @@ def record(key: str, declared: Settings) -> Record:
         reason = "running averages are not noised" if key == LITERAL else None
         for seed in range(row.seeds):
             replicas.append(
-                _replica(
+                example.replica(
                     row.level(own),
                     seed,
                     own.model_dump(mode="json"),
@@ -123,7 +123,7 @@ def record(key: str, declared: Settings) -> Record:
                 )
             )
     made = {"config": declared.row_digest(key), "examples": 49000, "reproducible": False}
-    return _record(key, declared, replicas, made).model_copy(
+    return example.variant(key, declared, replicas, made).model_copy(
         update={"model": row.model.model_dump(mode="json"), "method": row.method, "budget": row.budget}
     )
 
@@ -132,7 +132,7 @@ def account(key: str, declared: Settings) -> Record:
     """An account's record, with nothing in it that training leaves."""
     entry = declared.accounts[key]
     replicas = [
-        _replica(
+        example.replica(
             entry.level(own),
             0,
             own.model_dump(mode="json"),
@@ -148,24 +148,9 @@ def account(key: str, declared: Settings) -> Record:
         "edition": {},
         "reproducible": False,
     }
-    return _record(key, declared, replicas, made).model_copy(
+    return example.variant(key, declared, replicas, made).model_copy(
         update={"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
     )
-
-
-def _replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float], spent: Ledger) -> Replica:
-    return Replica(
-        level=level, seed=seed, settings=own, metrics=metrics, ledger=spent,
-        seconds=10.0, started=example.STARTED, ended=example.STARTED + 10,
-    )  # fmt: skip
-
-
-def _record(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
-    line = declared.lines[key]
-    template = example.record(example.PLAIN, example.settings())
-    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
-    update["provenance"] = template.provenance.model_copy(update=made)
-    return template.model_copy(update=update)
 
 
 def history(found: Record) -> Iterator[tuple[Any, ...]]:

@@ -186,3 +186,19 @@ def fill(root: Path) -> Settings:
     for key in ACCURACY:
         put(record(key, declared), root)
     return declared
+
+
+def replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float], spent: Ledger) -> Replica:
+    """A replica that took ten seconds."""
+    return Replica(
+        level=level, seed=seed, settings=own, metrics=metrics, ledger=spent,
+        seconds=10.0, started=STARTED, ended=STARTED + 10,
+    )  # fmt: skip
+
+
+def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
+    """A record of another line, ``made`` by other things than the example's."""
+    line, template = declared.lines[key], record(PLAIN, settings())
+    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
+    update["provenance"] = template.provenance.model_copy(update=made)
+    return template.model_copy(update=update)

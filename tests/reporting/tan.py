@@ -8,7 +8,7 @@ from typing import Any
 from reporting import example
 
 from pipeline import records
-from pipeline.records import Ledger, Record, Replica
+from pipeline.records import Ledger, Record
 from pipeline.settings import Settings, parse
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
@@ -97,7 +97,7 @@ def record(key: str, declared: Settings) -> Record:
     """A row's record: a vote gains half a point, the last weights lose three."""
     row = declared.rows[key]
     replicas = [
-        _replica(
+        example.replica(
             row.level(own),
             seed,
             own.model_dump(mode="json"),
@@ -112,8 +112,8 @@ def record(key: str, declared: Settings) -> Record:
         for own, accuracy in zip(row.resolved, ACCURACY[key].values(), strict=True)
         for seed in range(row.seeds)
     ]
-    made = {"config": declared.row_digest(key), "examples": 48800}
-    return _record(key, declared, replicas, made).model_copy(
+    made = {"config": declared.row_digest(key), "examples": 48800, "edition": {}}
+    return example.variant(key, declared, replicas, made).model_copy(
         update={"model": row.model.model_dump(mode="json"), "method": "tan"}
     )
 
@@ -126,9 +126,9 @@ def account(key: str, declared: Settings) -> Record:
         metrics = {"epsilon": epsilon, "epsilon_classic": 1.1 * epsilon, "epsilon_tan": tan}
         metrics |= {} if pld is None else {"epsilon_pld": pld}
         spent = ledger(own.noise_multiplier, pld or epsilon, claimed=epsilon)
-        replicas.append(_replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
+        replicas.append(example.replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
     made = {"config": declared.account_digest(key), "examples": 50000, "data": {}, "edition": {}}
-    return _record(key, declared, replicas, made).model_copy(
+    return example.variant(key, declared, replicas, made).model_copy(
         update={"data": "none", "model": {}, "method": "accounting", "history": None}
     )
 
@@ -150,21 +150,6 @@ def ledger(sigma: float, accounted: float, claimed: float = 400.0) -> Ledger:
             records.Opinion(accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"),
         ),
     )
-
-
-def _replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float], spent: Ledger) -> Replica:
-    return Replica(
-        level=level, seed=seed, settings=own, metrics=metrics, ledger=spent,
-        seconds=10.0, started=example.STARTED, ended=example.STARTED + 10,
-    )  # fmt: skip
-
-
-def _record(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
-    line = declared.lines[key]
-    template = example.record(example.PLAIN, example.settings())
-    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
-    update["provenance"] = template.provenance.model_copy(update={"edition": {}, **made})
-    return template.model_copy(update=update)
 
 
 def history(found: Record) -> Iterator[tuple[Any, ...]]:
