@@ -1,12 +1,17 @@
-"""What a row reaches at its best level, and whether another row's best level suits it."""
+"""What a row reaches at its best level, and whether another row's best level suits it.
+
+Validation data say which level is best, so that test data choose nothing they are compared by.
+"""
+
+from statistics import fmean
 
 from pipeline.reporting.intervals import Mean, difference, paired
 from pipeline.reporting.results import Cell, RowResult
 
 
 def best(row: RowResult | None) -> Cell | None:
-    """The cell with the highest mean; of equal ones the first. None where the row has not been run."""
-    return max(row.cells.values(), key=lambda cell: cell.mean.value, default=None) if row else None
+    """The cell that validates best on average; of equal ones the first. None where the row was not run."""
+    return max(row.cells.values(), key=_validated, default=None) if row else None
 
 
 def lead(left: RowResult | None, right: RowResult | None) -> Mean | None:
@@ -21,3 +26,7 @@ def shortfall(left: RowResult | None, right: RowResult | None) -> Mean | None:
     if right is None or chosen is None or own is None or chosen.level not in right.cells:
         return None
     return paired(own.by_seed, right.cells[chosen.level].by_seed)
+
+
+def _validated(cell: Cell) -> float:
+    return fmean(replica.metrics["validation_accuracy"] for replica in cell.replicas)

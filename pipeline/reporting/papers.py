@@ -176,7 +176,7 @@ class Ratio(Bounded):
 
 
 class AtBest(Bounded):
-    """``left`` at its best level less ``right`` at its own lies between the bounds."""
+    """``left`` at its best level, by validation data, less ``right`` at its own lies between the bounds."""
 
     kind: Literal["at_best"]
     left: Reference

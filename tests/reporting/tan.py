@@ -103,6 +103,7 @@ def record(key: str, declared: Settings) -> Record:
             own.model_dump(mode="json"),
             {
                 "test_accuracy": accuracy / 100 + 0.001 * seed,
+                "validation_accuracy": accuracy / 100 - 0.01,
                 "test_accuracy_vote": (accuracy + 0.5) / 100 + 0.001 * seed,
                 "test_accuracy_last": (accuracy - 3) / 100 + 0.001 * seed,
                 "converged": 1.0,

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from reporting.test_report import Elements, words
 
 from pipeline import records
 from pipeline.errors import UserError
-from pipeline.reporting import claims, figures, norms, outcomes, page, papers, report, tables
+from pipeline.reporting import claims, figures, norms, optima, outcomes, page, papers, report, tables
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
@@ -355,3 +356,16 @@ def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
     records.write(tan.record(tan.NORMS, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f7"]
     assert norms.norms(table, tmp_path) is None
+
+
+def test_validation_data_say_which_level_is_best(result: PaperResult) -> None:
+    row = rows(result, "rates/b64")["rates/b64"]
+    assert row is not None
+    worst = min(row.cells.values(), key=lambda cell: cell.mean.value)
+    assert optima.best(row) != worst
+    replicas = tuple(
+        one.model_copy(update={"metrics": one.metrics | {"validation_accuracy": 1.0}})
+        for one in worst.replicas
+    )
+    chosen = replace(worst, replicas=replicas)
+    assert optima.best(replace(row, cells={**row.cells, worst.level: chosen})) == chosen
