@@ -78,7 +78,7 @@ class Tan:
     @cached_property
     def clipper(self) -> Clipper:
         """Clipped sums of gradients averaged over copies; made once, as the fast way runs an example."""
-        example = self.views.scaled(as_input(self.task.public[:1]))
+        example = self.views.plain(self.task.public[:1])
         return fastest(self.task.net, example, self.first.copies, self.task.execution.reference)
 
     def init(self) -> State:
@@ -122,7 +122,7 @@ class Tan:
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes of images as they are, without augmentation."""
         logits = over_replicas(self._logits, self.task.execution, shared=1)
-        return logits(network, self._plain(inputs)).argmax(-1)
+        return logits(network, self.views.plain(inputs)).argmax(-1)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'last': the weights without average. 'vote': the average, on K augmented copies (AugTest)."""
@@ -176,14 +176,11 @@ class Tan:
         for piece in pieces:
             stored = task.inputs[piece.chosen]
             if draws is None:
-                inputs = self._plain(stored)
+                inputs = self.views.plain(stored)
             else:
                 repeated = stored.repeat_interleave(copies, 1)
                 inputs = self._augmented(repeated, draws[:, piece.places].flatten(1, 2))
             yield inputs, task.labels[piece.chosen], piece.mask
-
-    def _plain(self, stored: Tensor) -> Tensor:
-        return self.views.scaled(as_input(stored))
 
     def _augmented(self, stored: Tensor, draws: Tensor) -> Tensor:
         """(R, N, C, H, W) images as the network sees them, each augmented by its ``draws`` (R, N, P)."""

@@ -145,6 +145,29 @@ class Bounded(Strict):
         return self
 
 
+class OfOneLine(Strict):
+    """A test of a single line."""
+
+    of: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line looked at."""
+        return (self.of,)
+
+
+class OfTwoLines(Strict):
+    """A test of two lines."""
+
+    left: Reference
+    right: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right)
+
+
 class Difference(Bounded):
     """``left - right`` lies between the bounds, in the table's unit, at each level of ``at``."""
 
@@ -160,56 +183,24 @@ class Difference(Bounded):
         return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
 
 
-class Ratio(Bounded):
+class Ratio(OfTwoLines, Bounded):
     """``left / right`` lies between the bounds, at each level of ``at``; of numbers above zero."""
 
     kind: Literal["ratio"]
-    left: Reference
-    right: Reference
     at: Levels
     right_at: str | None = None  # the level of ``right`` when it is one for all
 
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The lines compared."""
-        return (self.left, self.right)
 
-
-class AtBest(Bounded):
+class AtBest(OfTwoLines, Bounded):
     """``left`` at its best level, by validation data, less ``right`` at its own lies between the bounds."""
 
     kind: Literal["at_best"]
-    left: Reference
-    right: Reference
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The lines compared."""
-        return (self.left, self.right)
 
 
-class CarriesOver(Bounded):
+class CarriesOver(OfTwoLines, Bounded):
     """What ``right`` misses of its own best, at the level where ``left`` is best, lies between the bounds."""
 
     kind: Literal["carries_over"]
-    left: Reference
-    right: Reference
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The lines compared."""
-        return (self.left, self.right)
-
-
-class OfOneLine(Strict):
-    """A test of a single line."""
-
-    of: Reference
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The line looked at."""
-        return (self.of,)
 
 
 class Falls(OfOneLine):
@@ -257,18 +248,11 @@ class Gap(Strict):
         return (self.of, self.than)
 
 
-class SameGuarantee(Strict):
+class SameGuarantee(OfTwoLines):
     """``left`` and ``right`` are proven the same epsilon, at each level of ``at``."""
 
     kind: Literal["same_guarantee"]
-    left: Reference
-    right: Reference
     at: Levels
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The lines compared."""
-        return (self.left, self.right)
 
 
 class Guaranteed(OfOneLine):
