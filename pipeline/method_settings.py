@@ -323,9 +323,87 @@ class TanSettings(MethodSettings):
         return super().misfit(data, examples)
 
 
+class IlmSettings(EpochSettings):
+    """The identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
+
+    axis: ClassVar[str] = "epsilon"
+
+    epsilon: Epsilon  # as claimed, of all releases together; `.inf` trains on what is there, without noise
+    # 'paper': Algorithm 1 to the letter: every example has noise of its own, at 1/|L| of the scale, drawn
+    # once. 'code': as the authors' code: one noise for all examples of a batch, drawn anew at each step.
+    # 'sound': every example has noise of its own, for all that it may differ by, drawn once.
+    variant: Literal["paper", "code", "sound"]
+    # Delta_h0 = 2 |h0| d, with |h0| the feature maps or the neurons of the first layer; or Delta_h0 itself.
+    # 'sound' has no use for it
+    sensitivity: Literal["maps", "neurons"] | Positive | None = None
+    noise_batch: Count | None = None  # |L| in the noise's scale; None: the batch
+    loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have what is left
+    # For the laboratory: a quantity that is left without its noise, to see what the others' does
+    exact: Literal["nothing", "inputs", "loss"] = "nothing"
+    limit: Positive | None = None  # noisy inputs are cut off at plus and minus this
+    optimizer: Literal["adam", "sgd"] = "adam"
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is noised."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def input_share(self) -> float:
+        """epsilon_2 / epsilon."""
+        return 1 - self.loss_share
+
+    @property
+    def scale_batch(self) -> int:
+        """|L| in the noise's scale."""
+        return self.noise_batch or self.batch
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().together, self.private, self.variant, self.limit, self.optimizer)
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if (self.sensitivity is None) != (self.variant == "sound"):
+            return f"sensitivity: {self.sensitivity}; it goes with variants 'paper' and 'code', and only them"
+        if self.variant == "sound" and self.noise_batch is not None:
+            return f"noise_batch: {self.noise_batch}; allowed with 'variant: sound', which has no |L|: null"
+        if self.exact != "nothing" and not self.private:
+            return f"exact: {self.exact!r}; allowed with 'epsilon: .inf', which noises nothing: 'nothing'"
+        return super().misfit(data, examples)
+
+
+class AdlmSettings(IlmSettings):
+    """The adaptive Laplace mechanism (Phan et al. 2017, Algorithm 1): less noise on relevant features."""
+
+    relevance_share: Annotated[float, Field(ge=0, lt=1)] = 0.25  # epsilon_1 / epsilon
+    note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)
+
+    @property
+    def input_share(self) -> float:
+        """epsilon_2 / epsilon."""
+        return super().input_share - self.relevance_share
+
+    @property
+    def together(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().together, self.note_relevance)
+
+    def misfit(self, data: str, examples: int) -> str | None:
+        """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
+        if self.input_share <= 0:
+            return f"relevance_share: {self.relevance_share} leaves the inputs nothing; allowed: below " + (
+                f"{1 - self.loss_share:g}"
+            )
+        return super().misfit(data, examples)
+
+
 METHOD_SETTINGS: dict[str, type[MethodSettings]] = {
+    "adlm": AdlmSettings,
     "batch_clipping": BatchClippingSettings,
     "dpsgd": DpsgdSettings,
+    "ilm": IlmSettings,
     "noisy_weights": NoisyWeightsSettings,
     "tan": TanSettings,
 }

@@ -24,6 +24,16 @@ class Opinion(Strict):
     note: str | None = None
 
 
+class Released(Strict):
+    """Laplace noise on a quantity, and what it buys."""
+
+    quantity: str  # 'relevances', 'inputs', 'labels'
+    claimed: float  # epsilon by the method's own reckoning
+    accounted: float  # by how far one example really moves the quantity
+    noise: tuple[float, float, float]  # standard deviation on a coordinate: least, median, largest
+    span: float  # of the exact values: how far they lie apart
+
+
 class Ledger(Strict):
     """What privacy a replica really buys."""
 
@@ -47,6 +57,8 @@ class Ledger(Strict):
     mu: float | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[float, float], ...] = ()
+    releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
+    protects: str | None = None  # what of whom, and from whom, where the unit alone does not tell
     audited: float | None = None  # lower bound found by attacks, once audits exist
 
 

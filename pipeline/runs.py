@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pipeline.errors import UserError, writing
 from pipeline.files import write_bytes, write_text
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.records import HISTORY_COLUMNS, Provenance
 from pipeline.settings import Model
@@ -36,11 +37,12 @@ class Trained(Strict):
     settings: dict[str, Any]  # of the method, in full
     steps: int
     # the guarantee, from which the ledger is computed
-    spending: Spending | None
+    spending: Spending | Releases | None
     delta: float | None
     claimed_by: str | None
     broken: str | None
     uncounted: list[str]
+    protects: str | None = None
     seconds: float
     started: float
     ended: float

@@ -21,12 +21,17 @@ MODELS = Path(__file__).parent / "models"
 # Which normalisations each method can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
 # private network's statistics come from; `running_bn` is ordinary batch norm, with running averages. With
 # `batch_clipping`, `batch_bn` takes a mini-set's own statistics, and at test what the settings say.
-Normalization = Literal["none", "layer", "group", "batch_bn", "public_bn", "noisy_bn", "running_bn"]
+# `response` is local response normalisation, each example's own.
+Normalization = Literal[
+    "none", "layer", "group", "response", "batch_bn", "public_bn", "noisy_bn", "running_bn"
+]
 BATCH_NORMS = {"batch_bn", "public_bn", "noisy_bn", "running_bn"}
 NORMALIZATIONS: dict[str, tuple[Normalization, ...]] = {
+    "adlm": ("none", "layer", "group", "response", "batch_bn"),
     "batch_clipping": ("none", "layer", "group", "batch_bn"),
-    "dpsgd": ("none", "layer", "group", "batch_bn", "public_bn", "noisy_bn"),
-    "noisy_weights": ("none", "layer", "group", "running_bn"),
+    "dpsgd": ("none", "layer", "group", "response", "batch_bn", "public_bn", "noisy_bn"),
+    "ilm": ("none", "layer", "group", "response", "batch_bn"),
+    "noisy_weights": ("none", "layer", "group", "response", "running_bn"),
     "tan": ("none", "layer", "group"),
 }
 # Models in which normalisation stands before the convolution whose input it is, and so has an order with ReLU
@@ -185,7 +190,7 @@ class Row(Line):
 
     data: Key
     model: Model
-    method: Literal["batch_clipping", "dpsgd", "noisy_weights", "tan"]
+    method: Literal["adlm", "batch_clipping", "dpsgd", "ilm", "noisy_weights", "tan"]
     seeds: Count
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
@@ -233,6 +238,16 @@ class Start(Strict):
     row: Key  # trained on public data; its first replica gives the weights
 
 
+class Relevance(Strict):
+    """A prepared data set that comes with how relevant its features are to a trained network."""
+
+    data: Key
+    row: Key  # the network: its first replica
+    # whose relevances are averaged
+    of: Literal["train", "public"] = "train"
+    examples: Count | None = None  # the first of them; None: all
+
+
 class Search(Strict):
     """A grid over a row's settings, judged on validation data alone."""
 
@@ -252,6 +267,7 @@ class Settings(Strict):
     raw: dict[Key, Raw]
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
+    relevances: dict[Key, Relevance] = Field(default_factory=dict)
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)
@@ -270,8 +286,15 @@ class Settings(Strict):
                 raise ValueError(f"starts.{name}.row: {start.row!r} starts from public weights itself")
             _known(f"rows.{start.row}.data", self.rows[start.row].data, self.data)
             self._check_public(name, start)
+        for name, relevance in self.relevances.items():
+            self._check_relevance(name, relevance)
         for key, row in self.rows.items():
-            _known(f"rows.{key}.data", row.data, {**self.data, **self.starts})
+            _known(f"rows.{key}.data", row.data, {**self.data, **self.starts, **self.relevances})
+            if row.method == "adlm" and row.data not in self.relevances:
+                raise ValueError(
+                    f"rows.{key}.data: method 'adlm' needs data of 'relevances', not {row.data!r}; "
+                    f"there are: {', '.join(sorted(self.relevances)) or 'none'}"
+                )
             if row.model.trainable != "all" and row.data not in self.starts:
                 raise ValueError(
                     f"rows.{key}.model.trainable: {row.model.trainable!r} needs data of 'starts'; "
@@ -328,6 +351,23 @@ class Settings(Strict):
                 f"rows.{key}.settings.side: is for images, and {name!r} has texts; allowed: null"
             )
 
+    def _check_relevance(self, name: str, relevance: Relevance) -> None:
+        """Relevances are of images, by a network for such images, one average for all who use them."""
+        where = f"relevances.{name}"
+        if name in self.data or name in self.starts:
+            raise ValueError(f"{where}: 'data' or 'starts' has an entry of that name too")
+        _known(f"{where}.data", relevance.data, self.data)
+        _known(f"{where}.row", relevance.row, self.rows)
+        data, before = self.data[relevance.data], self.rows[relevance.row].data
+        if before in self.relevances:
+            raise ValueError(f"{where}.row: {relevance.row!r} is trained with relevances itself")
+        _known(f"rows.{relevance.row}.data", before, {**self.data, **self.starts})
+        if data.text is not None or self.split(before).text is not None:
+            raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
+        there = data.train if relevance.of == "train" else data.public.count
+        if (relevance.examples or 0) > there:
+            raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
+
     def _check_simulation(self, key: str, row: Row, whole: str) -> None:
         """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
         where = f"rows.{key}.simulates"
@@ -359,13 +399,19 @@ class Settings(Strict):
                     f"{start.data!r}; allowed: rows on other data"
                 )
 
-    def maker(self, name: str) -> Literal["prepare", "start"]:
+    def maker(self, name: str) -> Literal["prepare", "start", "relevance"]:
         """The command, and DVC's stage, that makes the prepared data set ``name``."""
-        return "start" if name in self.starts else "prepare"
+        return "start" if name in self.starts else "relevance" if name in self.relevances else "prepare"
 
     def split(self, name: str) -> Data:
-        """How the prepared data set ``name`` is split, whether or not it comes with weights to start from."""
-        return self.data[self.starts[name].data if name in self.starts else name]
+        """How the prepared data set ``name`` is split, whatever else it comes with."""
+        joined = self.joined.get(name)
+        return self.data[joined.data if joined else name]
+
+    @property
+    def joined(self) -> dict[str, Start | Relevance]:
+        """Prepared data sets that come with something of a trained row."""
+        return {**self.starts, **self.relevances}
 
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers.
@@ -389,7 +435,14 @@ class Settings(Strict):
             parts["axis"] = row.axis
         if row.data in self.starts:
             parts["start"] = self.row_digest(self.starts[row.data].row)
+        if row.data in self.relevances:
+            parts["relevance"] = self.relevance_digest(row.data)
         return digest_json(parts)
+
+    def relevance_digest(self, name: str) -> str:
+        """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""
+        own = self.relevances[name]
+        return digest_json({"row": self.row_digest(own.row), "of": own.of, "examples": own.examples})
 
     @property
     def lines(self) -> dict[str, Row | Account]:

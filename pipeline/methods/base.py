@@ -10,6 +10,7 @@ from torch.func import vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 
@@ -38,6 +39,16 @@ class Execution:
 
 
 @dataclass(frozen=True)
+class Relevances:
+    """How relevant the features of an example are to a network trained before, on average."""
+
+    mean: Tensor  # the shape of one example; each example's own lie in [0, 1]
+    examples: int  # that were averaged
+    public: bool  # whether those are public
+    informed: bool  # whether the network has seen private examples
+
+
+@dataclass(frozen=True)
 class Task:
     """What R replicas learn together: one network shape, one data set, one start each."""
 
@@ -47,6 +58,7 @@ class Task:
     labels: Tensor  # (N,)
     public: Tensor  # (M, ...) public inputs, as stored
     public_labels: Tensor  # (M,)
+    relevance: Relevances | None  # where the data come with such
     streams: Streams
     execution: Execution
 
@@ -64,11 +76,14 @@ class Task:
 class Guarantee:
     """What a replica's training spends, from the object that spent it."""
 
-    spending: Spending | None  # None: no private mechanism at all
+    spending: Spending | Releases | None  # None: no private mechanism at all
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
     broken: str | None = None  # why nothing is spent, or why its epsilon does not hold for what ran
     uncounted: list[str] = field(default_factory=list)  # uses of private data that it leaves out
+    protects: str | None = (
+        None  # what of whom, and from whom, where that is not a training example as a whole
+    )
 
 
 # (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on
