@@ -21,13 +21,14 @@ CHECKPOINTS = Path(".dprepro/checkpoints")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Training after ``done`` steps. Nothing of the random streams is in it: they are derived anew."""
+    """Training after ``done`` steps. Random streams are derived anew, unless it has their entropy."""
 
     state: State
     done: int
     history: list[tuple[Any, ...]]
     seconds: float  # trained so far
     started: float  # Unix time of the first step
+    entropy: str | None = None  # in hexadecimal, where noise is drawn once
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:

@@ -10,11 +10,13 @@ from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
-from pipeline.ledger import empty_ledger, make_ledger
+from pipeline.ledger import empty_ledger, make_ledger, release_ledger
 from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.spending import Spending
 from pipeline.records import Ledger, Record
 from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import Settings
@@ -28,6 +30,14 @@ CONVERGED = 1.5
 OTHERWISE = "any other choice of model and hyper-parameters, where it looked at these data"
 VOCABULARY = "the vocabulary: its words and their order are counted on the private training texts"
 PUBLIC_START = "the weights it starts from, of {row!r} on {data!r}: trained without privacy, taken as public"
+PUBLIC_RELEVANCE = (
+    "the network behind the relevances, of {row!r} on {data!r}: trained without privacy, taken as public"
+)
+INFORMED_RELEVANCE = (
+    "the network behind the relevances, of {row!r} on {data!r}: trained without privacy on these private "
+    "images, so that one of them may move every mean relevance by its whole range"
+)
+TEST_RELEVANCE = "{test_examples_seen} test examples, which the network behind the relevances was trained on"
 OWN_PUBLIC = "the public split: {count} examples of the same data set, taken as public: nothing protects them"
 SEEDED = "the noise and the samples were seeded by a public constant, so they protect nobody"
 
@@ -100,7 +110,17 @@ def _metrics(run: Run, weights: Tensors, data: Prepared, execution: Execution) -
         found += [
             {name: values[index].item() for name, values in columns.items()} for index in range(len(group))
         ]
-    return found
+    return [{**own, **noise(one.spending)} for own, one in zip(found, run.replicas, strict=True)]
+
+
+def noise(spending: Spending | Releases | None) -> dict[str, float]:
+    """Of each released quantity the noise on a coordinate: the median of the standard deviations.
+
+    In spans of the exact values: above 1 a single noisy value says next to nothing.
+    """
+    if not isinstance(spending, Releases):
+        return {}
+    return {f"noise_{one.quantity}": one.noise[1] / one.span for one in spending.laplace}
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
@@ -125,6 +145,10 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
 
 def ledger(trained: Trained, search: str | None, reproducible: bool, data: Prepared) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran."""
+    reason = trained.broken or (SEEDED if reproducible else None)
+    uncounted = [*_uncounted(search, data), *_behind_relevances(trained, data), *trained.uncounted]
+    if isinstance(trained.spending, Releases):
+        return release_ledger(trained.spending, trained.steps, reason, uncounted, trained.protects)
     if trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     return make_ledger(
@@ -132,8 +156,8 @@ def ledger(trained: Trained, search: str | None, reproducible: bool, data: Prepa
         trained.steps,
         trained.delta,
         trained.claimed_by,
-        reason=trained.broken or (SEEDED if reproducible else None),
-        uncounted=[*_uncounted(search, data), *trained.uncounted],
+        reason=reason,
+        uncounted=uncounted,
     )
 
 
@@ -148,3 +172,13 @@ def _uncounted(search: str | None, data: Prepared) -> Iterator[str]:
         yield OWN_PUBLIC.format(count=len(data.splits["public"]))
     if data.start is not None:
         yield PUBLIC_START.format(**data.manifest["start"])
+
+
+def _behind_relevances(trained: Trained, data: Prepared) -> Iterator[str]:
+    """What the network behind the relevances has seen, where a method looks at them."""
+    if "relevance" not in data.manifest or "relevance_share" not in trained.settings:
+        return
+    found = data.manifest["relevance"]
+    yield (INFORMED_RELEVANCE if found["informed"] else PUBLIC_RELEVANCE).format(**found)
+    if found["test_examples_seen"]:
+        yield TEST_RELEVANCE.format(**found)

@@ -7,15 +7,24 @@ from math import inf, isfinite
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-from pipeline.privacy.accounting import classic_epsilon, describe, opacus_prv, opacus_rdp, renyi_epsilon
+from pipeline.privacy.accounting import (
+    classic_epsilon,
+    describe,
+    opacus_prv,
+    opacus_rdp,
+    pld_epsilon,
+    rdp_epsilon,
+    renyi_epsilon,
+)
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
+from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import LARGEST, losses
 from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
-from pipeline.records import Ledger, Opinion
+from pipeline.records import Ledger, Opinion, Released
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"
@@ -30,6 +39,12 @@ NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves 
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 # beyond which Opacus's PRV accountant takes minutes and ends at infinity
 PRV_LARGEST = 1e2
+BASIC = "basic composition (closed form)"
+# of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
+DELTA = 1e-5
+AT_DELTA = "a bound too, at delta 1e-5"
+# beyond which losses of Laplace noise run out of dp-accounting's numbers
+LAPLACE_LARGEST = 700
 
 
 def empty_ledger(steps: int, reason: str | None) -> Ledger:
@@ -86,6 +101,63 @@ def make_ledger(
         mu=None if reason else mu,
         tradeoff=() if reason else curve or (),
     )
+
+
+def release_ledger(
+    releases: Releases,
+    steps: int,
+    reason: str | None = None,
+    uncounted: Iterable[str] = (),
+    protects: str | None = None,
+) -> Ledger:
+    """What Laplace noise that was added once really buys, however many ``steps`` were trained on it.
+
+    Claimed and accounted are pure, at delta 0; ``reason`` says why no bound holds, where none does.
+    """
+    bounded = isfinite(releases.epsilon)
+    proven = bounded and reason is None
+    return Ledger(
+        event=str(releases),
+        noise_multiplier=None,
+        sampling_rate=None,
+        steps=steps,
+        delta=0.0,
+        neighbouring="replace one",
+        claimed=releases.claimed,
+        claimed_by="laplace",
+        accounted=releases.epsilon if proven else None,
+        accountant=BASIC if proven else None,
+        reason=reason,
+        opinions=_at_delta(releases) if bounded else (),
+        uncounted=tuple(uncounted),
+        releases=tuple(
+            Released(
+                quantity=one.quantity,
+                claimed=one.claimed,
+                accounted=one.epsilon if isfinite(one.epsilon) else None,
+                noise=one.noise,
+                span=one.span,
+            )
+            for one in releases.laplace
+        ),
+        protects=protects,
+    )
+
+
+@lru_cache(maxsize=64)
+def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
+    """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
+    library, pure = _library("dp-accounting"), releases.epsilon
+    # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
+    renyi = Opinion(
+        accountant=f"rdp ({library})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
+    )
+    name = f"pld ({library})"
+    if pure > LAPLACE_LARGEST:
+        why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
+        return renyi, Opinion(accountant=name, epsilon=None, note=why)
+    fine = pld_epsilon(releases.coarse(), DELTA, interval=1e-5 * pure)
+    return renyi, Opinion(accountant=name, epsilon=fine, note=AT_DELTA)
 
 
 @lru_cache(maxsize=64)

@@ -392,7 +392,7 @@ class AdlmSettings(IlmSettings):
 
     def misfit(self, data: str, examples: int) -> str | None:
         """What doesn't fit a training split of so many examples, as 'key: why'; None where all does."""
-        if self.input_share <= 0:
+        if self.input_share < 1e-9:  # 1 - .7 - .3 is 6e-17
             return f"relevance_share: {self.relevance_share} leaves the inputs nothing; allowed: below " + (
                 f"{1 - self.loss_share:g}"
             )

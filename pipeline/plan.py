@@ -44,8 +44,7 @@ def _way(settings: Settings, key: str) -> set[str]:
     """The DVC stages that lead to a trained row."""
     name = settings.rows[key].data
     data = settings.split(name)
-    way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"train@{key}"}
-    if name in settings.starts:
-        start = settings.starts[name]
-        return way | {f"prepare@{start.data}", f"start@{name}"} | _way(settings, start.row)
-    return way | {f"prepare@{name}"}
+    way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"{settings.maker(name)}@{name}", f"train@{key}"}
+    if joined := settings.joined.get(name):
+        return way | {f"prepare@{joined.data}"} | _way(settings, joined.row)
+    return way

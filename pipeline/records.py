@@ -29,7 +29,7 @@ class Released(Strict):
 
     quantity: str  # 'relevances', 'inputs', 'labels'
     claimed: float  # epsilon by the method's own reckoning
-    accounted: float  # by how far one example really moves the quantity
+    accounted: float | None  # by how far one example really moves the quantity; None: nothing bounds it
     noise: tuple[float, float, float]  # standard deviation on a coordinate: least, median, largest
     span: float  # of the exact values: how far they lie apart
 

@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution
+from pipeline.relevance import check_relevance
 from pipeline.settings import PARAMS, Model, Row, Search, Settings, pick
 from pipeline.starts import check_start
 from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
@@ -38,6 +39,7 @@ def search(
     """
     asked = pick(settings.searches, name, "search")
     check_start(data, settings)
+    check_relevance(data, settings)
     row = settings.row(asked.row)
     source = provenance_of(asked.row, settings, data, execution)
     identity = digest_json([asked.model_dump(mode="json"), source.config, source.code, source.data])

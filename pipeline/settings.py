@@ -13,7 +13,13 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json
-from pipeline.method_settings import METHOD_SETTINGS, AccountSettings, BatchClippingSettings, MethodSettings
+from pipeline.method_settings import (
+    METHOD_SETTINGS,
+    AccountSettings,
+    AdlmSettings,
+    BatchClippingSettings,
+    MethodSettings,
+)
 from pipeline.strict import Count, Key, Positive, Strict
 
 PARAMS = Path("params.yaml")
@@ -285,7 +291,7 @@ class Settings(Strict):
             if self.rows[start.row].data in self.starts:
                 raise ValueError(f"starts.{name}.row: {start.row!r} starts from public weights itself")
             _known(f"rows.{start.row}.data", self.rows[start.row].data, self.data)
-            self._check_public(name, start)
+            self._check_public(f"starts.{name}", start)
         for name, relevance in self.relevances.items():
             self._check_relevance(name, relevance)
         for key, row in self.rows.items():
@@ -300,6 +306,8 @@ class Settings(Strict):
                     f"rows.{key}.model.trainable: {row.model.trainable!r} needs data of 'starts'; "
                     f"there are: {', '.join(sorted(self.starts)) or 'none'}"
                 )
+            if row.data in self.relevances:
+                self._check_relevance_share(key, row)
             if row.data in self.starts:
                 before = self.rows[self.starts[row.data].row].model
                 if differing := row.model.differing(before):
@@ -322,7 +330,7 @@ class Settings(Strict):
             if row.search is not None:
                 _known(f"rows.{key}.search", row.search, self.searches)
                 searched = self.rows.get(self.searches[row.search].row)
-                if searched and searched.data != row.data:
+                if searched and self._bare(searched.data) != self._bare(row.data):
                     raise ValueError(
                         f"rows.{key}.search: {row.search!r} searched on other data, {searched.data!r}"
                     )
@@ -364,9 +372,22 @@ class Settings(Strict):
         _known(f"rows.{relevance.row}.data", before, {**self.data, **self.starts})
         if data.text is not None or self.split(before).text is not None:
             raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
+        if relevance.of == "public":  # taken to cost no epsilon
+            self._check_public(where, relevance)
         there = data.train if relevance.of == "train" else data.public.count
         if (relevance.examples or 0) > there:
             raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
+
+    def _check_relevance_share(self, key: str, row: Row) -> None:
+        """Public relevances need no noise, and so no share of epsilon; others must have one."""
+        public = self.relevances[row.data].of == "public"
+        for level in row.resolved:
+            if isinstance(level, AdlmSettings) and (level.relevance_share == 0) != public:
+                raise ValueError(
+                    f"rows.{key}.settings.relevance_share: {level.relevance_share}; allowed with the "
+                    f"{'public' if public else 'private'} relevances of {row.data!r}: "
+                    + ("0" if public else "above 0")
+                )
 
     def _check_simulation(self, key: str, row: Row, whole: str) -> None:
         """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
@@ -384,19 +405,23 @@ class Settings(Strict):
                     "shrink by one factor"
                 )
 
+    def _bare(self, name: str) -> str:
+        """The prepared data set ``name`` without relevances, which leave its examples as they are."""
+        return self.relevances[name].data if name in self.relevances else name
+
     def _set(self, raw: str) -> str:
         """The raw data set that an entry of ``raw`` is an edition of."""
         return self.raw[raw].of or raw
 
-    def _check_public(self, name: str, start: Start) -> None:
-        """Weights that were trained with the very data that are private here are not public."""
-        seen, private = self.data[self.rows[start.row].data], self.data[start.data].raw
+    def _check_public(self, where: str, joined: Start | Relevance) -> None:
+        """What was trained with the very data that are private here is not public."""
+        seen, private = self.split(self.rows[joined.row].data), self.data[joined.data].raw
         for theirs in (seen.raw, seen.public.raw):
             # two entries of 'raw' may be editions of one set
             if self._set(theirs) == self._set(private):
                 raise ValueError(
-                    f"starts.{name}.row: {start.row!r} was trained with {theirs!r}, which is private in "
-                    f"{start.data!r}; allowed: rows on other data"
+                    f"{where}.row: {joined.row!r} was trained with {theirs!r}, which is private in "
+                    f"{joined.data!r}; allowed: rows on other data"
                 )
 
     def maker(self, name: str) -> Literal["prepare", "start", "relevance"]:

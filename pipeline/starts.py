@@ -1,32 +1,20 @@
 """Public weights to start from: a row trained on public data, joined with the data another row trains on.
 
 ``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one file more,
-``start.npz``: one replica's tensors by name, parameters and running statistics. It is NumPy's archive because
-torch's own files differ from version to version, and the same weights shall have the same digest everywhere.
+``start.npz``: one replica's tensors by name, parameters and running statistics.
 """
 
-import io
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
-import torch
 from torch import nn
 
-from pipeline import runs
+from pipeline import joined
 from pipeline.data import prepared
-from pipeline.data.folders import replacing
-from pipeline.data.prepared import PREPARED, START, Prepared
-from pipeline.data.splits import content_keys
-from pipeline.errors import UserError, writing
-from pipeline.files import digest, write_bytes, write_json
-from pipeline.methods.base import LAST
+from pipeline.data.prepared import PREPARED, Prepared
+from pipeline.errors import UserError
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.gradients import Tensors
-from pipeline.runs import RUNS
 from pipeline.settings import PARAMS, Settings, pick
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
@@ -47,68 +35,20 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
     """
     start = pick(settings.starts, name, "start")
     source = prepared.load(start.data, root)
-    folder = root / RUNS / start.row
-    run = runs.read(folder)
-    if run.provenance.config != settings.row_digest(start.row):
-        raise UserError(
-            f"{folder}: trained with other settings than {PARAMS} has now; run `dprepro train {start.row}`"
-        )
-    before = prepared.load(settings.rows[start.row].data, root)
-    if run.provenance.data != before.digests:
-        raise UserError(
-            f"{folder}: trained on other data than {PREPARED / before.name}; run `dprepro train {start.row}`"
-        )
-    shared = _seen(before, source)
+    before = joined.behind(start.row, settings, root)
+    shared = joined.seen([before.data], source)
     if private := shared["train"] + shared["validation"]:
         raise UserError(
             f"{PARAMS}: starts.{name}.row: {start.row!r} was trained with {private} of the examples that are "
             f"private in {start.data!r}; allowed: rows on other data"
         )
-    weights = runs.weights(folder, torch.device("cpu"))
-    first: dict[str, Any] = {
-        key: value[0].numpy() for key, value in weights.items() if not key.startswith(LAST)
-    }
-    content = io.BytesIO()
-    np.savez(content, **first)  # uncompressed and without a time: the same bytes on every machine
     about = {
-        "row": start.row,
-        "config": run.provenance.config,
-        "model": run.model.model_dump(mode="json"),
-        "data": run.data,
-        "edition": run.provenance.edition,
-        "level": run.replicas[0].level,
-        "seed": run.replicas[0].seed,
+        **before.about(settings.row_digest(start.row)),
         "test_examples_seen": shared["test"],
         "note": NOTE,
     }
-    manifest = {
-        **source.manifest,
-        "name": name,
-        "start": about,
-        "digests": {**source.digests, "start": digest(content.getvalue())},
-    }
-    target = root / PREPARED / name
-    with replacing(target) as building:
-        with writing(building):
-            for path in sorted((root / PREPARED / start.data).iterdir()):
-                # bytes alone: files in DVC's keeping may be read-only
-                shutil.copyfile(path, building / path.name)
-        write_bytes(building / START, content.getvalue())
-        write_json(building / "manifest.json", manifest)
-    return target
-
-
-def _seen(before: Prepared, data: Prepared) -> dict[str, int]:
-    """How many examples of each split of ``data`` have a content that training on ``before`` reads.
-
-    Two sets may share images though they are not editions of one: CIFAR-10's test part has one that
-    CIFAR-100's training part has too.
-    """
-    seen = {key for split in ("train", "public") for key in content_keys(before.splits[split].inputs)}
-    return {
-        split: sum(key in seen for key in content_keys(data.splits[split].inputs))
-        for split in ("train", "validation", "test")
-    }
+    weights = {key: value.numpy() for key, value in before.weights().items()}
+    return joined.join(name, source, "start", weights, about, root)
 
 
 def check_start(data: Prepared, settings: Settings) -> None:
@@ -140,14 +80,7 @@ def read_start(path: Path) -> Found:
     Raises:
         UserError: the file is missing or damaged.
     """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return Found(path, {name: torch.from_numpy(arrays[name]) for name in arrays.files})
-    # np.load hands out what isn't NumPy's as it is, which torch refuses with a TypeError
-    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as problem:
-        raise UserError(
-            f"{path}: missing or damaged; run `dprepro start {path.parent.name}` again"
-        ) from problem
+    return Found(path, joined.read_arrays(path))
 
 
 def load_start(net: nn.Module, found: Found, which: str) -> None:

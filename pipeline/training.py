@@ -26,8 +26,10 @@ from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, 
 from pipeline.methods.registry import build_method, build_net
 from pipeline.privacy.accounting import spent
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.records import Provenance
+from pipeline.relevance import check_relevance, read_relevance
 from pipeline.runs import RUNS, Run, Trained
 from pipeline.settings import Model, Row, Settings
 from pipeline.starts import check_start, load_start, read_start
@@ -110,9 +112,10 @@ def train(
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, or the weights to
-            start from, don't fit.
+            start from or the relevances that come with them, don't fit.
     """
     check_start(data, settings)
+    check_relevance(data, settings)
     row = settings.row(key)
     source = provenance_of(key, settings, data, execution)
     identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
@@ -196,6 +199,7 @@ def make_task(
         labels=torch.from_numpy(np.array(train.labels)).to(device),
         public=torch.from_numpy(np.array(public.inputs)).to(device),
         public_labels=torch.from_numpy(np.array(public.labels)).to(device),
+        relevance=read_relevance(data, device),
         streams=Streams([replica.name for replica in members], reproducible, device),
         execution=execution,
     )
@@ -231,10 +235,13 @@ def _train_group(
     own, examples = members[0].settings, len(task.labels)
     steps = own.total_steps(examples)
     validation = data.splits["validation"]
-    guarantees = [method.guarantee(replica) for replica in range(len(members))]
     last = checkpoints.restore(path, task.execution.device) or Checkpoint(
         method.init(), 0, [], 0.0, time.time()
     )
+    if last.entropy is not None:
+        task.streams.entropy = bytes.fromhex(last.entropy)
+    entropy = task.streams.entropy.hex() if method.once else None
+    guarantees = [method.guarantee(replica) for replica in range(len(members))]
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
     for step in range(last.done, steps):
@@ -277,13 +284,15 @@ def _train_group(
         due = time.monotonic() - saved >= checkpoint_every and method.resumable(done)
         if done == steps or due:
             trained = last.seconds + time.monotonic() - begun
-            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started))
+            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, entropy))
             saved = time.monotonic()
     seconds = last.seconds + time.monotonic() - begun
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 
 
 def _spent(guarantee: Guarantee, steps: int) -> float:
+    if isinstance(guarantee.spending, Releases):
+        return guarantee.spending.epsilon  # before the first step
     assert guarantee.spending is not None
     assert guarantee.delta is not None
     return spent(guarantee.spending, steps, guarantee.delta)
@@ -302,6 +311,7 @@ def _trained(group: Group, index: int) -> Trained:
         claimed_by=guarantee.claimed_by,
         broken=guarantee.broken,
         uncounted=guarantee.uncounted,
+        protects=guarantee.protects,
         seconds=group.seconds,
         started=group.started,
         ended=group.ended,

@@ -13,6 +13,7 @@ from stages.pack import adopt, pack
 from stages.plan import plan
 from stages.prepare import prepare
 from stages.publish import publish
+from stages.relevance import relevance
 from stages.report import report
 from stages.search import search
 from stages.start import start
@@ -37,6 +38,7 @@ for command in (
     search,
     train,
     start,
+    relevance,
     evaluate,
     account,
     publish,

@@ -34,7 +34,7 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     assert settings.accounts
 
 
-@pytest.mark.parametrize("method", ["batch_clipping", "tan"])
+@pytest.mark.parametrize("method", ["adlm", "batch_clipping", "ilm", "tan"])
 def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
     shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
@@ -65,6 +65,23 @@ def test_rows_show_a_reference_and_its_simulation_and_both_orders(settings: Sett
     orders = {row.model.order for row in rows if row.model.name in ORDERED}
     assert orders == set(get_args(Model.model_fields["order"].annotation))
     assert any(own.optimizer == "sgd" and own.momentum == 0 for row in rows for own in row.resolved)
+
+
+@pytest.mark.parametrize("method", ["adlm", "ilm"])
+def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
+    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
+    assert {type(own.sensitivity) for own in shown} == {str, float, type(None)}
+    assert {own.sensitivity for own in shown} >= {"maps", "neurons"}
+    assert method == "adlm" or {own.private for own in shown} == {True, False}
+
+
+def test_relevances_show_every_choice_and_are_used(settings: Settings) -> None:
+    shown = settings.relevances
+    assert {own.of for own in shown.values()} == {"train", "public"}
+    assert {own.examples is None for own in shown.values()} == {True, False}
+    private = {own.row for own in shown.values() if settings.rows[own.row].data == own.data}
+    assert private < {own.row for own in shown.values()}
+    assert set(shown) == {row.data for row in settings.rows.values() if row.method == "adlm"}
 
 
 def test_accounts_show_every_way_to_claim(settings: Settings) -> None:

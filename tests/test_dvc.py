@@ -31,6 +31,7 @@ raw:
 data:
   toy: {raw: mnist, train: 40, validation: 10, public: {raw: kmnist, count: 4}}
 starts: {}
+relevances: {}
 accounts:
   described:
     paper: nguyen2023
@@ -271,13 +272,14 @@ BYSTANDERS |= {f"data.{name}" for name in ("catalog", "folders", "prepared")}
         ("prepare", "data.prepare"),
         ("train", "training"),
         ("start", "starts"),
+        ("relevance", "average_relevance"),
         ("evaluate", "evaluation"),
         ("account", "accounts"),
     ],
 )
 def test_no_source_is_forgotten(stage: str, entry: str) -> None:
     """Every module that a stage's library imports is a dependency of the stage, or of one before it."""
-    order = ("fetch", "prepare", "train", "start", "evaluate")
+    order = ("fetch", "prepare", "train", "start", "relevance", "evaluate")
     before = order[: order.index(stage) + 1] if stage in order else (stage,)
     found = declared(ROOT)
     deps = {dep for name in before for dep in found[name]["deps"]}

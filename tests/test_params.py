@@ -23,7 +23,9 @@ def test_a_row_uses_what_its_search_chose(key: str) -> None:
     assert row.search is not None
     found = json.loads((ROOT / records.search_path(row.search)).read_text())
     used = {row.level(own): own.model_dump() for own in row.resolved}
-    for level, chosen in found["chosen"].items():
+    assert used.keys() & found["chosen"].keys()
+    for level in used.keys() & found["chosen"].keys():
+        chosen = found["chosen"][level]
         assert {name: used[level][name] for name in chosen} == chosen
 
 
@@ -63,3 +65,42 @@ def test_parts_of_cifar10_have_deltas_of_half_an_example() -> None:
 def test_portions_of_cifar10_differ_in_size_alone() -> None:
     whole, *parts = (OWN.data[f"cifar10-tan{part}"] for part in ("", "-28k", "-5k"))
     assert all(part.model_copy(update={"train": whole.train}) == whole for part in parts)
+
+
+# Phan et al.: rows at two budgets
+TWINS = [key for key, row in OWN.rows.items() if row.paper == "phan2017" and f"{key}-reduced" in OWN.rows]
+
+
+@pytest.mark.parametrize("key", TWINS)
+def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
+    """It may also take other steps, fewer seeds and fewer levels; noise on data is that of the full row."""
+    full, reduced = OWN.rows[key], OWN.rows[f"{key}-reduced"]
+    assert (full.budget, reduced.budget) == ("full", "reduced")
+    assert (full.table, full.label, full.method, full.model) == (
+        reduced.table, reduced.label, reduced.method, reduced.model,
+    )  # fmt: skip
+    assert full.data == reduced.data or f"{full.data}-reduced" == reduced.data
+    cheaper = {"batch", "noise_batch", "epochs", "learning_rate"}
+    settings_of = {full.level(own): own for own in full.resolved}
+    for own in reduced.resolved:
+        twin = settings_of[reduced.level(own)]
+        assert own.model_dump(exclude=cheaper) == twin.model_dump(exclude=cheaper)
+        assert own.epochs < twin.epochs
+        if full.method in {"adlm", "ilm"} and own.variant != "sound":
+            assert own.scale_batch == twin.scale_batch == 1800
+
+
+def test_relevances_at_two_budgets_come_from_networks_at_two_budgets() -> None:
+    for name, relevance in OWN.relevances.items():
+        assert name.endswith("-reduced") == (OWN.rows[relevance.row].budget == "reduced"), name
+        assert OWN.rows[relevance.row].method == "noisy_weights"
+        assert all(own.sigma == 0 for own in OWN.rows[relevance.row].resolved)
+
+
+def test_a_sound_row_has_relevances_of_a_network_that_saw_none_of_its_images() -> None:
+    rows = [row for row in OWN.rows.values() if row.method == "adlm" and row.resolved[0].variant == "sound"]
+    assert rows
+    for row in rows:
+        relevance = OWN.relevances[row.data]
+        seen = OWN.split(OWN.rows[relevance.row].data)
+        assert OWN.split(row.data).raw not in {seen.raw, seen.public.raw}

@@ -11,8 +11,10 @@ from pipeline import settings
 from pipeline.errors import UserError
 from pipeline.method_settings import (
     AccountSettings,
+    AdlmSettings,
     BatchClippingSettings,
     DpsgdSettings,
+    IlmSettings,
     NoisyWeightsSettings,
     TanSettings,
 )
@@ -82,14 +84,18 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (
             "rows/one/model/normalization",
             "batch",
-            "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'batch_bn', 'public_bn', "
-            "'noisy_bn' or 'running_bn'",
+            "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'response', 'batch_bn', "
+            "'public_bn', 'noisy_bn' or 'running_bn'",
         ),
-        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: bilstm, convnet, lenet5, lenet5_tanh"),
+        (
+            "rows/one/model/name",
+            "lenet6",
+            "no model 'lenet6'; allowed: adlm_cnn, bilstm, convnet, lenet5, lenet5_tanh",
+        ),
         (
             "rows/one/method",
             "sgd",
-            "rows.one.method: 'sgd' is not allowed: Input should be 'batch_clipping', 'dpsgd'",
+            "rows.one.method: 'sgd' is not allowed: Input should be 'adlm', 'batch_clipping', 'dpsgd'",
         ),
         ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
         (
@@ -462,6 +468,249 @@ def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, 
     assert str(caught.value) == f"params.yaml: rows.small.simulates: {line}"
 
 
+PERTURBED = {"batch": 100, "epochs": 1, "learning_rate": 0.003, "variant": "paper", "sensitivity": "maps"}
+
+
+def with_relevance(relevance: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """GOOD, where `adaptive` is trained with the relevances of `one`, or of `other`, which saw other data."""
+    raw = copy.deepcopy(GOOD)
+    raw["data"]["other"] = {**raw["data"]["mnist"], "raw": "kmnist"}
+    raw["rows"]["other"] = {**copy.deepcopy(raw["rows"]["one"]), "data": "other"}
+    raw["relevances"] = {"relevant": {"data": "mnist", "row": "one", **(relevance or {})}}
+    raw["rows"]["adaptive"] = copy.deepcopy(raw["rows"]["one"]) | {
+        "data": "relevant",
+        "method": "adlm",
+        "settings": {**PERTURBED, **changes},
+        "levels": [{"epsilon": changes.get("epsilon", 1)}],
+    }
+    return raw
+
+
+def with_identical(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained with the same noise on every feature."""
+    raw = copy.deepcopy(GOOD)
+    settings_ = {**PERTURBED, **changes}
+    levels = [{"epsilon": changes.get("epsilon", 1)}]
+    raw["rows"]["one"] |= {"method": "ilm", "settings": settings_, "levels": levels}
+    return raw
+
+
+SOUND = {"variant": "sound", "sensitivity": None}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sensitivity": "neurons"}, {"variant": "code", "sensitivity": 9800}, SOUND, {"noise_batch": 1800}],
+)
+def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, Any]) -> None:
+    own = settings.parse(with_identical(**changes)).rows["one"].resolved[0]
+    assert own.private
+    assert own.scale_batch == changes.get("noise_batch", 100)
+    assert not own.model_copy(update={"epsilon": float("inf")}).private
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"sensitivity": None},
+            "sensitivity: None; it goes with variants 'paper' and 'code', and only them",
+        ),
+        (
+            {"variant": "sound"},
+            "sensitivity: maps; it goes with variants 'paper' and 'code', and only them",
+        ),
+        (
+            {**SOUND, "noise_batch": 1800},
+            "noise_batch: 1800; allowed with 'variant: sound', which has no |L|: null",
+        ),
+        (
+            {"exact": "inputs", "epsilon": float("inf")},
+            "exact: 'inputs'; allowed with 'epsilon: .inf', which noises nothing: 'nothing'",
+        ),
+        ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
+    ],
+)
+def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_identical(**changes))
+    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"sensitivity": "map"}, "'map' is not allowed: Input should be 'maps' or 'neurons'"),
+        ({"sensitivity": -1}, "-1 is not allowed: Input should be greater than 0"),
+        ({"variant": "local"}, "'local' is not allowed: Input should be 'paper', 'code' or 'sound'"),
+        ({"exact": "labels"}, "'labels' is not allowed: Input should be 'nothing', 'inputs' or 'loss'"),
+        ({"loss_share": 1}, "1 is not allowed: Input should be less than 1"),
+        ({"clip": 1}, "clip: unknown key"),
+    ],
+)
+def test_a_laplace_setting_that_is_not_allowed_is_told(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_identical(**changes))
+    found = str(caught.value).splitlines()
+    assert all(own.startswith("params.yaml: rows.one.settings.") for own in found)
+    assert any(line in own for own in found)
+
+
+def test_shares_of_epsilon_are_one_together() -> None:
+    own = settings.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
+    assert own.input_share + own.loss_share + own.relevance_share == pytest.approx(1)
+    assert own.input_share == pytest.approx(0.6)
+    assert settings.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
+
+
+@pytest.mark.parametrize(("loss", "relevance"), [(0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6)])
+def test_the_inputs_need_a_share_of_epsilon(loss: float, relevance: float) -> None:
+    """Whatever way 1 - .7 - .3 is rounded."""
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_relevance(loss_share=loss, relevance_share=relevance))
+    assert str(caught.value) == (
+        f"params.yaml: rows.adaptive.settings.relevance_share: {relevance} leaves the inputs nothing; "
+        f"allowed: below {1 - loss:g}"
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1, float("inf")])
+@pytest.mark.parametrize(
+    ("of", "good", "bad", "line"),
+    [
+        ("train", 0.2, 0, "0.0; allowed with the private relevances of 'relevant': above 0"),
+        ("public", 0, 0.2, "0.2; allowed with the public relevances of 'relevant': 0"),
+    ],
+)
+def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
+    of: str, good: float, bad: float, line: str, epsilon: float
+) -> None:
+    relevance = {"of": of, "row": "other"}
+    settings.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
+    with pytest.raises(UserError) as caught:
+        settings.parse(with_relevance(relevance, relevance_share=bad, epsilon=epsilon))
+    assert str(caught.value) == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
+
+
+def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
+    own = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
+    alike = {
+        "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
+        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1, "exact": "loss",
+    }  # fmt: skip
+    apart = {
+        "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
+        "note_relevance": True,
+    }  # fmt: skip
+    assert alike.keys() | apart.keys() == AdlmSettings.model_fields.keys()
+    for name, value in alike.items():
+        assert own.model_copy(update={name: value}).together == own.together, name
+    for name, value in {**apart, "epsilon": float("inf")}.items():
+        assert own.model_copy(update={name: value}).together != own.together, name
+
+
+TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist", "count": 1},
+         "text": {"tokens": 8, "vocabulary": 20}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("rows/adaptive/data", "mnist",
+         "rows.adaptive.data: method 'adlm' needs data of 'relevances', not 'mnist'; there are: relevant"),
+        ("relevances/relevant/row", "two",
+         "relevances.relevant.row: no such entry 'two'; allowed: adaptive, one, other"),
+        ("relevances/relevant/row", "adaptive",
+         "relevances.relevant.row: 'adaptive' is trained with relevances itself"),
+        ("relevances/relevant/data", "relevant", "relevances.relevant.data: no such entry 'relevant'; "
+         "allowed: mnist, other, texts"),
+        ("relevances/relevant/data", "texts",
+         "relevances.relevant: is for images; allowed: data and rows without texts"),
+        ("rows/one/data", "texts",
+         "relevances.relevant: is for images; allowed: data and rows without texts"),
+        ("rows/one/data", "nothing", "rows.one.data: no such entry 'nothing'; allowed: mnist, other, texts"),
+        ("relevances/relevant/examples", 1001, "relevances.relevant.examples: 1001; allowed: 1 to 1000"),
+        ("relevances/relevant", {"data": "mnist", "row": "other", "of": "public", "examples": 9},
+         "relevances.relevant.examples: 9; allowed: 1 to 8"),
+        ("relevances/texts", {"data": "mnist", "row": "one"},
+         "relevances.texts: 'data' or 'starts' has an entry of that name too"),
+        ("relevances/relevant/of", "public",
+         "relevances.relevant.row: 'one' was trained with 'mnist', which is private in 'mnist'; "
+         "allowed: rows on other data"),
+        ("relevances/relevant/of", "test",
+         "relevances.relevant.of: 'test' is not allowed: Input should be 'train' or 'public'"),
+        ("starts/tuned", {"data": "mnist", "row": "adaptive"},
+         "rows.adaptive.data: no such entry 'relevant'"),
+        ("rows/adaptive/model/trainable", "linear",
+         "rows.adaptive.model.trainable: 'linear' needs data of 'starts'; there are: none"),
+    ],
+)  # fmt: skip
+def test_relevances_that_make_no_sense_are_one_line(path: str, value: Any, line: str) -> None:
+    raw = with_relevance()
+    raw["data"]["texts"] = TEXTS
+    settings.parse(raw)
+    at = raw
+    *parents, last = path.split("/")
+    for key in parents:
+        at = at.setdefault(key, {})
+    at[last] = value
+    with pytest.raises(UserError) as caught:
+        settings.parse(raw)
+    assert str(caught.value).startswith(f"params.yaml: {line}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
+    digest = settings.parse(with_relevance()).row_digest("adaptive")
+
+    def changed_digest(change: Any) -> str:
+        raw = with_relevance()
+        change(raw)
+        return settings.parse(raw).row_digest("adaptive")
+
+    for same in (
+        lambda raw: raw["rows"]["one"].update(label="another"),
+        lambda raw: raw["relevances"]["relevant"].update(of="train"),  # the default, said aloud
+        lambda raw: raw["rows"]["adaptive"]["settings"].update(relevance_share=0.25),
+    ):
+        assert changed_digest(same) == digest
+    for other in (
+        lambda raw: raw["rows"]["one"].update(seeds=3),
+        lambda raw: raw["relevances"]["relevant"].update(examples=500),
+        lambda raw: raw["rows"]["adaptive"]["settings"].update(sensitivity="neurons"),
+    ):
+        assert changed_digest(other) != digest
+    assert settings.parse(GOOD).row_digest("one") == settings.parse(with_relevance()).row_digest("one")
+
+
+def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
+    digests = {
+        settings.parse(
+            with_relevance({"row": "other", "of": of, "examples": examples}, relevance_share=share)
+        ).relevance_digest("relevant")
+        for of, share in (("train", 0.25), ("public", 0))
+        for examples in (None, 5)
+    }
+    assert len(digests) == 4
+
+
+def test_relevances_say_what_makes_them_and_how_they_are_split() -> None:
+    found = settings.parse(with_relevance())
+    assert found.maker("relevant") == "relevance"
+    assert found.split("relevant") is found.data["mnist"]
+    assert found.joined == found.relevances
+
+
+def test_relevances_leave_a_search_valid() -> None:
+    """The examples are the same with and without them."""
+    raw = with_relevance()
+    raw["rows"]["adaptive"]["search"] = "grid"
+    settings.parse(raw)
+    raw["rows"]["one"]["data"] = "other"
+    with pytest.raises(UserError, match=r"rows\.adaptive\.search: 'grid' searched on other data, 'other'"):
+        settings.parse(raw)
+
+
 ACCOUNT = {
     "paper": "nguyen2023", "table": "gdp", "label": "BN-LeNet-5",
     "settings": {"examples": 1000, "batch": 10, "epochs": 5},
@@ -550,6 +799,18 @@ def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line
              "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
              "note_norms": False},
         ),
+        (
+            IlmSettings,
+            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+             "exact": "nothing", "limit": None, "optimizer": "adam"},
+        ),
+        (
+            AdlmSettings,
+            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+             "exact": "nothing", "limit": None, "optimizer": "adam", "relevance_share": 0.25,
+             "note_relevance": False},
+        ),
+        (settings.Relevance, {"of": "train", "examples": None}),
         (
             AccountSettings,
             {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,

@@ -3,7 +3,8 @@
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
 int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
-has ``start.npz`` too, public weights to start from (`pipeline.starts`).
+has ``start.npz`` too, public weights to start from (`pipeline.starts`), and one of ``relevances`` has
+``relevance.npz``, how relevant each feature is to a trained network (`pipeline.relevance`).
 """
 
 import json
@@ -17,6 +18,7 @@ from pipeline.errors import UserError
 
 PREPARED = Path("data/prepared")
 START = "start.npz"
+RELEVANCE = "relevance.npz"
 SPLITS = ("train", "validation", "test", "public")
 
 
@@ -40,6 +42,7 @@ class Prepared:
     splits: dict[str, Split]
     manifest: dict[str, Any]
     start: Path | None = None  # file of public weights to start from
+    relevance: Path | None = None  # file of the features' relevances to a network
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -54,7 +57,7 @@ class Prepared:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digest of each array, such as 'train.inputs', and of 'start' where there are such weights."""
+        """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' where there is one."""
         return dict(self.manifest["digests"])
 
 
@@ -77,6 +80,12 @@ def load(name: str, root: Path = Path()) -> Prepared:
     except FileNotFoundError as problem:
         raise UserError(
             f"{problem.filename}: missing; run `dprepro prepare {name}` first, or `dprepro start {name}` "
-            f"where 'starts' has it"
+            f"where 'starts' has it, or `dprepro relevance {name}` where 'relevances' has it"
         ) from problem
-    return Prepared(name, splits, manifest, folder / START if "start" in manifest else None)
+    return Prepared(
+        name,
+        splits,
+        manifest,
+        start=folder / START if "start" in manifest else None,
+        relevance=folder / RELEVANCE if "relevance" in manifest else None,
+    )

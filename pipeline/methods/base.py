@@ -1,7 +1,7 @@
 """What a method is given, and what it must offer."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -37,6 +37,11 @@ class Execution:
         """Examples of one replica in one forward pass."""
         return max(1, self.physical // min(replicas, self.replicas_at_once or replicas))
 
+    def holding(self, examples: int) -> "Execution":
+        """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
+        most = max(1, self.physical // examples)
+        return replace(self, replicas_at_once=min(self.replicas_at_once or most, most))
+
 
 @dataclass(frozen=True)
 class Relevances:
@@ -58,9 +63,9 @@ class Task:
     labels: Tensor  # (N,)
     public: Tensor  # (M, ...) public inputs, as stored
     public_labels: Tensor  # (M,)
-    relevance: Relevances | None  # where the data come with such
     streams: Streams
     execution: Execution
+    relevance: Relevances | None = None  # where the data come with such
 
     @property
     def replicas(self) -> int:
@@ -95,6 +100,7 @@ class Method(Protocol):
     """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
 
     draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
+    once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
 
     def init(self) -> State:
         """State before the first step."""

@@ -38,6 +38,7 @@ class BatchClipping:
     """GBC over R replicas that share everything but noise, clipping constant and step size."""
 
     draws = 1
+    once = False
 
     def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""

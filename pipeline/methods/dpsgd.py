@@ -30,6 +30,7 @@ class Dpsgd:
     """DP-SGD over R replicas that share batch size, steps and whether they are private."""
 
     draws = 1
+    once = False
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""

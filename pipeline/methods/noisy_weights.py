@@ -6,7 +6,6 @@ normalisation and the rows of an embedding table, which are a text's inputs, sta
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,7 +15,7 @@ from torch.nn import functional as F
 
 from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import Execution, Guarantee, Predict, State, Task, as_input, each, over_replicas
+from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, over_replicas
 from pipeline.methods.optimizers import adam, adam_start
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
@@ -28,6 +27,8 @@ MEASURED = 1000  # training examples that give the statistics of a draw
 
 class NoisyWeights:
     """Adam on noisy weights over R replicas that share batch size and steps."""
+
+    once = False
 
     def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -70,7 +71,7 @@ class NoisyWeights:
         weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
         gradients, (losses, measured) = over_replicas(
-            grad(self._loss, has_aux=True), self._holding(self.batch)
+            grad(self._loss, has_aux=True), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
             name: value + each(value, self.shares) * (measured[name] - value)
@@ -138,13 +139,7 @@ class NoisyWeights:
         inputs = as_input(self.task.inputs[:MEASURED])
 
         measure = partial(measured, self.task.net)
-        return over_replicas(measure, self._holding(len(inputs)), shared=1)(tensors, inputs)
-
-    def _holding(self, examples: int) -> Execution:
-        """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
-        how = self.task.execution
-        most = max(1, how.physical // examples)
-        return replace(how, replicas_at_once=min(how.replicas_at_once or most, most))
+        return over_replicas(measure, self.task.execution.holding(len(inputs)), shared=1)(tensors, inputs)
 
 
 def noisy_names(net: nn.Module) -> list[str]:

@@ -8,17 +8,21 @@ from torch import nn
 
 from pipeline.errors import UserError
 from pipeline.method_settings import MethodSettings
+from pipeline.methods.adlm import Adlm
 from pipeline.methods.base import Method, Task
 from pipeline.methods.batch_clipping import BatchClipping
 from pipeline.methods.dpsgd import Dpsgd
+from pipeline.methods.ilm import Ilm
 from pipeline.methods.noisy_weights import NoisyWeights
 from pipeline.methods.tan import Tan
 from pipeline.settings import Model
 
 # each takes a task, the settings of its method for each replica, and the normalisation's name
 METHODS: dict[str, Callable[[Task, Sequence[Any], str], Method]] = {
+    "adlm": Adlm,
     "batch_clipping": BatchClipping,
     "dpsgd": Dpsgd,
+    "ilm": Ilm,
     "noisy_weights": NoisyWeights,
     "tan": Tan,
 }

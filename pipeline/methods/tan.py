@@ -48,6 +48,7 @@ class Tan:
     """DP-SGD with AugMult and a moving average, over R replicas that share all but rates and noise."""
 
     draws = 1
+    once = False
 
     def __init__(self, task: Task, settings: Sequence[TanSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""

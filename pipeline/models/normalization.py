@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn import functional as F
 
 from pipeline.settings import Model
 
@@ -52,6 +53,31 @@ class BatchStatistics(nn.Module):
     @staticmethod
     def _wide(vector: Tensor, like: Tensor) -> Tensor:
         return vector.reshape(-1, *(1,) * (like.dim() - 2))
+
+
+class LocalResponse(nn.Module):
+    """Local response normalisation of Phan et al. 2017, Eq. 22: h / max(h, (q + alpha sum h^2)^beta).
+
+    The sum is over the ``SIZE`` channels around one's own. The maximum, which torch's layer lacks, keeps what
+    is not negative in [0, 1]. Every example is normalised by itself. Shapes: (B, C) or (B, C, H, W).
+    """
+
+    Q, ALPHA, BETA, SIZE = 2.0, 1e-4, 0.75, 5
+    near: Tensor
+
+    def __init__(self, channels: int):
+        """Constants are the paper's; nothing is trained."""
+        super().__init__()
+        place = torch.arange(channels)
+        near = (place[:, None] - place).abs() <= self.SIZE // 2
+        self.register_buffer("near", self.ALPHA * near.float()[..., None, None], persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Same shape out as in."""
+        maps = inputs if inputs.dim() == 4 else inputs[..., None, None]
+        # a sum over channels as a 1x1 convolution, the fastest way there is
+        factor = (self.Q + F.conv2d(maps.square(), self.near)).pow(-self.BETA)
+        return (maps * factor).clamp(max=1).reshape(inputs.shape)
 
 
 def moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,4 +159,6 @@ def normalization(model: Model, channels: int, from_end: int) -> nn.Module:
         return nn.GroupNorm(1, channels, eps=model.epsilon)
     if model.normalization == "group":
         return nn.GroupNorm(model.groups, channels, eps=model.epsilon)
+    if model.normalization == "response":
+        return LocalResponse(channels)
     return BatchStatistics(channels, model.epsilon)

@@ -1,6 +1,20 @@
 """Laplace noise on quantities that are released once, and what that spends."""
 
+from math import fsum, inf, isinf, log
+
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    LaplaceDpEvent,
+    NonPrivateDpEvent,
+    SelfComposedDpEvent,
+)
+
 from pipeline.strict import Count, Positive, Strict
+
+# Of `coarse`: what a coordinate spends is rounded up by less than this factor, or to this share of the mean.
+STEP, LEAST = 1.02, 0.01
 
 
 class Laplace(Strict):
@@ -11,13 +25,88 @@ class Laplace(Strict):
 
     quantity: str  # 'relevances', 'inputs', 'labels'
     claimed: Positive  # epsilon by the method's own reckoning
-    distance: Positive
-    scales: tuple[Positive, ...]  # b of the noise on each coordinate that may move; its std is sqrt(2) b
+    distance: Positive | None  # None: nothing bounds it, because the noise is not the example's own
+    # b of the noise on each coordinate that may move; its std is sqrt(2) b. None at all: it was left exact
+    scales: tuple[Positive, ...]
     repeats: Count = 1  # coordinates that each of the scales stands for
     span: Positive  # of the exact values, for the laboratory: noise much larger than it leaves nothing
+
+    @property
+    def epsilon(self) -> float:
+        """What it really spends, at delta 0: the sum of distance / b (Dwork et al. 2006); may be infinite.
+
+        No less will do for neighbours that differ by the whole distance in every coordinate.
+        """
+        return self.repeats * fsum(self._epsilons)
+
+    @property
+    def noise(self) -> tuple[float, float, float]:
+        """Standard deviation of a coordinate's noise: least, median, largest."""
+        deviations = np.sqrt(2) * np.array(self.scales or (0.0,))
+        return float(deviations.min()), float(np.median(deviations)), float(deviations.max())
+
+    @property
+    def _epsilons(self) -> np.ndarray:
+        """(K,) what a coordinate of each scale spends."""
+        if self.distance is None or not self.scales:
+            return np.array([inf])
+        return self.distance / np.array(self.scales)
+
+    def event(self) -> DpEvent:
+        """What it spends, in the words of dp-accounting."""
+        return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
+
+    def coarse(self) -> DpEvent:
+        """`event`, where it is private, with the scales rounded down to a few hundred: it never spends less.
+
+        Less noise lets an attacker see no less: he can add some himself. A single scale stays as it is.
+        """
+        own = self._epsilons
+        most = own.max()
+        down = np.floor(np.log(most / np.maximum(own, LEAST * own.mean())) / log(STEP))
+        return self._event(np.maximum(own, most * STEP**-down))
+
+    def _event(self, epsilons: np.ndarray) -> DpEvent:
+        found, counts = np.unique(epsilons, return_counts=True)
+        return ComposedDpEvent(
+            [
+                SelfComposedDpEvent(LaplaceDpEvent(1 / one), self.repeats * count)
+                for one, count in zip(found.tolist(), counts.tolist(), strict=True)
+            ]
+        )
+
+    def __str__(self) -> str:
+        """``inputs 784 x Laplace(6.27 to 912)``: each coordinate's noise over its distance."""
+        if self.distance is None or not self.scales:
+            return f"{self.quantity} NonPrivate"
+        least, most = min(self.scales) / self.distance, max(self.scales) / self.distance
+        ratio = f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
+        return f"{self.quantity} {self.repeats * len(self.scales)} x Laplace({ratio})"
 
 
 class Releases(Strict):
     """All that a training gets to see of the private data."""
 
     laplace: tuple[Laplace, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """What they really spend together, at delta 0: the sum, which may be infinite."""
+        return fsum(one.epsilon for one in self.laplace)
+
+    @property
+    def claimed(self) -> float:
+        """What they spend together by the method's own reckoning."""
+        return fsum(one.claimed for one in self.laplace)
+
+    def event(self) -> DpEvent:
+        """What they spend, in the words of dp-accounting."""
+        return ComposedDpEvent([one.event() for one in self.laplace])
+
+    def coarse(self) -> DpEvent:
+        """`event`, where it is private, with few scales: it never spends less."""
+        return ComposedDpEvent([one.coarse() for one in self.laplace])
+
+    def __str__(self) -> str:
+        """Every quantity's noise in one line."""
+        return ", ".join(map(str, self.laplace))

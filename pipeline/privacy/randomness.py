@@ -2,11 +2,12 @@
 
 Both must be secret for a guarantee to hold: known noise can be subtracted, and amplification by subsampling
 counts on nobody knowing who was sampled. So a run draws 256 bits of entropy from the operating system, keeps
-them in memory only, and derives every stream from them; a resumed run draws new ones. Only where the settings
-say ``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
+them in memory only, and derives every stream from them; a resumed run draws new ones, unless its noise is
+drawn once for all: then a checkpoint keeps the entropy until training ends. Only where the settings say
+``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
 
-The generators (PCG64 on CPU, Philox on CUDA) are statistical, not cryptographic, and the Gaussian is a
-floating-point one (Mironov 2012): this is for research, not for releasing a model trained on secrets.
+The generators (PCG64 on CPU, Philox on CUDA) are statistical, not cryptographic, and Gaussian and Laplace are
+floating-point ones (Mironov 2012): this is for research, not for releasing a model trained on secrets.
 """
 
 import hashlib
@@ -31,12 +32,12 @@ class Streams:
             raise ValueError(f"the same name twice among {names}")
         self.names = tuple(names)
         self.device = device
-        self._entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
+        self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
         text = f"{name}/{purpose}/{step}".encode()
-        return int.from_bytes(hashlib.sha256(self._entropy + text).digest(), "big")
+        return int.from_bytes(hashlib.sha256(self.entropy + text).digest(), "big")
 
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """For each replica the indices of a Poisson sample: every example is in with probability ``rate``.
@@ -86,6 +87,21 @@ class Streams:
                 np.random.default_rng(seed).standard_normal(dtype=np.float32, out=row.numpy())
             else:
                 row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
+        return drawn
+
+    def laplace(self, step: int, size: int, purpose: str) -> Tensor:
+        """(R, size) independent Laplace numbers of scale 1 in float32, as differences of exponential ones."""
+        drawn = torch.empty(len(self.names), size, device=self.device)
+        for row, name in zip(drawn, self.names, strict=True):
+            seed = self._seed(name, purpose, step)
+            if self.device.type == "cpu":
+                generator = np.random.default_rng(seed)
+                generator.standard_exponential(dtype=np.float32, out=row.numpy())
+                row -= torch.from_numpy(generator.standard_exponential(size, dtype=np.float32))
+            else:
+                own = torch.Generator(self.device).manual_seed(seed % 2**63)
+                row.exponential_(generator=own)
+                row -= torch.empty_like(row).exponential_(generator=own)
         return drawn
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:

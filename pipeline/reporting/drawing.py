@@ -88,7 +88,8 @@ def themed(svg: str, title: str) -> str:
     svg = re.sub(
         r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', lambda found: f'<svg viewBox="{found[1]}" {name}>', svg
     )
-    # groups' ids repeat from figure to figure and nothing refers to them
+    # ids of groups and images repeat from figure to figure and nothing refers to them
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r' id="image[^"]*"', "", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     return svg.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")

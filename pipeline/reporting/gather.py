@@ -123,7 +123,7 @@ def _row(
 
 def _declared_marks(row: Row | Account, budget: str) -> Iterator[Mark]:
     if budget == "reduced":
-        yield Mark("reduced budget", inconclusive=True)
+        yield Mark("reduced budget", inconclusive=True, training=True)
     if isinstance(row, Row) and row.simulates is not None:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
@@ -140,7 +140,7 @@ def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
             f"trained on {provenance.examples:,} of {table.examples:,} examples",
             inconclusive=provenance.examples < ENOUGH_EXAMPLES * table.examples,
         )
-    private = any(replica.ledger.noise_multiplier is not None for replica in record.replicas)
+    private = any(replica.ledger.event is not None for replica in record.replicas)
     if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
     if provenance.config != config:
@@ -157,7 +157,9 @@ def _cells(
     search: dict[str, Any] | None,
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
-    marked = next((mark.words for mark in marks if mark.inconclusive), None)
+    trained = metric not in table.noises
+    against = (mark.words for mark in marks if mark.inconclusive and (trained or not mark.training))
+    marked = next(against, None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         accounted = record.method == records.ACCOUNTING
         # an account lacks what is too large for a number; a further metric it may just not have
@@ -169,14 +171,16 @@ def _cells(
         )
         if not replicas:
             continue
-        values = tuple(table.scale * replica.metrics.get(metric, inf) for replica in replicas)
+        scale = table.scale_of(metric)
+        values = tuple(scale * replica.metrics.get(metric, inf) for replica in replicas)
         # an account has no spread
         ours = computed(values[0]) if accounted else mean(values)
         printed = on_paper.get(level)
         known = comparable and printed is not None and printed.value is not None
         # records from before convergence was noted count as converged
         converged = sum(
-            not table.convergence or replica.metrics.get("converged", 1.0) > 0 for replica in replicas
+            not (trained and table.convergence) or replica.metrics.get("converged", 1.0) > 0
+            for replica in replicas
         )
         untried = None if converged or table.rates_given else _untried(search, level)
         yield (
@@ -193,7 +197,7 @@ def _cells(
                 marked or untried,
                 untried,
                 converged,
-                _draws(replicas, metric, table.scale),
+                _draws(replicas, metric, scale),
                 printed.rounding(table.decimals) if printed else 0.0,
             ),
         )

@@ -37,8 +37,8 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """The verdict that holds for every one of a level's replicas.
 
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
-    ``weaker``: a bound is proven, but larger than the claim. ``vacuous``: a bound is proven, but so large
-    that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
+    ``weaker``: a bound is proven, but larger than the claim. ``vacuous``: every bound that is proven is so
+    large that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
     """
     ledger = max((replica.ledger for replica in replicas), key=_badness)
     if ledger.claimed is None and ledger.accounted is None:
@@ -48,7 +48,7 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     if reproducible:
         return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
     kept = ledger.claimed is None or ledger.accounted <= SLACK * ledger.claimed
-    if ledger.accounted > VACUOUS:
+    if _least(ledger, ledger.accounted) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
     return Guarantee("holds" if kept else "weaker", None if kept else WEAKER_REASON, ledger, kept)
 
@@ -57,3 +57,12 @@ def _badness(ledger: Ledger) -> tuple[bool, float]:
     """Larger is worse: a claim without a bound first, then the largest bound."""
     unbounded = ledger.accounted is None and ledger.claimed is not None
     return unbounded, ledger.accounted if ledger.accounted is not None else 0.0
+
+
+def _least(ledger: Ledger, accounted: float) -> float:
+    """The least epsilon proven. What is accounted of releases is pure; their opinions are bounds at a delta.
+
+    Such a bound protects as well: it keeps both errors above (1 - delta) / (1 + e^epsilon).
+    """
+    others = ledger.opinions if ledger.releases else ()
+    return min([accounted, *(one.epsilon for one in others if one.epsilon is not None)])

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
-from pipeline.reporting import optima, slowdown
+from pipeline.reporting import crossings, histories, optima, slowdown
 from pipeline.reporting.guarantees import SLACK
 from pipeline.reporting.intervals import Mean, computed, difference, mean, paired
 from pipeline.reporting.papers import (
     NO_CONVERGENCE,
     AtBest,
+    Average,
     Best,
     Bounded,
     CarriesOver,
@@ -18,15 +20,18 @@ from pipeline.reporting.papers import (
     Falls,
     Gap,
     Guaranteed,
+    Overtakes,
     Paper,
     Printed,
     Ratio,
     SameGuarantee,
     Slower,
+    SpentAtOnce,
+    Table,
     Test,
 )
 from pipeline.reporting.results import Cell, RowResult
-from pipeline.reporting.wording import bound, claim, level_words, number, signed, with_interval
+from pipeline.reporting.wording import bound, claim, fixed, level_words, number, signed, with_interval
 from pipeline.reporting.wording import printed as printed_words
 
 Verdict = Literal["holds", "fails", "undecided", "not run"]
@@ -50,6 +55,9 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
     if isinstance(test, AtBest | CarriesOver):
         yield _at_best(test, rows, paper)
         return
+    if isinstance(test, Average):
+        yield _averages(test, rows, paper)
+        return
     if isinstance(test, Falls | Best):
         for part in test.parts:
             yield from ours(part, rows, paper)
@@ -59,6 +67,10 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
             yield _as_private(test, level, rows, paper)
         elif isinstance(test, Guaranteed):
             yield _guaranteed(test, level, rows[test.of], paper)
+        elif isinstance(test, SpentAtOnce):
+            yield _at_once(test, level, rows[test.of], paper)
+        elif isinstance(test, Overtakes):
+            yield _overtakes(test, level, rows, paper)
         elif isinstance(test, Convergence):
             yield _converges(test, level, rows[test.of], paper)
         elif isinstance(test, Gap):
@@ -71,7 +83,10 @@ def ours(test: Test, rows: Rows, paper: Paper) -> Iterator[Outcome]:
 
 def printed(test: Test, paper: Paper) -> Iterator[Outcome]:
     """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
-    if isinstance(test, Slower | Guaranteed | SameGuarantee | AtBest | CarriesOver):
+    if isinstance(test, Slower | Guaranteed | SameGuarantee | SpentAtOnce | AtBest | CarriesOver | Overtakes):
+        return
+    if isinstance(test, Average):
+        yield from _printed_average(test, paper)
         return
     if isinstance(test, Falls | Best):
         for part in test.parts:
@@ -145,6 +160,40 @@ def _at_best(test: AtBest | CarriesOver, rows: Rows, paper: Paper) -> Outcome:
     )
 
 
+def _averages(test: Average, rows: Rows, paper: Paper) -> Outcome:
+    title = _average_title(test, paper)
+    left = [_cell(rows[test.left], level) for level in test.at]
+    right = [_cell(rows[test.right], level) for level in test.at]
+    if not all(left) or not all(right):
+        return _not_run(title)
+    gap = difference(_over_levels(left), _over_levels(right))
+    text = f"{title}: {with_interval(gap, _decimals(test.left, paper), sign=True)}, {_needs(test)}"
+    return Outcome(gap.where(test.above, test.below), text, _caveat(*left, *right))
+
+
+def _over_levels(cells: list[Cell | None]) -> list[float]:
+    """One mean over the levels for each seed that has them all."""
+    by_seed = [cell.by_seed for cell in cells if cell]
+    seeds = set.intersection(*(set(own) for own in by_seed))
+    return [fmean(own[seed] for own in by_seed) for seed in sorted(seeds)]
+
+
+def _overtakes(test: Overtakes, level: str, rows: Rows, paper: Paper) -> Outcome:
+    left, right = paper.lines[test.left].label, paper.lines[test.right].label
+    title = f"{left} overtakes {right} for good at {level_words(level)}"
+    found = crossings.epochs(rows[test.left], rows[test.right], level)
+    if not found:
+        return _not_run(title)
+    caveat = _caveat(_cell(rows[test.left], level), _cell(rows[test.right], level))
+    reached = [epoch for epoch in found if epoch is not None]
+    if len(reached) < len(found):
+        verdict: Verdict = "undecided" if reached else "fails"
+        return Outcome(verdict, f"{title}: in {len(reached)} of {len(found)} seeds", caveat)
+    when = mean(reached)
+    text = f"{title}: after {with_interval(when, 1)} epochs, {_needs(test)}"
+    return Outcome(when.where(test.above, test.below), text, caveat)
+
+
 def _of_one_row(test: Difference | Ratio) -> bool:
     """Levels and metrics of one row share their seeds' initial weights and order of examples."""
     return isinstance(test.right, str) and test.left.partition(":")[0] == test.right.partition(":")[0]
@@ -167,7 +216,7 @@ def _loses(test: Gap, level: str, rows: Rows, paper: Paper) -> Outcome:
     rest = difference(left, [test.share * loss for loss in right])
     decimals = _decimals(test.of, paper)
     text = (
-        f"{title}: {mean(left).value:.{decimals}f} and {mean(right).value:.{decimals}f}; "
+        f"{title}: {fixed(mean(left).value, decimals)} and {fixed(mean(right).value, decimals)}; "
         f"{with_interval(rest, decimals, sign=True)} to be below 0"
     )
     return Outcome(rest.where(None, 0), text, _caveat(*own, *other))
@@ -238,6 +287,22 @@ def _as_private(test: SameGuarantee, level: str, rows: Rows, paper: Paper) -> Ou
     return Outcome(verdict, text, _guarantee_caveat(left) or _guarantee_caveat(right))
 
 
+def _at_once(test: SpentAtOnce, level: str, row: RowResult | None, paper: Paper) -> Outcome:
+    title = f"{paper.lines[test.of].label} at {level_words(level)}"
+    cell = _cell(row, level)
+    if row is None or cell is None:
+        return _not_run(title)
+    found = cell.guarantee
+    if found.ledger.accounted is None:
+        return Outcome("fails", f"{title}: no bound ({found.reason})", _guarantee_caveat(row))
+    spent = histories.read(row.history).get("epsilon_spent", {}).get(level, {}) if row.history else {}
+    if not spent:
+        return Outcome("undecided", f"{title}: its history has no ε", _guarantee_caveat(row))
+    first, last = (fmean(curve[place][1] for curve in spent.values()) for place in (0, -1))
+    text = f"{title}: ε {number(first)} at the first note, {number(last)} at the last"
+    return Outcome("holds" if last <= SLACK * first else "fails", text, _guarantee_caveat(row))
+
+
 def _guarantee_caveat(row: RowResult | None) -> str | None:
     """Why the row's guarantee says nothing about the paper's.
 
@@ -259,6 +324,18 @@ def _printed_difference(test: Difference, level: str, paper: Paper) -> Outcome |
     return Outcome(computed(gap).where(test.above, test.below), text)
 
 
+def _printed_average(test: Average, paper: Paper) -> Iterator[Outcome]:
+    left, right = (
+        [value for level in test.at if (value := _value(line, level, paper)) is not None]
+        for line in (test.left, test.right)
+    )
+    if len(left) == len(right) == len(test.at):
+        gap = fmean(left) - fmean(right)
+        shown = signed(gap, _decimals(test.left, paper))
+        text = f"{_average_title(test, paper)}: {shown}, {_needs(test)}"
+        yield Outcome(computed(gap).where(test.above, test.below), text)
+
+
 def _printed_ratio(test: Ratio, level: str, paper: Paper) -> Outcome | None:
     left, right = _value(test.left, level, paper), _value(test.right, test.right_at or level, paper)
     if left is None or right is None:
@@ -275,7 +352,7 @@ def _printed_loss(test: Gap, level: str, paper: Paper) -> Outcome | None:
         return None
     own, other = before - after, other_before - other_after
     decimals = _decimals(test.of, paper)
-    text = f"{_gap_title(test, level, paper)}: {own:.{decimals}f} and {other:.{decimals}f}"
+    text = f"{_gap_title(test, level, paper)}: {fixed(own, decimals)} and {fixed(other, decimals)}"
     return Outcome("holds" if own < test.share * other else "fails", text)
 
 
@@ -285,7 +362,7 @@ def _printed_convergence(test: Convergence, level: str, paper: Paper) -> Outcome
     if found is None:
         return None
     verdict: Verdict = "holds" if (found.words != NO_CONVERGENCE) == test.converges else "fails"
-    shown = printed_words(found, _decimals(test.of, paper))
+    shown = printed_words(found, _table(test.of, paper).decimals)
     title = f"{paper.lines[test.of].label} at {level_words(level)}"
     return Outcome(verdict, f"{title}: {shown}, {_convergence_needs(test)}")
 
@@ -301,10 +378,16 @@ def _difference_title(test: Difference | Ratio, level: str, paper: Paper) -> str
     return f"{left} {sign} {right} at {at}"
 
 
+def _average_title(test: Average, paper: Paper) -> str:
+    left, right = paper.lines[test.left].label, paper.lines[test.right].label
+    return f"{left} − {right}, mean over {', '.join(map(level_words, test.at))}"
+
+
 def _gap_title(test: Gap, level: str, paper: Paper) -> str:
     of, than = paper.lines[test.of].label, paper.lines[test.than].label
+    share = "" if test.share == 1 else f"{number(test.share)} of "
     return (
-        f"{of} loses less than {number(test.share)} of what {than} loses "
+        f"{of} loses less than {share}what {than} loses "
         f"from {level_words(test.start)} to {level_words(level)}"
     )
 
@@ -322,8 +405,12 @@ def _convergence_needs(test: Convergence) -> str:
     return "to converge" if test.converges else "not to converge"
 
 
-def _decimals(reference: str, paper: Paper) -> int:
-    return paper.tables[reference.split("/")[0]].decimals
+def _decimals(reference: str, paper: Paper) -> int | None:
+    return _table(reference, paper).decimals_of(reference.partition(":")[2])
+
+
+def _table(reference: str, paper: Paper) -> Table:
+    return paper.tables[reference.partition("/")[0]]
 
 
 def _value(reference: str, level: str, paper: Paper) -> float | None:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.records import Record
-from pipeline.reporting import drawing, links, slowdown, tables, wording
+from pipeline.reporting import drawing, links, releases, slowdown, tables, wording
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.guarantees import VACUOUS
@@ -28,6 +28,7 @@ class Drawn:
     tradeoffs: str | None = None
     layers: str | None = None
     norms: str | None = None
+    relevance: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ def render(chapters: Sequence[Chapter]) -> str:
         "columns": wording.columns_words,
         "measured": wording.measured_words,
         "claim": wording.claim,
+        "delta": wording.delta,
+        "protections": releases.protections,
+        "releases": releases.releases,
+        "releases_head": releases.head,
         "mu_rule": wording.mu_rule,
         "number_of": wording.table_number,
         "heading": wording.table_heading,
@@ -94,6 +99,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "NO_CONVERGENCE": NO_CONVERGENCE,
         "SLOWDOWN_HEAD": tables.SLOWDOWN_HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
+        "RELEASES_RULE": releases.RULE,
     }
     return environment.get_template("page.html").render(chapters=chapters)
 

@@ -64,6 +64,9 @@ class Table(Strict):
     measured: str | None = None  # the metric in words, where its name doesn't tell
     also: dict[str, str] = Field(default_factory=dict)  # further metrics of the records, each in words
     unit: Literal["percent", "number"] = "percent"  # records hold shares, papers print percent
+    # of the further metrics, those that say how much noise there is: numbers whatever the unit, and no result
+    # of training, so that neither a reduced budget nor failing to converge speaks against them
+    noises: tuple[str, ...] = ()
     decimals: int = 2
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
@@ -74,8 +77,8 @@ class Table(Strict):
     rates_given: bool = False
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
     # further figures: trade-off curves of what ran; expected gradient norms of the layers over the epochs;
-    # histograms of examples' gradient norms
-    figures: tuple[Literal["tradeoff", "layers", "norms"], ...] = ()
+    # histograms of examples' gradient norms; pictures of how relevant features are
+    figures: tuple[Literal["tradeoff", "layers", "norms", "relevance"], ...] = ()
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -86,6 +89,8 @@ class Table(Strict):
                 raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
             if unknown := sorted(set(line.also) - set(self.also)):
                 raise ValueError(f"lines: {line.key}: also: not in the table's 'also': {', '.join(unknown)}")
+        if unknown := sorted(set(self.noises) - set(self.also)):
+            raise ValueError(f"noises: not in the table's 'also': {', '.join(unknown)}")
         if self.slowdown is not None and self.slowdown not in self.columns:
             raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
@@ -100,10 +105,13 @@ class Table(Strict):
         """Whether the paper prints a standard error with any value of it."""
         return any(value.error is not None for line in self.lines for value in line.values.values())
 
-    @property
-    def scale(self) -> float:
+    def scale_of(self, metric: str) -> float:
         """Factor from a record's metric to the printed unit."""
-        return 100.0 if self.unit == "percent" else 1.0
+        return 100.0 if self.unit == "percent" and metric not in self.noises else 1.0
+
+    def decimals_of(self, metric: str) -> int | None:
+        """Decimals that a metric is shown with; None: three significant digits."""
+        return None if metric in self.noises else self.decimals
 
     def line_of(self, label: str) -> tuple[Line | None, str]:
         """The line a row's label belongs to, and what the row does differently ('' if nothing).
@@ -203,6 +211,20 @@ class CarriesOver(OfTwoLines, Bounded):
     kind: Literal["carries_over"]
 
 
+class Average(OfTwoLines, Bounded):
+    """The mean over the levels of ``at`` of ``left - right`` lies between the bounds, in the table's unit."""
+
+    kind: Literal["average"]
+    at: Annotated[list[str], Field(min_length=2)]
+
+
+class Overtakes(OfTwoLines, Bounded):
+    """The epoch in which ``left`` overtakes ``right`` for good lies between the bounds; see `crossings`."""
+
+    kind: Literal["overtakes"]
+    at: Levels
+
+
 class Falls(OfOneLine):
     """The line falls from each level of ``over`` to the next; for a rise, turn `over` around."""
 
@@ -262,6 +284,13 @@ class Guaranteed(OfOneLine):
     at: Levels
 
 
+class SpentAtOnce(OfOneLine):
+    """A bound is proven, and training longer adds nothing to it, at each level of ``at``."""
+
+    kind: Literal["spent_at_once"]
+    at: Levels
+
+
 class Convergence(OfOneLine):
     """Every seed's training converges, or none does, at each level of ``at``."""
 
@@ -285,9 +314,12 @@ Test = (
     | Best
     | AtBest
     | CarriesOver
+    | Average
+    | Overtakes
     | Gap
     | Guaranteed
     | SameGuarantee
+    | SpentAtOnce
     | Convergence
     | Slower
 )

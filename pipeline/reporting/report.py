@@ -11,6 +11,7 @@ from pipeline.reporting import claims, figures, page, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.layers import layers
 from pipeline.reporting.norms import norms
+from pipeline.reporting.relevance import relevance
 from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tradeoffs import tradeoffs
 from pipeline.settings import Settings
@@ -62,6 +63,7 @@ def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
             (folder / "figures" / f"{name}-tradeoff.svg", drawn.tradeoffs),
             (folder / "figures" / f"{name}-layers.svg", drawn.layers),
             (folder / "figures" / f"{name}-norms.svg", drawn.norms),
+            (folder / "figures" / f"{name}-relevance.svg", drawn.relevance),
         ):
             if content is not None:
                 write_text(path, content)
@@ -84,4 +86,5 @@ def _drawn(table: TableResult, root: Path) -> page.Drawn:
         tradeoffs(table),
         layers(table, root),
         norms(table, root),
+        relevance(table),
     )

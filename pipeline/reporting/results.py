@@ -23,6 +23,7 @@ class Mark:
     incomparable: bool = False
     # the row's numbers decide nothing: no verdict and no claim rests on them
     inconclusive: bool = False
+    training: bool = False  # it speaks against what was trained alone, not against how much noise there is
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 

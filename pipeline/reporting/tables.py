@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.reporting import slowdown, wording
+from pipeline.reporting import releases, slowdown, wording
+from pipeline.reporting.releases import Release
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.slowdown import Slowdown
 
@@ -16,7 +17,7 @@ _LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "∞": r"$\infty$"},
-    **{"±": r"$\pm$", "−": "$-$", "≤": r"$\le$"},
+    **{"±": r"$\pm$", "−": "$-$", "≤": r"$\le$", "÷": r"$\div$", "Δ": r"$\Delta$"},
 }
 
 
@@ -65,7 +66,8 @@ def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[
             yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells], ""
         for metric, words in row.further(result.table):
             cells = [row.also[metric].get(level) for level in result.levels]
-            yield words, [wording.cell_text(cell, decimals) if cell else "" for cell in cells], ""
+            own = result.table.decimals_of(metric)
+            yield words, [wording.cell_text(cell, own) if cell else "" for cell in cells], ""
 
 
 def _count(examples: int | None) -> str:
@@ -96,6 +98,10 @@ def markdown(result: TableResult) -> str:
     ]
     if found := reasons(result):
         lines += ["", *(f"- {', '.join(rows)}: **{words}** {reason}" for rows, words, reason in found)]
+    if protected := releases.protections(result):
+        lines += ["", *(f"- {', '.join(rows)}: {words}" for rows, words in protected)]
+    if released := releases.releases(result):
+        lines += ["", *_release_lines(released, result)]
     if slower := slowdown.measured(result):
         lines += ["", *_slowdown_lines(slower)]
     if remarks := notes(result):
@@ -136,6 +142,16 @@ def notes(result: TableResult) -> list[str]:
             "is in the CSV and on the page ('draws ±')."
         )
     return found
+
+
+def _release_lines(found: list[Release], result: TableResult) -> Iterator[str]:
+    heads = releases.head(result)
+    yield _markdown_line(heads)
+    yield _markdown_line("---" for _ in heads)
+    for one in found:
+        yield _markdown_line([one.row.key, one.quantity, *map("; ".join, one.cells)])
+    yield ""
+    yield releases.RULE
 
 
 def _slowdown_lines(found: list[Slowdown]) -> Iterator[str]:
@@ -267,6 +283,8 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
         "uncounted": "; ".join(ledger.uncounted) if ledger else "",
+        "releases": "; ".join(map(releases.text, ledger.releases)) if ledger else "",
+        "protects": ledger.protects if ledger else None,
     }
 
 

@@ -47,14 +47,14 @@ def number(value: float) -> str:
     return f"{value:.3g}".replace("e-0", "e-").replace("e+", "e")
 
 
-def fixed(value: float, decimals: int) -> str:
-    """``98.20``; large ones as `number` has them."""
-    return f"{value:.{decimals}f}" if abs(value) < LARGE else number(value)
+def fixed(value: float, decimals: int | None) -> str:
+    """``98.20``; large ones, and those without a number of decimals, as `number` has them."""
+    return number(value) if decimals is None or abs(value) >= LARGE else f"{value:.{decimals}f}"
 
 
-def signed(value: float, decimals: int) -> str:
+def signed(value: float, decimals: int | None) -> str:
     """With its sign, a real minus; what rounds to nothing has none."""
-    rounded = round(value, decimals)
+    rounded = value if decimals is None else round(value, decimals)
     return (MINUS if rounded < 0 else "+") + fixed(abs(rounded), decimals)
 
 
@@ -67,7 +67,7 @@ def printed(value: Printed, decimals: int) -> str:
     return f"{value.value:.{shown}f}{error}"
 
 
-def with_interval(value: Mean, decimals: int, sign: bool = False) -> str:
+def with_interval(value: Mean, decimals: int | None, sign: bool = False) -> str:
     """``mean ± half the 95 % interval (n seeds)``; a single seed has none.
 
     A computed number stands alone.
@@ -77,7 +77,7 @@ def with_interval(value: Mean, decimals: int, sign: bool = False) -> str:
         return text
     if value.half is None:
         return f"{text} (n = {value.n}: no interval)"
-    return f"{text} ± {value.half:.{decimals}f} (n = {value.n})"
+    return f"{text} ± {fixed(value.half, decimals)} (n = {value.n})"
 
 
 def level_words(level: str) -> str:
@@ -128,6 +128,11 @@ def claim(ledger: Ledger) -> str:
     return "∞" if ledger.claimed_by else "none"
 
 
+def delta(ledger: Ledger) -> str:
+    """``1e-5``, or of a bound without any delta ``0 (pure)``."""
+    return "–" if ledger.delta is None else number(ledger.delta) if ledger.delta else "0 (pure)"
+
+
 def mu_rule(ledger: Ledger) -> str:
     """What its mu is worth; it is the mechanism's own where each example is in one known batch an epoch."""
     return MU_EXACT if ledger.sampling == "shuffled" else MU_RULE
@@ -160,7 +165,7 @@ def convergence(cell: Cell) -> str:
     return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
 
 
-def cell_text(cell: Cell, decimals: int) -> str:
+def cell_text(cell: Cell, decimals: int | None) -> str:
     """Ours, and how far from the paper's: ``96.70 ± 0.31 (n = 3), +0.02``.
 
     Before it whether training failed, after it why that is no finding, where it is none.

@@ -1,58 +1,80 @@
 """The clipping bound on neighbouring samples, for the network of every private row of params.yaml."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from pipeline import settings
+from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared, Split
-from pipeline.method_settings import DpsgdSettings
-from pipeline.methods.base import Execution
+from pipeline.method_settings import DpsgdSettings, IlmSettings
+from pipeline.methods.base import Execution, Relevances
 from pipeline.methods.batch_clipping import BatchClipping
 from pipeline.methods.dpsgd import Dpsgd
 from pipeline.methods.mini_sets import MiniSets
-from pipeline.methods.registry import build_net
+from pipeline.methods.perturbed import Perturbed
+from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.statistics import STATISTICS
 from pipeline.methods.tan import Tan
 from pipeline.privacy.gradients import Bounds
-from pipeline.settings import Model
+from pipeline.privacy.laplace import Releases
+from pipeline.settings import Model, Row
 from pipeline.training import Replica, make_task
 
 OWN = settings.load(Path(__file__).parents[2] / "params.yaml")
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 SAMPLE = 6
-MODELS = {
-    (row.model, OWN.split(row.data).text is not None): key
-    for key, row in OWN.rows.items()
-    if row.method == "dpsgd"
-}
+Shape = tuple[int, ...] | None
+
+
+def shape_of(row: Row) -> Shape:
+    """Of the row's images, (C, H, W); None for texts."""
+    raw = OWN.split(row.data).raw
+    return CATALOG[OWN.raw[raw].of or raw].shape
+
+
+MODELS = {(row.model, shape_of(row)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
 # of batch clipping, every network with every way of clipping it; one noise level stands for all
 LAYERWISE = {
-    (row.model, row.resolved[0].clipping, row.resolved[0].set_size == 1): key
+    (row.model, shape_of(row), row.resolved[0].clipping, row.resolved[0].set_size == 1): key
     for key, row in OWN.rows.items()
     if row.method == "batch_clipping" and row.resolved[0].private
 }
 # of TAN, every network with and without copies
-COPIED = {(row.model, row.resolved[0].augment): key for key, row in OWN.rows.items() if row.method == "tan"}
+COPIED = {
+    (row.model, shape_of(row), row.resolved[0].augment): key
+    for key, row in OWN.rows.items()
+    if row.method == "tan"
+}
+# of the Laplace mechanisms, every network with every way to noise its data
+PERTURBED = {
+    (row.method, row.model, shape_of(row), own.variant, own.sensitivity, own.exact): key
+    for key, row in OWN.rows.items()
+    if row.method in {"adlm", "ilm"}
+    for own in row.resolved
+    if own.private
+}
 
 
-def made_up(model: Model, text: bool, folder: Path) -> Prepared:
+def made_up(model: Model, shape: Shape, folder: Path) -> Prepared:
     """A few random examples, the last far from the others, and weights to start from if wanted."""
     generator = np.random.default_rng(0)
-    shape = (1, 28, 28) if model.name.startswith("lenet") else (3, 32, 32)
-    inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
-    inputs[-1] = 255 * (inputs[-1] > 127)
-    if text:
+    if shape is None:
         inputs = generator.integers(1, 50, (SAMPLE, 12), dtype=np.int32)
         inputs[-1] = 7
+    else:
+        inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
+        inputs[-1] = 255 * (inputs[-1] > 127)
     split = Split(inputs, np.arange(SAMPLE) % 4)
     manifest = {
         "classes": list("abcd"),
         "digests": {},
         "raw": {},
-        **({"text": {"vocabulary": 50}} if text else {}),
+        **({"text": {"vocabulary": 50}} if shape is None else {}),
     }
     data = Prepared("made up", dict.fromkeys(("train", "public"), split), manifest)
     if model.trainable == "all":
@@ -63,12 +85,12 @@ def made_up(model: Model, text: bool, folder: Path) -> Prepared:
     return Prepared(data.name, data.splits, manifest, start)
 
 
-@pytest.mark.parametrize(("model", "text"), MODELS, ids=list(MODELS.values()))
+@pytest.mark.parametrize(("model", "shape"), MODELS, ids=list(MODELS.values()))
 def test_one_record_moves_what_is_released_by_at_most_the_clip(
-    model: Model, text: bool, tmp_path: Path
+    model: Model, shape: Shape, tmp_path: Path
 ) -> None:
     own = DpsgdSettings(batch=SAMPLE, epochs=1, learning_rate=1, epsilon=8, delta=1e-5)
-    data = made_up(model, text, tmp_path)
+    data = made_up(model, shape, tmp_path)
     method = Dpsgd(
         make_task([Replica("epsilon=8", 0, own)], model, True, data, CPU), [own], model.normalization
     )
@@ -82,7 +104,7 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
         sums, bounds = [], Bounds(*(part[0] for part in method.bounds(torch.tensor([clip]))))
         for count in (SAMPLE, SAMPLE - 1):
             mask = (indices < count).float()
-            inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (1 if text else 255))
+            inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (255 if shape else 1))
             sums.append(method.statistics.clipper()(network, inputs, method.task.labels, mask, bounds).sums)
         assert set(sums[0]) == set(network)
         moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
@@ -93,13 +115,13 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
             assert moved > 1.05 * clip
 
 
-@pytest.mark.parametrize(("model", "clipping", "single"), LAYERWISE, ids=list(LAYERWISE.values()))
+@pytest.mark.parametrize(("model", "shape", "clipping", "single"), LAYERWISE, ids=list(LAYERWISE.values()))
 def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
-    model: Model, clipping: str, single: bool, tmp_path: Path
+    model: Model, shape: Shape, clipping: str, single: bool, tmp_path: Path
 ) -> None:
-    row = OWN.rows[LAYERWISE[model, clipping, single]]
+    row = OWN.rows[LAYERWISE[model, shape, clipping, single]]
     own = row.configured(row.levels[0], {"batch": 4, "mini_set": 1 if single else 2, "local_steps": 1})
-    data = made_up(model, False, tmp_path)
+    data = made_up(model, shape, tmp_path)
     task = make_task([Replica("level", 0, own)], model, True, data, CPU)
     method, rates = BatchClipping(task, [own], model.normalization), torch.tensor([0.1])
     state = method.init()
@@ -118,16 +140,66 @@ def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
     assert method.distance == 2.0
 
 
-@pytest.mark.parametrize(("model", "augment"), COPIED, ids=list(COPIED.values()))
+@pytest.mark.parametrize(("model", "shape", "augment"), COPIED, ids=list(COPIED.values()))
 def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
-    model: Model, augment: str, tmp_path: Path
+    model: Model, shape: Shape, augment: str, tmp_path: Path
 ) -> None:
     copies = 1 if augment == "none" else 2
-    row = OWN.rows[COPIED[model, augment]]
+    row = OWN.rows[COPIED[model, shape, augment]]
     own = row.configured(row.levels[0], {"batch": SAMPLE, "copies": copies, "augment": augment})
-    task = make_task([Replica("level", 0, own)], model, True, made_up(model, False, tmp_path), CPU)
+    task = make_task([Replica("level", 0, own)], model, True, made_up(model, shape, tmp_path), CPU)
     method = Tan(task, [own], model.normalization)
     parameters = method.init()["parameters"]
     sums = [method.clipped_sums(parameters, [np.arange(count)], 0).sums for count in (SAMPLE, SAMPLE - 1)]
     moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
     assert 0.5 * own.clip < moved <= own.clip * (1 + 1e-4)
+
+
+def perturbed(key: str, own: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:
+    """The row's method on random examples, of which the last has this brightness all over, and its class."""
+    row, data = OWN.rows[key], made_up(OWN.rows[key].model, shape, folder)
+    for name, split in data.splits.items():
+        inputs, labels = split.inputs.copy(), split.labels.copy()
+        inputs[-1], labels[-1] = last, last % 4
+        data.splits[name] = Split(inputs, labels)
+    task = make_task([Replica("level", 0, own)], row.model, True, data, CPU)
+    mean = torch.rand(task.inputs.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    relevance = Relevances(mean, SAMPLE, public=False, informed=False)
+    method = build_method(row.method, replace(task, relevance=relevance), [own], row.model.normalization)
+    assert isinstance(method, Perturbed)
+    return method
+
+
+@pytest.mark.parametrize("case", PERTURBED, ids=list(PERTURBED.values()))
+def test_one_record_moves_nothing_of_the_data_but_its_own_release(
+    case: tuple[Any, ...], tmp_path: Path
+) -> None:
+    key, shape = PERTURBED[case], case[2]
+    level = OWN.rows[key].resolved[-1]
+    noise_batch = None if level.variant == "sound" else level.scale_batch
+    own = level.model_copy(update={"batch": SAMPLE, "epochs": 2.0, "noise_batch": noise_batch})
+    one, other = (perturbed(key, own, shape, tmp_path, last) for last in (0, 255))
+    guarantee = one.guarantee(0)
+    if own.variant == "code":
+        assert guarantee.broken  # the ledger's reason stands in place of a bound
+        return
+    assert (guarantee.broken is None) == (own.exact == "nothing")
+    assert isinstance(guarantee.spending, Releases)
+    spent = {part.quantity: part for part in guarantee.spending.laplace}
+    for part, name in ((spent["inputs"], "inputs"), (spent["labels"], "first")):
+        moved = (getattr(one.release, name) - getattr(other.release, name))[0].flatten(1).abs()
+        assert not moved[:-1].any()
+        if part.scales:
+            assert (moved[-1] > 0).sum() <= len(part.scales) * part.repeats
+            rounding = 1e-6 * max(part.scales)  # much noise leaves float32 few digits
+            assert moved[-1].max() == pytest.approx(part.distance, abs=1e-5 + rounding)
+    # and training reads the release alone
+    blind = perturbed(key, own, shape, tmp_path, 255)
+    blind.release = one.release
+    models = []
+    for method in (one, blind):
+        state = method.init()
+        for step in range(2):
+            state, _ = method.step(state, step)
+        models.append(method.model(state))
+    assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())

@@ -3,6 +3,8 @@ import math
 import pytest
 from reporting import example
 
+from pipeline.ledger import release_ledger
+from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.records import Replica
 from pipeline.reporting.guarantees import VACUOUS, guarantee
 from pipeline.reporting.wording import bound
@@ -50,6 +52,35 @@ def test_a_bound_may_keep_to_its_claim_and_protect_nobody(
 def test_a_vacuous_bound_allows_both_errors_to_be_below_one_in_a_million() -> None:
     # alpha + e^epsilon beta >= 1 of an epsilon-DP mechanism, at alpha = beta
     assert 1 / (1 + math.exp(VACUOUS)) == pytest.approx(1e-6)
+
+
+def released(claimed: float, *epsilons: float) -> Replica:
+    """A replica whose coordinates spend ``epsilons``."""
+    scales = tuple(1 / epsilon for epsilon in epsilons)
+    own = Laplace(quantity="inputs", claimed=claimed, distance=1.0, scales=scales, span=1.0)
+    ledger = release_ledger(Releases(laplace=(own,)), 10)
+    return replica(claimed, None).model_copy(update={"ledger": ledger})
+
+
+@pytest.mark.parametrize(
+    ("claimed", "epsilons", "state", "kept"),
+    [
+        (8.0, [4.0, 4.0], "holds", True),
+        (1.0, [4.0, 4.0], "weaker", False),
+        # 15 pure; at delta 1e-5 below 3, which is privacy, but not what was claimed
+        (1.0, [15 / 784] * 784, "weaker", False),
+        (15.0, [15 / 784] * 784, "holds", True),
+        # one coordinate tells all there is to tell
+        (15.0, [15.0], "vacuous", True),
+        (1.0, [40 / 784] * 784 + [20.0], "vacuous", False),
+    ],
+)
+def test_a_pure_bound_is_vacuous_where_none_at_a_delta_is_smaller(
+    claimed: float, epsilons: list[float], state: str, kept: bool
+) -> None:
+    found = guarantee([released(claimed, *epsilons)], reproducible=False)
+    assert (found.state, found.kept) == (state, kept)
+    assert found.ledger.accounted == pytest.approx(sum(epsilons))
 
 
 def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:

@@ -148,7 +148,11 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
             "claims: [{key: a, says: b, where: c, tests: [{kind: falls, of: t2/lenet, over: [sigma=0]}]}]",
             "at least 2 items",
         ),
-        ("axis: noise σ", "axis: noise σ\n    figures: [trade]", "'tradeoff', 'layers' or 'norms'"),
+        (
+            "axis: noise σ",
+            "axis: noise σ\n    figures: [trade]",
+            "'tradeoff', 'layers', 'norms' or 'relevance'",
+        ),
         ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
     ],

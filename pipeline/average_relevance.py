@@ -1,0 +1,113 @@
+"""How relevant features are to a trained network, on average (Phan et al. 2017, Eq. 10)."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipeline import joined
+from pipeline.data import prepared
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.joined import Behind
+from pipeline.lrp import relevances
+from pipeline.method_settings import METHOD_SETTINGS
+from pipeline.methods.base import as_input
+from pipeline.methods.registry import build_net
+from pipeline.models.normalization import initial_statistics
+from pipeline.settings import PARAMS, Settings, pick
+from pipeline.starts import load_start, read_start
+
+BATCH = 250  # images at once
+INFORMED = (
+    "the network was trained on examples that are private here, so one of them may move each average by as "
+    "much as the scale is long, and not by its share in the average alone"
+)
+UNINFORMED = "the network was trained on other data than the private ones here"
+
+
+def make_relevance(
+    name: str, settings: Settings, root: Path = Path(), device: torch.device | None = None
+) -> Path:
+    """Write ``data/prepared/NAME``: a prepared data set and its features' relevances to a row's network.
+
+    A network that has seen private examples is what the paper takes; the manifest says so.
+
+    Args:
+        name: a key of ``relevances`` in params.yaml.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+        device: where to compute; None: on the CPU.
+
+    Raises:
+        UserError: data are not prepared; the row is not trained, or with other settings or data than those
+            here; its network is for other images, or relevance can't be propagated through it; or the folder
+            can't be written.
+    """
+    own = pick(settings.relevances, name, "relevance")
+    source = prepared.load(own.data, root)
+    before = joined.behind(own.row, settings, root)
+    net = trained_net(before)
+    if (shape := _input_shape(before)) != source.input_shape:
+        raise UserError(
+            f"{PARAMS}: relevances.{name}.row: {own.row!r} is for images of shape {shape}, and those of "
+            f"{own.data!r} have {source.input_shape}; allowed: rows on such images"
+        )
+    images = source.splits[own.of].inputs[: own.examples]
+    mean = average(net, images, device or torch.device("cpu"))
+    if not np.isfinite(mean).all():
+        raise UserError(f"{before.folder}: relevances to it are not finite; allowed: a network that learnt")
+    shared = joined.seen(_read_by(before, settings, root), source)
+    informed = shared["train"] + shared["validation"] > 0
+    about = {
+        **before.about(settings.relevance_digest(name)),
+        "of": own.of,
+        "examples": len(images),
+        "informed": informed,
+        "test_examples_seen": shared["test"],
+        "note": INFORMED if informed else UNINFORMED,
+    }
+    return joined.join(name, source, "relevance", {"mean": mean}, about, root)
+
+
+def average(net: nn.Module, images: np.ndarray, device: torch.device) -> np.ndarray:
+    """(C, H, W) float64: relevances to ``net``, averaged over ``images`` (N, C, H, W) as stored."""
+    net = net.to(device)
+    total = torch.zeros(images.shape[1:], dtype=torch.float64, device=device)
+    for start in range(0, len(images), BATCH):
+        part = torch.from_numpy(np.array(images[start : start + BATCH])).to(device)
+        total += relevances(net, as_input(part)).double().sum(0)
+    return (total / len(images)).cpu().numpy()
+
+
+def trained_net(before: Behind) -> nn.Module:
+    """The network of a row's first replica as it is tested, on the CPU.
+
+    Raises:
+        UserError: statistics of its batch norm are not kept with it.
+    """
+    model, data, weights = before.run.model, before.data, before.weights()
+    net = build_net(model, _input_shape(before), data.classes)
+    if data.start is not None:
+        load_start(net, read_start(data.start), model.trainable)
+    trained = {name for name, value in net.named_parameters() if value.requires_grad}
+    if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
+        raise UserError(
+            f"{before.folder}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
+            "none, layer, group, response or running_bn"
+        )
+    net.load_state_dict(weights, strict=False)
+    return net.eval()
+
+
+def _input_shape(before: Behind) -> tuple[int, ...]:
+    """Shape of what the row's network takes."""
+    own = METHOD_SETTINGS[before.run.method].model_validate(before.run.replicas[0].settings)
+    return own.input_shape(before.data.input_shape)
+
+
+def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:
+    """The data that training the row has read, and those behind the weights that it started from."""
+    start = settings.starts.get(before.data.name)
+    return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]

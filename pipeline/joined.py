@@ -1,0 +1,141 @@
+"""Prepared data joined with something of a trained row: what `starts` and `relevances` share.
+
+``data/prepared/NAME/`` is then the prepared data set's folder with one file more, arrays by name. It is
+NumPy's archive because torch's own files differ from version to version, and the same arrays shall have the
+same digest everywhere.
+"""
+
+import io
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from pipeline import runs
+from pipeline.data import prepared
+from pipeline.data.folders import replacing
+from pipeline.data.prepared import PREPARED, Prepared
+from pipeline.data.splits import content_keys
+from pipeline.errors import UserError, writing
+from pipeline.files import digest, write_bytes, write_json
+from pipeline.methods.base import LAST
+from pipeline.privacy.gradients import Tensors
+from pipeline.runs import RUNS, Run
+from pipeline.settings import PARAMS, Settings
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A trained row, and the data that it was trained on."""
+
+    folder: Path
+    run: Run
+    data: Prepared
+
+    def weights(self) -> Tensors:
+        """Its first replica's tensors by name, on the CPU."""
+        every = runs.weights(self.folder, torch.device("cpu"))
+        return {name: value[0] for name, value in every.items() if not name.startswith(LAST)}
+
+    def about(self, config: str) -> dict[str, Any]:
+        """What a manifest says of it; ``config`` is the digest of the settings behind the joined data."""
+        return {
+            "row": self.run.row,
+            "config": config,
+            "model": self.run.model.model_dump(mode="json"),
+            "data": self.run.data,
+            "edition": self.run.provenance.edition,
+            "level": self.run.replicas[0].level,
+            "seed": self.run.replicas[0].seed,
+        }
+
+
+def behind(row: str, settings: Settings, root: Path) -> Behind:
+    """The trained row ``row``.
+
+    Raises:
+        UserError: it is not trained, or with other settings or data than those here.
+    """
+    folder = root / RUNS / row
+    run = runs.read(folder)
+    if run.provenance.config != settings.row_digest(row):
+        raise UserError(
+            f"{folder}: trained with other settings than {PARAMS} has now; run `dprepro train {row}`"
+        )
+    data = prepared.load(settings.rows[row].data, root)
+    if run.provenance.data != data.digests:
+        raise UserError(
+            f"{folder}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
+        )
+    return Behind(folder, run, data)
+
+
+def seen(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:
+    """How many examples of each split of ``data`` have a content that training on each of ``before`` reads.
+
+    Two sets may share images though they are not editions of one: CIFAR-10's test part has one that
+    CIFAR-100's training part has too.
+    """
+    known = {
+        key
+        for each in before
+        for split in ("train", "public")
+        for key in content_keys(each.splits[split].inputs)
+    }
+    return {
+        split: sum(key in known for key in content_keys(data.splits[split].inputs))
+        for split in ("train", "validation", "test")
+    }
+
+
+def join(
+    name: str,
+    source: Prepared,
+    part: str,
+    arrays: dict[str, Any],
+    about: dict[str, Any],
+    root: Path,
+) -> Path:
+    """Write ``data/prepared/NAME``: the folder of ``source``, ``PART.npz``, and what the manifest says of it.
+
+    Raises:
+        UserError: the folder can't be written.
+    """
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # uncompressed and without a time: the same bytes on every machine
+    manifest = {
+        **source.manifest,
+        "name": name,
+        part: about,
+        "digests": {**source.digests, part: digest(content.getvalue())},
+    }
+    target = root / PREPARED / name
+    with replacing(target) as building:
+        with writing(building):
+            for path in sorted((root / PREPARED / source.name).iterdir()):
+                # bytes alone: files in DVC's keeping may be read-only
+                shutil.copyfile(path, building / path.name)
+        write_bytes(building / f"{part}.npz", content.getvalue())
+        write_json(building / "manifest.json", manifest)
+    return target
+
+
+def read_arrays(path: Path) -> dict[str, torch.Tensor]:
+    """The arrays of a file that `join` wrote, onto the CPU.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    # np.load hands out what isn't NumPy's as it is, which torch refuses with a TypeError
+    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as problem:
+        raise UserError(
+            f"{path}: missing or damaged; run `dprepro {path.stem} {path.parent.name}` again"
+        ) from problem

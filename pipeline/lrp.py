@@ -1,0 +1,121 @@
+"""Layer-wise relevance propagation (Bach et al. 2015) as in Phan et al. 2017, section II-C.
+
+The relevance R_m of an output m goes to the inputs p in proportion to what each adds to it:
+R_p = sum over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m their sum and the bias
+(Eqs. 4 to 8). That is x_p times the gradient of the outputs, each weighted by R_m / (z_m + mu sign(z_m)):
+one backward pass a layer (Montavon et al. 2019, section 10.2.1). A bias keeps its share of the relevance;
+without biases the inputs' relevances add up to the network's output (Eq. 9).
+
+captum's LRP is not used because it has no rule for these normalisations, its rule for passing relevance on
+loses it behind a ReLU (0.9.0), and it hangs hooks into the network; tests compare with it where it applies.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import UserError
+from pipeline.models.normalization import BatchStatistics, LocalResponse
+
+STABILIZER = 1e-9  # mu, which only keeps from dividing by zero
+# A unit's relevance is that of its one input. `LocalResponse` multiplies by a positive factor, which is taken
+# for a constant as by Binder et al. (2016).
+PASSING = (nn.ReLU, nn.Tanh, nn.Dropout, nn.Identity, LocalResponse)
+# Each output is a sum over inputs and a constant; a maximum is that of the largest input alone, and
+# `BatchStatistics` has the statistics it was given.
+SUMMING = (
+    nn.Conv2d,
+    nn.Linear,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.Flatten,
+    nn.GroupNorm,
+    BatchStatistics,
+)
+
+
+def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
+    """How relevant each feature is to the class that is predicted, from 0 to 1 (below Eq. 9).
+
+    Each example is scaled by its own least and largest relevance; one whose features are all as relevant,
+    such as a black image, gets zeros. A feature that is 0 has no relevance, which is not 0 on this scale as
+    soon as another feature speaks against the class.
+
+    Args:
+        net: `nn.Sequential`, also of such, of the layers that have a rule, in the state it is tested in.
+        inputs: (B, C, H, W), as the network takes them.
+
+    Returns:
+        (B, C, H, W) in [0, 1].
+
+    Raises:
+        UserError: a layer has no rule.
+    """
+    found = propagated(net, inputs)
+    flat = found.flatten(1)
+    least, most = (bound.reshape(-1, *(1,) * (inputs.dim() - 1)) for bound in flat.aminmax(dim=1))
+    return (found - least) / torch.where(most > least, most - least, 1)
+
+
+@torch.no_grad()
+def propagated(net: nn.Module, inputs: Tensor) -> Tensor:
+    """(B, ...) relevance of each input feature to the largest output, unscaled; arguments as `relevances`."""
+    layers = list(_chain("", net))
+    values = [inputs]
+    for layer in layers:
+        values.append(layer(values[-1]))
+    outputs = values.pop()
+    predicted = outputs.argmax(1, keepdim=True)
+    relevance = torch.zeros_like(outputs).scatter(1, predicted, outputs.gather(1, predicted))
+    for layer, value in zip(reversed(layers), reversed(values), strict=True):
+        if isinstance(layer, SUMMING):
+            relevance = _shared(_held(layer, value), value, relevance)
+    return relevance
+
+
+def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
+    """The layers, in order.
+
+    Raises:
+        UserError: one has no rule. How the parts of any other network are joined, its modules don't tell.
+    """
+    if type(layer) is nn.Sequential:
+        # `named_children` would leave out a layer's second use
+        for number, inner in enumerate(layer):
+            yield from _chain(f"{name}{number}.", inner)
+    elif isinstance(layer, (*PASSING, *SUMMING)):
+        yield layer
+    else:
+        known = ", ".join(sorted(rule.__name__ for rule in (*PASSING, *SUMMING)))
+        raise UserError(
+            f"network, {name.removesuffix('.') or 'as a whole'}: no rule to propagate relevance through "
+            f"{type(layer).__name__}; allowed: Sequential of {known}"
+        )
+
+
+def _shared(layer: Callable[[Tensor], Tensor], value: Tensor, relevance: Tensor) -> Tensor:
+    """Relevance of a layer's inputs ``value`` from that of its outputs (Eqs. 4 and 5)."""
+    outputs, back = torch.func.vjp(layer, value)[:2]
+    stable = outputs + STABILIZER * torch.where(outputs < 0, -1.0, 1.0)
+    return value * back(relevance / stable)[0]
+
+
+def _held(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
+    """The layer as a sum over its inputs.
+
+    Group norm subtracts the group's mean, which is such a sum, and divides by a deviation that is held at
+    what ``value`` has, so that relevance is conserved (Ali et al. 2022).
+    """
+    if not isinstance(layer, nn.GroupNorm):
+        return layer
+    groups, shape = layer.num_groups, (1, -1, *(1,) * (value.dim() - 2))
+    variances = value.reshape(len(value), groups, -1).var(2, unbiased=False, keepdim=True)
+
+    def norm(inputs: Tensor) -> Tensor:
+        grouped = inputs.reshape(len(inputs), groups, -1)
+        scaled = (grouped - grouped.mean(2, keepdim=True)) / (variances + layer.eps).sqrt()
+        return scaled.reshape(inputs.shape) * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+
+    return norm

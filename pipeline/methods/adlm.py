@@ -1,0 +1,106 @@
+"""The adaptive Laplace mechanism (Phan et al. 2017, Algorithm 1): relevant features have less noise."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from pipeline.method_settings import AdlmSettings
+from pipeline.methods.base import Guarantee, Relevances, State, Task
+from pipeline.methods.perturbed import Perturbed
+from pipeline.methods.sensitivities import relevance_sensitivity
+from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Laplace
+
+# What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
+LEAST = 1e-5
+POWER = 4  # to which that code raises relevances
+INFORMED = "the relevances have no noise, and come from a network that was trained on private images"
+
+
+class Adlm(Perturbed):
+    """Algorithm 1: features share epsilon_2 by their noisy relevances."""
+
+    def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
+        """One of ``settings`` a replica, in the task's order; the task has relevances."""
+        super().__init__(task, settings, normalization)
+        self.adaptive = tuple(settings)
+        assert task.relevance is not None, "checked when params are read"
+        self.relevance: Relevances = task.relevance
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """(d,) relevances before noise (line 2); 'code' scales the means to [0, 1] and raises them."""
+        mean = self.relevance.mean.flatten().float()
+        if self.variant != "code":
+            return mean
+        return ((mean - mean.amin()) / (mean.amax() - mean.amin()).clamp_min(LEAST)) ** POWER
+
+    @cached_property
+    def noisy(self) -> Tensor:
+        """(R, d) relevances with their noise (lines 3 to 7)."""
+        scales = self.task.numbers(self._scale(own) for own in self.adaptive)
+        return self.mean + scales[:, None] * self.task.streams.laplace(0, self.features, "relevance")
+
+    @cached_property
+    def ratios(self) -> Tensor:
+        """(R, d) beta_j = d |R_j| / sum |R_j| (Eq. 16)."""
+        size = self.noisy if self.variant == "code" else self.noisy.abs()
+        size = size.clamp_min(LEAST)
+        ratios = self.features * size / size.sum(1, keepdim=True)
+        return ratios.clamp_min(LEAST) if self.variant == "code" else ratios
+
+    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+        """As every perturbed training; the last step also notes the relevances, where that is wanted."""
+        after, metrics = super().step(state, step)
+        if not self.adaptive[0].note_relevance or step + 1 < self.steps:
+            return after, metrics
+        noted = {
+            "relevance/" + "/".join(map(str, place)): self.noisy[:, index]
+            for index, place in enumerate(np.ndindex(*self.task.inputs.shape[1:]))
+        }
+        return after, {**metrics, **noted}
+
+    def guarantee(self, replica: int) -> Guarantee:
+        """As every perturbed training's, and nothing where relevances carry private images without noise."""
+        found = super().guarantee(replica)
+        if found.spending is None or not (self.relevance.public and self.relevance.informed):
+            return found
+        return replace(found, broken="; ".join(filter(None, [found.broken, INFORMED])))
+
+    def relevance_releases(self, replica: int) -> list[Laplace]:
+        """The mean relevances; none where they are of public images, which have no noise."""
+        if self.relevance.public:
+            return []
+        own = self.adaptive[replica]
+        return [
+            Laplace(
+                quantity="relevances",
+                claimed=own.relevance_share * own.epsilon,
+                # scaled to [0, 1] after averaging, as in 'code', a mean may jump
+                distance=None if self.variant == "code" else self._distance,
+                scales=(self._scale(own),),
+                repeats=self.features,
+                span=(self.mean.amax() - self.mean.amin()).item() or 1.0,
+            )
+        ]
+
+    @property
+    def _distance(self) -> float:
+        """Most that one example moves a mean of numbers in [0, 1].
+
+        A network that has seen the example may change with it, and so every example's relevances.
+        """
+        return 1.0 if self.relevance.informed else 1 / self.relevance.examples
+
+    def _scale(self, own: AdlmSettings) -> float:
+        """b of the noise on a relevance: Delta_R / epsilon_1 (line 6), or of 'sound' for all it may move."""
+        if self.relevance.public or not own.private:
+            return 0.0
+        if own.variant == "sound":
+            whole = self.features * self._distance
+        else:
+            whole = relevance_sensitivity(self.features, self.relevance.examples)
+        return whole / (own.relevance_share * own.epsilon)

@@ -1,0 +1,310 @@
+"""Training on perturbed data instead of by perturbed gradients (Phan et al. 2017, Algorithm 1).
+
+Laplace noise is put on the inputs of the first affine layer and on the coefficients of the loss; `ilm` and
+`adlm` differ in how the inputs' noise is shared out among the features. What the noise is, and whose, is told
+by the variant; see `pipeline.method_settings.IlmSettings`.
+
+In 'paper' and 'sound' every example has noise of its own, drawn once. Training then reads nothing of the
+private data but what was released, so that nothing after it spends more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.func import grad
+from torch.nn import functional as F
+
+from pipeline.method_settings import IlmSettings
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
+from pipeline.methods.parts import cut
+from pipeline.methods.sensitivities import layer_sensitivity, loss_sensitivity
+from pipeline.methods.taylor import SECOND, first_coefficients, polynomial
+from pipeline.models.normalization import measuring
+from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.laplace import Laplace, Releases
+
+NOISELESS = "trained without noise: no privacy"
+EXACT = "the {} were left without noise"
+SHARED = (
+    "the noise on the inputs is one tensor for all examples of a batch: a common shift, under which they "
+    "differ as they did, so that nothing bounds what the weights tell of any of them"
+)
+# What a variant protects, and from whom
+PROTECTS = {
+    "paper": "Every image and every label by itself, from whoever sees the model or even the noisy data "
+    "(local differential privacy), but at the accounted epsilon: 1/|L| of the noise on an example buys "
+    "|L| times the epsilon.",
+    "code": "Nobody from whoever sees the model: the examples of a batch share one noise, and the weights "
+    "learn from them as they are.",
+    "sound": "Every image and every label by itself, from whoever sees the model or even the noisy data "
+    "(local differential privacy), at the claimed epsilon.",
+}
+TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Examples as training sees them, of R replicas.
+
+    ``inputs`` (R, B, ...); ``first`` and ``second`` (R, B, M), coefficients of the loss, the latter (R, 1, 1)
+    where it is the same for all; ``units`` (R, |h_k|) is added to the states of the last hidden layer: the
+    place that the authors' code gives the coefficients' noise.
+    """
+
+    inputs: Tensor
+    first: Tensor
+    second: Tensor
+    units: Tensor
+
+
+class Perturbed:
+    """Training on noisy inputs and a noisy loss over R replicas that share batches and optimiser."""
+
+    draws = 1
+    once = True
+
+    def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
+        """One of ``settings`` a replica, in the task's order."""
+        first = settings[0]
+        self.task = task
+        self.settings = tuple(settings)
+        self.variant, self.limit = first.variant, first.limit
+        self.adaptive_steps = first.optimizer == "adam"
+        self.batch = first.batch
+        self.examples = len(task.labels)
+        self.steps = first.total_steps(self.examples)
+        self.parts = cut(task.net, as_input(task.public[:1]))
+        self.features = task.inputs[0].numel()  # d
+        # the extremes of a unit come from the whole batch, which can't be divided
+        self.execution = task.execution.holding(self.batch)
+
+    def init(self) -> State:
+        """Initial parameters and what the optimiser keeps."""
+        parameters = self.task.parameters
+        kept = adam_start(parameters) if self.adaptive_steps else sgd_start(parameters)
+        return {"parameters": parameters, **kept}
+
+    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+        """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
+        chosen = self.task.streams.shuffled(step, self.examples, self.batch)
+        batch = self._shared(chosen, step) if self.variant == "code" else self._released(chosen)
+        gradients, losses = over_replicas(grad(self._loss, has_aux=True), self.execution)(
+            state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors
+        )
+        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
+        if self.adaptive_steps:
+            return adam(state, gradients, rates, step), {"train_loss": losses}
+        none = torch.zeros_like(rates)
+        return sgd(state, gradients, rates, step, none, none), {"train_loss": losses}
+
+    def model(self, state: State) -> Tensors:
+        """The parameters, and the extremes and statistics that bound the last hidden layer at test.
+
+        These are of the first examples, as many as a batch: as they were released, so that the network is the
+        one that was trained; or in 'code', which measures anew without noise, as they are.
+        """
+        if self.variant == "code":
+            clean = as_input(self.task.inputs[: self.batch])
+            inputs = clean.expand(self.task.replicas, *clean.shape)
+        else:
+            inputs = self.release.inputs[:, : self.batch]
+        measured = over_replicas(self._measured, self.execution)
+        return {
+            **state["parameters"],
+            **measured(state["parameters"], inputs, self.bias_factors),
+            "bias_factor": self.bias_factors,
+        }
+
+    def network(self, model: Tensors, draw: int) -> Tensors:
+        """The model: nothing is noised at test."""
+        return model
+
+    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B) classes of images as they are."""
+        return over_replicas(self._classes, self.task.execution, shared=1)(network, as_input(inputs))
+
+    def variants(self, model: Tensors) -> dict[str, Predict]:
+        """None."""
+        return {}
+
+    def resumable(self, done: int) -> bool:
+        """Always: a resumed run goes on with the same noise."""
+        return True
+
+    def guarantee(self, replica: int) -> Guarantee:
+        """What the releases of one replica spend, however long it trains."""
+        own = self.settings[replica]
+        if not own.private:
+            return Guarantee(None, None, None, broken=NOISELESS)
+        reasons = [SHARED] if self.variant == "code" else []
+        if own.exact != "nothing":
+            reasons.append(EXACT.format({"inputs": "inputs", "loss": "labels"}[own.exact]))
+        return Guarantee(
+            spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
+            delta=0.0,
+            claimed_by="laplace",
+            broken="; ".join(reasons) or None,
+            # the curves of the others are computed from what was released
+            uncounted=[CURVES] if self.variant == "code" else [],
+            protects=PROTECTS["code" if reasons else self.variant],
+        )
+
+    @cached_property
+    def ratios(self) -> Tensor:
+        """(R, d) beta_j: every feature's share of epsilon_2, times d; all 1, unless `adlm` says otherwise."""
+        return torch.ones(self.task.replicas, self.features, device=self.task.execution.device)
+
+    def relevance_releases(self, replica: int) -> list[Laplace]:
+        """What was released of the relevances; nothing, unless `adlm` says otherwise."""
+        return []
+
+    @cached_property
+    def identical(self) -> Tensor:
+        """(R,) b of the noise on a feature where all have the same; 0: none."""
+        return self.task.numbers(
+            0.0 if own.exact == "inputs" else self._layer(own) / (own.input_share * own.epsilon)
+            for own in self.settings
+        )
+
+    @cached_property
+    def input_scales(self) -> Tensor:
+        """(R, d) b of the noise on each feature of an example."""
+        return self.identical[:, None] / self.ratios
+
+    @cached_property
+    def loss_scales(self) -> Tensor:
+        """(R,) b of the noise on each coefficient of the loss; 0: none."""
+        return self.task.numbers(
+            0.0 if own.exact == "loss" else self._coefficients(own) / (own.loss_share * own.epsilon)
+            for own in self.settings
+        )
+
+    @cached_property
+    def bias_factors(self) -> Tensor:
+        """(R,) the first layer's bias feature: 1, and no data, so that only 'paper' noises it (line 14)."""
+        noise = self.task.streams.laplace(0, 1, "bias")[:, 0]
+        return 1 + self.identical * noise if self.variant == "paper" else torch.ones_like(noise)
+
+    @cached_property
+    def release(self) -> Noisy:
+        """All N examples with their noise, drawn once (lines 12, 13, 18 and 19)."""
+        task = self.task
+        # in place: this is the largest thing there is
+        inputs = task.streams.laplace(0, self.examples * self.features, "inputs")
+        inputs = inputs.reshape(task.replicas, self.examples, self.features).mul_(self.input_scales[:, None])
+        inputs.add_(as_input(task.inputs).flatten(1))
+        if self.limit is not None:
+            inputs.clamp_(-self.limit, self.limit)
+        first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
+        noisy = self._second
+        if self.variant == "paper":
+            # 1/8 is no data, but is noised all the same; the noise of phi^(0) would change no gradient
+            noisy = noisy + self._coefficient_noise("second")
+        return Noisy(
+            inputs.unflatten(2, task.inputs.shape[1:]),
+            first + self._coefficient_noise("first"),
+            noisy,
+            torch.zeros(task.replicas, self.parts.units, device=inputs.device),
+        )
+
+    @property
+    def _second(self) -> Tensor:
+        return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
+
+    def _coefficient_noise(self, purpose: str) -> Tensor:
+        """(R, N, M)."""
+        noise = self.task.streams.laplace(0, self.examples * self.parts.classes, purpose)
+        return (self.loss_scales[:, None] * noise).unflatten(1, (self.examples, self.parts.classes))
+
+    def _released(self, chosen: Tensor) -> Noisy:
+        """Released examples at ``chosen`` (R, B)."""
+        rows = torch.arange(len(chosen), device=chosen.device)[:, None]
+        data = self.release
+        second = data.second if data.second.shape[1] == 1 else data.second[rows, chosen]
+        return Noisy(data.inputs[rows, chosen], data.first[rows, chosen], second, data.units)
+
+    def _shared(self, chosen: Tensor, step: int) -> Noisy:
+        """A batch as the authors' code noises it: one tensor for all its examples, anew at each step."""
+        task = self.task
+        noise = self.input_scales * task.streams.laplace(step, self.features, "inputs")
+        inputs = as_input(task.inputs[chosen]) + noise.reshape(-1, 1, *task.inputs.shape[1:])
+        if self.limit is not None:
+            inputs = inputs.clamp(-self.limit, self.limit)
+        targets = F.one_hot(task.labels[chosen], self.parts.classes).float()
+        units = self.loss_scales[:, None] * task.streams.laplace(step, self.parts.units, "units")
+        return Noisy(inputs, first_coefficients(targets), self._second, units)
+
+    def _layer(self, own: IlmSettings) -> float:
+        """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""
+        if own.variant == "sound":
+            return float(self.features)
+        if isinstance(own.sensitivity, float):
+            return own.sensitivity / own.scale_batch
+        hidden = self.parts.maps if own.sensitivity == "maps" else self.parts.neurons
+        return layer_sensitivity(hidden, self.features) / own.scale_batch
+
+    def _coefficients(self, own: IlmSettings) -> float:
+        """Over epsilon_3: Delta_F / |L| (line 19), or how far a label moves its coefficients: two by 1."""
+        if own.variant == "sound":
+            return 2.0
+        return loss_sensitivity(self.parts.classes, self.parts.units) / own.scale_batch
+
+    def _releases(self, replica: int) -> list[Laplace]:
+        own, distance = self.settings[replica], None if self.variant == "code" else 1.0
+        inputs, labels = self.input_scales[replica].tolist(), self.loss_scales[replica].item()
+        return [
+            Laplace(
+                quantity="inputs",
+                claimed=own.input_share * own.epsilon,
+                distance=distance,
+                scales=() if own.exact == "inputs" else tuple(inputs),
+                span=1.0,
+            ),
+            Laplace(
+                quantity="labels",
+                claimed=own.loss_share * own.epsilon,
+                distance=distance,
+                scales=() if own.exact == "loss" else (labels,),
+                repeats=2,  # 1/2 - y of the class before and the class after
+                span=1.0,
+            ),
+        ]
+
+    # Of one replica
+
+    def _bounded(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """States in [0, 1]: by the extremes of a batch (section III-B), or in 'code' cut off."""
+        if self.variant == "code":
+            return hidden.clamp(0, 1)
+        return (hidden - low) / (high - low).clamp_min(TINY)
+
+    def _loss(
+        self,
+        parameters: Tensors,
+        inputs: Tensor,
+        first: Tensor,
+        second: Tensor,
+        units: Tensor,
+        bias_factor: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        with measuring(self.parts.features, inputs.new_ones(len(inputs))):
+            hidden = self.parts.hidden(parameters, inputs, bias_factor)
+        bounded = self._bounded(hidden, hidden.amin(0), hidden.amax(0)) + units
+        loss = polynomial(self.parts.outputs(parameters, bounded), first, second).mean()
+        return loss, loss
+
+    def _measured(self, parameters: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensors:
+        with measuring(self.parts.features, inputs.new_ones(len(inputs))) as found:
+            hidden = self.parts.hidden(parameters, inputs, bias_factor)
+        return {**found, "low": hidden.amin(0), "high": hidden.amax(0)}
+
+    def _classes(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(B,) most likely classes."""
+        own = dict(network)
+        low, high, bias_factor = own.pop("low"), own.pop("high"), own.pop("bias_factor")
+        hidden = self.parts.hidden(own, inputs, bias_factor)
+        return self.parts.outputs(own, self._bounded(hidden, low, high)).argmax(-1)

@@ -1,0 +1,23 @@
+"""`dprepro relevance`: prepared data with their features' relevances to a network, in data/prepared."""
+
+from typing import Annotated
+
+import typer
+
+from stages.train import Device
+
+
+def relevance(
+    name: Annotated[str, typer.Argument(help="A key of 'relevances' in params.yaml.")],
+    device: Device = "auto",
+) -> None:
+    """Join a prepared data set with how relevant each feature is to a trained row, on average."""
+    from pipeline.average_relevance import make_relevance
+    from pipeline.settings import load
+    from stages.train import enough_memory, execution
+
+    loaded = load()
+    how = execution(device, 0, 0, False)
+    with enough_memory(device):
+        folder = make_relevance(name, loaded, device=how.device)
+    print(f"{folder}: relevances to {loaded.relevances[name].row}")

@@ -1,0 +1,403 @@
+"""The Laplace mechanisms: noise scales, one release, what training reads, and neighbours."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.method_settings import AdlmSettings, IlmSettings
+from pipeline.methods.adlm import INFORMED, LEAST, POWER, Adlm
+from pipeline.methods.base import Execution, Relevances, Task, as_input
+from pipeline.methods.ilm import Ilm
+from pipeline.methods.perturbed import NOISELESS, SHARED, TINY
+from pipeline.methods.registry import build_net
+from pipeline.methods.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
+from pipeline.methods.taylor import SECOND
+from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.settings import Model
+from pipeline.training import Progress, Replica, make_task, train_replicas
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+D, N, M, UNITS = 784, 200, 10, 25
+NET = Model(name="adlm_cnn", normalization="response")
+
+
+def ilm(**changes: object) -> IlmSettings:
+    return IlmSettings.model_validate(short(**changes))
+
+
+def adlm(**changes: object) -> AdlmSettings:
+    return AdlmSettings.model_validate(short(**changes))
+
+
+def short(**changes: object) -> dict[str, object]:
+    values = {"batch": 20, "epochs": 0.3, "learning_rate": 0.1, "epsilon": 2.0, "optimizer": "sgd"}
+    variant = {"variant": "paper"} if "variant" not in changes else {}
+    sensitivity = {} if changes.get("variant") == "sound" else {"sensitivity": "maps"}
+    return values | variant | sensitivity | changes
+
+
+def task(data: Prepared, *settings: IlmSettings, model: Model = NET, seeded: bool = True) -> Task:
+    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    return make_task(members, model, seeded, data, CPU)
+
+
+def make(data: Prepared, *settings: IlmSettings, model: Model = NET) -> Ilm:
+    return Ilm(task(data, *settings, model=model), settings, model.normalization)
+
+
+def relevances(public: bool = False, informed: bool = True) -> Relevances:
+    mean = torch.linspace(0.2, 0.6, D, dtype=torch.double).reshape(1, 28, 28)
+    return Relevances(mean, examples=N, public=public, informed=informed)
+
+
+def make_adaptive(data: Prepared, *settings: AdlmSettings, **about: bool) -> Adlm:
+    own = replace(task(data, *settings), relevance=relevances(**about))
+    return Adlm(own, settings, "response")
+
+
+def spent(method: Ilm, quantity: str) -> Laplace:
+    spending = method.guarantee(0).spending
+    assert isinstance(spending, Releases)
+    return next(one for one in spending.laplace if one.quantity == quantity)
+
+
+def flat(tensors: dict[str, Tensor]) -> Tensor:
+    return torch.cat([value[0].flatten() for value in tensors.values()])
+
+
+def test_the_papers_sensitivities() -> None:
+    assert layer_sensitivity(32, D) == 50_176
+    assert layer_sensitivity(25_088, D) == 39_337_984
+    assert loss_sensitivity(10, 25) == 1812.5
+    assert relevance_sensitivity(D, 60_000) == pytest.approx(2 * 784 / 60_000)
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "delta"), [("maps", 50_176), ("neurons", 39_337_984), (9800.0, 9800)]
+)
+def test_noise_scales_are_those_of_the_algorithm(tiny: Prepared, sensitivity: object, delta: int) -> None:
+    method = make(tiny, ilm(sensitivity=sensitivity, noise_batch=1800, loss_share=0.75))
+    scale = delta / (1800 * 2 * 0.25)
+    assert method.input_scales[0].tolist() == pytest.approx([scale] * D)
+    assert method.loss_scales.item() == pytest.approx(1812.5 / (1800 * 2 * 0.75))
+    noise = method.release.inputs[0].flatten(1) - as_input(method.task.inputs).flatten(1)
+    assert noise.abs().mean().item() == pytest.approx(scale, rel=0.02)  # E |Lap(b)| = b
+    assert noise.std().item() == pytest.approx(math.sqrt(2) * scale, rel=0.02)
+    exact = {"first": 0.5 - one_hot(method), "second": torch.tensor(SECOND)}
+    for name, value in exact.items():
+        found = getattr(method.release, name)[0]
+        assert (found - value).abs().mean().item() == pytest.approx(method.loss_scales.item(), rel=0.1)
+    drawn = method.task.streams.laplace(0, 1, "bias").item()
+    assert method.bias_factors.item() == pytest.approx(1 + scale * drawn, rel=1e-4)
+
+
+def one_hot(method: Ilm) -> Tensor:
+    return F.one_hot(method.task.labels, M).float()
+
+
+def test_sound_noise_is_for_all_that_an_image_and_a_label_may_differ_by(tiny: Prepared) -> None:
+    method = make(tiny, ilm(variant="sound", loss_share=0.25))
+    assert method.input_scales[0].tolist() == pytest.approx([D / (2 * 0.75)] * D)
+    assert method.loss_scales.item() == pytest.approx(2 / (2 * 0.25))
+    assert method.bias_factors.item() == 1
+    assert (method.release.second == SECOND).all()
+    spending = method.guarantee(0).spending
+    assert isinstance(spending, Releases)
+    assert spending.epsilon == pytest.approx(2, rel=1e-4)
+
+
+def with_example(data: Prepared, grey: int, label: int) -> Prepared:
+    """The data with another eighth training example."""
+    train = data.splits["train"]
+    images, labels = train.inputs.copy(), train.labels.copy()
+    images[7], labels[7] = grey, label
+    return replace(data, splits={**data.splits, "train": replace(train, inputs=images, labels=labels)})
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+def test_neighbours_differ_in_one_released_example_by_what_is_accounted(tiny: Prepared, variant: str) -> None:
+    method = make(tiny, ilm(variant=variant))
+    one = make(with_example(tiny, 0, 3), ilm(variant=variant)).release
+    other = make(with_example(tiny, 255, 4), ilm(variant=variant)).release
+    moved = (one.inputs - other.inputs)[0].flatten(1).abs() / method.input_scales
+    coefficients = (one.first - other.first)[0].abs() / method.loss_scales
+    assert (one.second == other.second).all()
+    assert moved.sum(1).nonzero().tolist() == coefficients.sum(1).nonzero().tolist() == [[7]]
+    spending = method.guarantee(0).spending
+    assert isinstance(spending, Releases)
+    # attained by the two images that are farthest apart
+    total = moved.double().sum() + coefficients.double().sum()
+    assert total.item() == pytest.approx(spending.epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+def test_training_reads_nothing_of_the_private_data_but_the_release(tiny: Prepared, variant: str) -> None:
+    """So that whatever comes after it is post-processing."""
+    honest, blind = make(tiny, ilm(variant=variant)), make(tiny, ilm(variant=variant))
+    assert blind.release.inputs.isfinite().all()
+    blind.task = replace(
+        blind.task, inputs=torch.zeros_like(blind.task.inputs), labels=torch.zeros_like(blind.task.labels)
+    )
+    states = [method.init() for method in (honest, blind)]
+    for step in range(3):
+        states = [method.step(state, step)[0] for method, state in zip((honest, blind), states, strict=True)]
+    models = [method.model(state) for method, state in zip((honest, blind), states, strict=True)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_step_descends_the_noisy_polynomial_of_states_between_the_batchs_extremes(
+    tiny: Prepared, optimizer: str
+) -> None:
+    method = make(tiny, ilm(sensitivity=50.0, optimizer=optimizer))
+    state = method.init()
+    parameters = {name: value[0].clone().requires_grad_() for name, value in state["parameters"].items()}
+    chosen = method.task.streams.shuffled(0, N, 20)[0]
+    data, net = method.release, method.task.net
+    tensors = {**parameters, "0.bias": parameters["0.bias"] * method.bias_factors[0]}
+    states: list[Tensor] = []
+    handle = net[-1].register_forward_hook(lambda layer, given, out: states.append(given[0]))
+    functional_call(net, tensors, (data.inputs[0, chosen],))
+    handle.remove()
+    low, high = states[0].amin(0), states[0].amax(0)
+    loss = torch.zeros(())
+    for index, hidden in zip(chosen, states[0], strict=True):
+        outputs = parameters["11.weight"] @ ((hidden - low) / (high - low).clamp_min(TINY))
+        for place, value in enumerate(outputs):
+            first, second = data.first[0, index, place], data.second[0, index, place]
+            loss = loss + (math.log(2) + first * value + second * value**2) / len(chosen)
+    loss.backward()
+    after, metrics = method.step(state, 0)
+    assert metrics["train_loss"].item() == pytest.approx(loss.item(), rel=1e-4)
+    for name, value in parameters.items():
+        assert value.grad is not None
+        # of Adam the first moment: where a gradient is nearly 0, its step has either sign
+        kept = "parameters" if optimizer == "sgd" else "first_moment"
+        expected = value.detach() - 0.1 * value.grad if optimizer == "sgd" else 0.1 * value.grad
+        torch.testing.assert_close(after[kept][name][0], expected, rtol=1e-3, atol=2e-4)
+
+
+def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
+    """The first batch's worth of released examples gives the extremes, so these have states in [0, 1]."""
+    method = make(tiny, ilm())
+    state = method.step(method.init(), 0)[0]
+    model = {name: value[0] for name, value in method.model(state).items()}
+    low, high, factor = (model.pop(name) for name in ("low", "high", "bias_factor"))
+    hidden = method.parts.hidden(model, method.release.inputs[0, :20], factor)
+    bounded = (hidden - low) / (high - low).clamp_min(TINY)
+    assert (bounded.amin().item(), bounded.amax().item()) == (0, pytest.approx(1))
+    expected = method.parts.outputs(model, bounded).argmax(-1)
+    network = {**model, "low": low, "high": high, "bias_factor": factor}
+    assert torch.equal(method._classes(network, method.release.inputs[0, :20]), expected)
+    assert method.predict(method.model(state), method.task.inputs[:4]).shape == (1, 4)
+
+
+def code(**changes: object) -> IlmSettings:
+    return ilm(variant="code", sensitivity=9800.0, limit=10.0, **changes)
+
+
+def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny: Prepared) -> None:
+    model = Model(name="adlm_cnn", normalization="batch_bn")
+    method = make(tiny, code(epsilon=2000.0), model=model)
+    chosen = method.task.streams.shuffled(0, N, 20)
+    clean = as_input(method.task.inputs[chosen])[0]
+    first, second = (method._shared(chosen, step) for step in (0, 1))
+    shift = (first.inputs[0] - clean).flatten(1)
+    torch.testing.assert_close(shift, shift[:1].expand(20, -1), atol=1e-5, rtol=0)
+    assert shift[0].std().item() == pytest.approx(math.sqrt(2) * 9800 / (20 * 1000), rel=0.2)
+    assert not torch.equal(first.inputs, second.inputs)
+    assert not torch.equal(first.units, second.units)
+    assert torch.equal(first.first[0], 0.5 - one_hot(method)[chosen[0]])  # labels themselves have none
+    assert method._shared(chosen, 0).inputs.abs().max() <= 10
+    strong = make(tiny, code(epsilon=0.1), model=model)._shared(chosen, 0).inputs.abs()
+    assert strong.max() == 10
+    assert (strong == 10).double().mean() > 0.9
+    found = method.guarantee(0)
+    assert found.broken == SHARED
+    assert found.spending is not None
+    assert math.isinf(found.spending.epsilon)
+
+
+def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepared) -> None:
+    model = Model(name="adlm_cnn", normalization="batch_bn")
+    method = make(tiny, code(), model=model)
+    state = method.step(method.init(), 0)[0]
+    found = {name: value[0] for name, value in method.model(state).items()}
+    features = method.parts.features[:-2]  # before batch norm and ReLU
+    own = {name: found[name] for name in found if name in dict(features.named_parameters())}
+    before = functional_call(features, own, (as_input(method.task.inputs[:20]),))
+    torch.testing.assert_close(found["8.mean"], before.mean(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found["8.var"], before.var(0, correction=0), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("exact", "quantity"), [("inputs", "inputs"), ("loss", "labels")])
+def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
+    tiny: Prepared, exact: str, quantity: str
+) -> None:
+    method = make(tiny, ilm(exact=exact))
+    data, clean = method.release, as_input(method.task.inputs)
+    assert torch.equal(data.inputs[0], clean) == (exact == "inputs")
+    assert torch.equal(data.first[0], 0.5 - one_hot(method)) == (exact == "loss")
+    assert spent(method, quantity).scales == ()
+    found = method.guarantee(0)
+    assert found.broken is not None
+    assert quantity in found.broken
+    assert found.protects is not None
+    assert found.protects.startswith("Nobody")
+
+
+def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
+    method = make(tiny, ilm(epsilon=math.inf))
+    assert torch.equal(method.release.inputs[0], as_input(method.task.inputs))
+    assert torch.equal(method.release.first[0], 0.5 - one_hot(method))
+    assert (method.release.second == SECOND).all()
+    assert method.bias_factors.item() == 1
+    assert (method.guarantee(0).spending, method.guarantee(0).broken) == (None, NOISELESS)
+
+
+def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_path: Path) -> None:
+    """With noise from the operating system, as real rows have it."""
+    own = [Replica("epsilon=2", 0, ilm(epochs=1.0))]
+    seen: list[Tensor] = []
+
+    class Killed(Exception):
+        pass
+
+    def train(stop: int | None) -> Tensor:
+        def show(progress: Progress) -> None:
+            if progress.step == stop:
+                raise Killed
+
+        # a checkpoint after every step, and a look at every second one
+        group = train_replicas(own, NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0)[0]
+        seen.append(group.method.release.inputs)
+        return flat(group.state["parameters"])
+
+    killed: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.training.SHOW_EVERY", 0.0)
+        with pytest.raises(Killed):
+            train(stop=4)
+        killed.append(torch.load(tmp_path / "group0.pt", weights_only=True)["entropy"])
+        resumed = train(stop=None)
+        killed.append(torch.load(tmp_path / "group0.pt", weights_only=True)["entropy"])
+    assert killed[0] == killed[1]
+    # the unbroken run of the same entropy
+    unbroken = Ilm(task(tiny, own[0].settings, seeded=False), [own[0].settings], "response")
+    unbroken.task.streams.names = ("epsilon=2/seed=0",)
+    unbroken.task.streams.entropy = bytes.fromhex(killed[0])
+    state = unbroken.init()
+    for step in range(unbroken.steps):
+        state, _ = unbroken.step(state, step)
+    assert torch.equal(unbroken.release.inputs, seen[0])
+    assert torch.equal(flat(state["parameters"]), resumed)
+
+
+def test_privacy_does_not_depend_on_how_long_is_trained(tiny: Prepared) -> None:
+    short, long = (make(tiny, ilm(epochs=epochs)).guarantee(0) for epochs in (0.1, 100.0))
+    assert short == long
+
+
+def test_adaptive_shares_are_equation_16_of_noisy_relevances(tiny: Prepared) -> None:
+    own = adlm(relevance_share=0.3)
+    method = make_adaptive(tiny, own)
+    scale = 2 * D / N / (2 * 0.3)
+    noise = method.noisy[0] - relevances().mean.flatten().float()
+    assert noise.abs().mean().item() == pytest.approx(scale, rel=0.1)
+    size = method.noisy[0].abs()
+    torch.testing.assert_close(method.ratios[0], D * size / size.sum())
+    assert method.ratios.sum().item() == pytest.approx(D)
+    # a feature's epsilon: all of them together are epsilon_2 of the identical mechanism
+    identical = make(tiny, ilm(epsilon=2.0 * own.input_share / 0.5)).input_scales
+    assert (1 / method.input_scales).sum().item() == pytest.approx((1 / identical).sum().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["paper", "sound"])
+@pytest.mark.parametrize("informed", [True, False])
+def test_relevances_are_accounted_by_who_trained_their_network(
+    tiny: Prepared, variant: str, informed: bool
+) -> None:
+    method = make_adaptive(tiny, adlm(variant=variant, relevance_share=0.25), informed=informed)
+    found = spent(method, "relevances")
+    assert found.claimed == pytest.approx(0.5)
+    assert found.distance == (1.0 if informed else 1 / N)
+    # claimed epsilon_1 = .5: 2 d / N is twice what one of N examples moves, and N / 2 times what it may
+    expected = 0.5 if variant == "sound" else 0.5 * N / 2 if informed else 0.25
+    assert Releases(laplace=(found,)).epsilon == pytest.approx(expected)
+    assert found.span == pytest.approx(0.4)
+
+
+def test_public_relevances_have_no_noise_and_spend_nothing(tiny: Prepared) -> None:
+    own = adlm(relevance_share=0.0)
+    method = make_adaptive(tiny, own, public=True, informed=False)
+    assert torch.equal(method.noisy[0], relevances().mean.flatten().float())
+    spending = method.guarantee(0).spending
+    assert isinstance(spending, Releases)
+    assert [one.quantity for one in spending.laplace] == ["inputs", "labels"]
+    assert method.guarantee(0).broken is None
+    # but not where their network has seen private images
+    assert make_adaptive(tiny, own, public=True, informed=True).guarantee(0).broken == INFORMED
+
+
+def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepared) -> None:
+    own = adlm(variant="code", sensitivity=9800.0, limit=10.0)
+    method = make_adaptive(tiny, own)
+    torch.testing.assert_close(method.mean, torch.linspace(0, 1, D) ** POWER, atol=1e-5, rtol=0)
+    assert (method.noisy < 0).any()
+    assert method.ratios.min().item() == pytest.approx(LEAST)
+    assert spent(method, "relevances").distance is None
+
+
+def test_relevances_go_into_the_history_once(tiny: Prepared) -> None:
+    method = make_adaptive(tiny, adlm(epochs=0.2, note_relevance=True))
+    state, early = method.step(method.init(), 0)
+    _, late = method.step(state, 1)
+    assert set(early) == {"train_loss"}
+    assert len(late) == 1 + D
+    assert late["relevance/0/27/3"].item() == method.noisy[0, 27 * 28 + 3].item()
+
+
+@pytest.mark.parametrize(("name", "side"), [("resnet18", 32), ("vgg16", 32)])
+def test_networks_that_are_no_plain_sequence_are_refused(tiny: Prepared, name: str, side: int) -> None:
+    model = Model(name=name, normalization="layer", unnormalized=0)
+    own = task(tiny, ilm())
+    with pytest.raises(UserError, match="plain sequence"):
+        Ilm(replace(own, net=build_net(model, (3, side, side), 10)), [ilm()], "layer")
+
+
+def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
+    parts = make(tiny, ilm(), model=Model(name="lenet5")).parts
+    assert (parts.maps, parts.neurons, parts.units, parts.classes) == (6, 6 * 28 * 28, 84, 10)
+    parts = make(tiny, ilm()).parts
+    assert (parts.maps, parts.neurons, parts.units, parts.classes) == (32, 25_088, UNITS, M)
+
+
+def test_replicas_do_not_touch_each_other(tiny: Prepared) -> None:
+    both = make(tiny, ilm(), ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
+    second = Replica("replica=1", 1, ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
+    alone = Ilm(make_task([second], NET, True, tiny, CPU), [second.settings], "response")
+    state, own = both.step(both.init(), 0)[0], alone.step(alone.init(), 0)[0]
+    for name, value in own["parameters"].items():
+        torch.testing.assert_close(state["parameters"][name][1], value[0])
+
+
+def test_all_replicas_at_once_as_on_a_gpu(tiny: Prepared) -> None:
+    settings = (ilm(), ilm(epsilon=8.0))
+    one_by_one = make(tiny, *settings)
+    together = Ilm(
+        replace(one_by_one.task, execution=Execution(torch.device("cpu"), None, 10_000)), settings, "response"
+    )
+    states = [method.step(method.init(), 0)[0]["parameters"] for method in (one_by_one, together)]
+    for name, value in states[0].items():
+        torch.testing.assert_close(states[1][name], value, rtol=1e-3, atol=1e-3)
+    models = [method.model(method.init()) for method in (one_by_one, together)]
+    for name, value in models[0].items():
+        torch.testing.assert_close(models[1][name], value, rtol=1e-3, atol=1e-3)

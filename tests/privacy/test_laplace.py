@@ -1,0 +1,223 @@
+"""What Laplace noise on released data buys: by brute force, sampled, by formulas and by dp-accounting."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.ledger import DELTA, LAPLACE_LARGEST, release_ledger
+from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
+from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.randomness import Streams
+from pipeline.reporting.wording import number
+
+EXAMPLES, BATCH, FEATURES, CLASSES = 55_000, 1800, 784, 10
+MAPS, NEURONS, CODE = 2 * 32 * 784, 2 * 32 * 784 * 784, 9800  # three readings of Delta_h0
+LOSS = CLASSES * (25 + 25**2 / 4)  # Delta_F
+
+
+def release(scales: list[float], distance: float = 1.0, repeats: int = 1, claimed: float = 1.0) -> Laplace:
+    return Laplace(
+        quantity="inputs",
+        claimed=claimed,
+        distance=distance,
+        scales=tuple(scales),
+        repeats=repeats,
+        span=1.0,
+    )
+
+
+def log_ratio(noisy: np.ndarray, one: np.ndarray, other: np.ndarray, scales: np.ndarray) -> float:
+    """Log of how much more likely ``noisy`` is from ``one`` than from ``other``."""
+    return float(((np.abs(noisy - other) - np.abs(noisy - one)) / scales).sum())
+
+
+# -- neighbouring data sets ------------------------------------------------------------------------------
+
+
+def test_no_output_tells_two_images_apart_better_than_epsilon_and_one_does_as_well() -> None:
+    scales = np.array([0.3, 2.0, 0.7])
+    images = [np.array(image) for image in product([0.0, 0.4, 1.0], repeat=3)]
+    outputs = [np.array(noisy) for noisy in product([-5.0, 0.0, 0.4, 0.9, 1.0, 6.0], repeat=3)]
+    found = [log_ratio(noisy, a, b, scales) for a, b in product(images, images) for noisy in outputs]
+    own = release(scales.tolist())
+    assert max(found) == pytest.approx(own.epsilon, rel=1e-12)
+    assert own.epsilon == pytest.approx(1 / 0.3 + 1 / 2 + 1 / 0.7)
+
+
+def test_a_label_moves_two_of_the_first_coefficients() -> None:
+    classes, scale = 4, 1.3
+    coefficients = 0.5 - np.eye(classes)
+    outputs = [np.array(noisy) for noisy in product([-4.0, -0.5, 0.1, 0.5, 4.0], repeat=classes)]
+    found = [
+        log_ratio(noisy, a, b, np.full(classes, scale))
+        for a, b in product(coefficients, coefficients)
+        for noisy in outputs
+    ]
+    assert max(found) == pytest.approx(release([scale], repeats=2).epsilon, rel=1e-12)
+
+
+def test_one_image_moves_every_mean_relevance_by_its_share() -> None:
+    scale, features, examples = 0.25, 2, 3
+    corners = [np.array(one) for one in product([0.0, 0.5, 1.0], repeat=features)]
+    others = np.array([[0.2, 0.9], [1.0, 0.3]])
+    means = [np.mean([*others, one], axis=0) for one in corners]
+    outputs = [np.array(noisy) for noisy in product([-3.0, 0.5, 3.0], repeat=features)]
+    scales = np.full(features, scale)
+    found = [log_ratio(noisy, a, b, scales) for a, b in product(means, means) for noisy in outputs]
+    own = release([scale], distance=1 / examples, repeats=features)
+    assert max(found) == pytest.approx(own.epsilon, rel=1e-12)
+
+
+def test_sampled_outputs_of_neighbours_differ_by_epsilon_at_most_and_in_a_corner_by_all_of_it() -> None:
+    scales, draws = np.array([0.8, 1.6]), 2_000_000
+    own = release(scales.tolist())
+    streams = Streams(["epsilon=1/seed=0"], reproducible=True, device=torch.device("cpu"))
+    edges = [-np.inf, 0.0, 0.5, 1.0, np.inf]
+    counts = []
+    for value in (0, 1):
+        noise = streams.laplace(value, 2 * draws, "inputs").reshape(draws, 2).numpy()
+        counts.append(np.histogramdd(value + scales * noise, bins=[edges, edges])[0])
+    ratios = np.log(counts[0] / counts[1])
+    error = np.sqrt(1 / counts[0] + 1 / counts[1])
+    assert (np.abs(ratios) <= own.epsilon + 5 * error).all()
+    assert ratios[0, 0] == pytest.approx(own.epsilon, abs=5 * error[0, 0])
+    assert ratios[-1, -1] == pytest.approx(-own.epsilon, abs=5 * error[-1, -1])
+
+
+# -- what Algorithm 1 comes to ---------------------------------------------------------------------------
+
+
+def shares(seed: int = 0, features: int = FEATURES) -> np.ndarray:
+    """(d,) beta_j, as uneven as relevances are; their mean is 1."""
+    drawn = np.abs(np.random.default_rng(seed).normal(size=features)) ** 3 * np.linspace(1e-4, 1, features)
+    return features * drawn / drawn.sum()
+
+
+@pytest.mark.parametrize(("sensitivity", "times"), [(MAPS, 28.125), (NEURONS, 0.03587), (CODE, 144.0)])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_inputs_spend_batch_times_features_over_the_sensitivity(
+    sensitivity: float, times: float, adaptive: bool
+) -> None:
+    spent = 0.7  # epsilon_2
+    ratios = shares() if adaptive else np.ones(1)
+    own = release(
+        (sensitivity / BATCH / (ratios * spent)).tolist(), repeats=1 if adaptive else FEATURES, claimed=spent
+    )
+    assert own.epsilon == pytest.approx(times * spent, rel=1e-3)
+    assert own.epsilon == pytest.approx(BATCH * FEATURES * spent / sensitivity, rel=1e-12)
+
+
+def test_labels_and_relevances_of_algorithm_1() -> None:
+    spent = 0.25
+    labels = release([LOSS / BATCH / spent], repeats=2)
+    assert labels.epsilon == pytest.approx(1.986 * spent, rel=1e-3)
+    scale = 2 * FEATURES / EXAMPLES / spent  # Delta_R / epsilon_1
+    public = release([scale], distance=1 / EXAMPLES, repeats=FEATURES)
+    informed = release([scale], distance=1.0, repeats=FEATURES)
+    assert public.epsilon == pytest.approx(spent / 2)
+    assert informed.epsilon == pytest.approx(spent * EXAMPLES / 2)
+
+
+def test_the_sound_variant_spends_what_it_claims() -> None:
+    spent = 0.5
+    adaptive = release((FEATURES / (shares() * spent)).tolist(), claimed=spent)
+    labels = release([2 / spent], repeats=2, claimed=spent)
+    both = Releases(laplace=(adaptive, labels))
+    assert both.epsilon == pytest.approx(both.claimed, rel=1e-12)
+
+
+# -- by dp-accounting ------------------------------------------------------------------------------------
+
+
+def test_the_pure_sum_is_what_privacy_loss_distributions_say_at_no_delta() -> None:
+    both = Releases(laplace=(release([0.9, 2.5]), release([1.7], repeats=2)))
+    pure = 1 / 0.9 + 1 / 2.5 + 2 / 1.7
+    assert both.epsilon == pytest.approx(pure)
+    assert pld_epsilon(both.event(), 1e-12, interval=1e-4) == pytest.approx(pure, abs=1e-3)
+    assert pure < pld_epsilon(both.coarse(), 1e-12, interval=1e-4) < 1.02 * pure
+    # the worst case has probability 1/2 in each of four coordinates; half of that takes something off
+    assert pld_epsilon(both.event(), 0.5**5, interval=1e-4) < pure - 0.1
+
+
+@pytest.mark.parametrize("pure", [0.25, 120.0])
+def test_bounds_at_a_delta_agree_and_are_below_the_pure_one(pure: float) -> None:
+    scales = FEATURES / (shares() * pure)
+    ledger = release_ledger(Releases(laplace=(release(scales.tolist()),)), 5)
+    renyi, fine = (opinion.epsilon for opinion in ledger.opinions)
+    assert [opinion.note for opinion in ledger.opinions] == [f"a bound too, at delta {number(DELTA)}"] * 2
+    assert renyi is not None
+    assert fine is not None
+    assert 0.9 * renyi < fine < 1.01 * renyi < pure
+
+
+def test_sampled_losses_have_the_delta_that_dp_accounting_says() -> None:
+    scales = 20 / (shares(features=20) * 3)  # 3 in all
+    own, delta = Releases(laplace=(release(scales.tolist()),)), 1e-2
+    noise = np.random.default_rng(0).laplace(scale=scales, size=(200_000, 20))
+    losses = ((np.abs(noise - 1) - np.abs(noise)) / scales).sum(1)
+    epsilon = pld_epsilon(own.event(), delta)
+    assert epsilon < 0.95 * own.epsilon
+    above = np.maximum(0, -np.expm1(epsilon - losses))
+    assert above.mean() == pytest.approx(delta, abs=4 * above.std() / 200_000**0.5)
+    assert epsilon <= pld_epsilon(own.coarse(), delta) < 1.02 * epsilon
+
+
+def test_rounding_scales_down_spends_more_but_little() -> None:
+    own = Releases(laplace=(release((FEATURES / (shares() * 15)).tolist()),))
+    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (own.event(), own.coarse()))
+    assert exact <= rounded < 1.03 * exact
+    many, few = (len(event.events[0].events) for event in (own.event(), own.coarse()))
+    assert many == FEATURES
+    assert few < FEATURES / 2
+    same = Releases(laplace=(release([3.0], repeats=FEATURES),))
+    assert same.coarse() == same.event()
+
+
+# -- the ledger ------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -> None:
+    both = Releases(
+        laplace=(
+            release([28.0, 56.0, 112.0], claimed=0.4),
+            Laplace(quantity="labels", claimed=0.6, distance=1.0, scales=(4.0,), repeats=2, span=1.0),
+        )
+    )
+    found = release_ledger(both, 10, uncounted=["the search"], protects="every image by itself")
+    assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
+    assert found.accounted == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
+    assert found.neighbouring == "replace one"
+    assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
+    assert (found.uncounted, found.protects) == (("the search",), "every image by itself")
+    inputs, labels = found.releases
+    assert inputs.noise == pytest.approx((28 * 2**0.5, 56 * 2**0.5, 112 * 2**0.5))
+    assert (labels.quantity, labels.claimed, labels.accounted) == ("labels", 0.6, pytest.approx(0.5))
+    assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == found.model_copy(
+        update={"uncounted": (), "protects": None}
+    )
+
+
+def test_a_reason_leaves_the_claim_and_no_bound() -> None:
+    found = release_ledger(Releases(laplace=(release([2.0]),)), 10, reason="the noise was seeded")
+    assert (found.claimed, found.accounted, found.accountant) == (1.0, None, None)
+
+
+@pytest.mark.parametrize("changes", [{"distance": None}, {"scales": ()}])
+def test_shared_or_missing_noise_bounds_nothing(changes: dict[str, object]) -> None:
+    open_end = Laplace.model_validate({**release([2.0]).model_dump(), **changes})
+    found = release_ledger(Releases(laplace=(open_end, release([4.0]))), 10)
+    assert (found.claimed, found.accounted, found.opinions) == (2.0, None, ())
+    assert [one.accounted for one in found.releases] == [None, 0.25]
+    assert found.event == "inputs NonPrivate, inputs 1 x Laplace(4)"
+    assert found.releases[0].noise[1] == pytest.approx(0.0 if changes == {"scales": ()} else 2 * 2**0.5)
+
+
+def test_losses_too_large_for_a_grid_are_left_to_renyi() -> None:
+    pure = 2.0 * LAPLACE_LARGEST
+    found = release_ledger(Releases(laplace=(release([FEATURES / pure], repeats=FEATURES),)), 10)
+    renyi, grid = found.opinions
+    assert renyi.epsilon is not None
+    assert renyi.epsilon < pure
+    assert (grid.epsilon, grid.note) == (None, f"not computed beyond a pure epsilon of {LAPLACE_LARGEST}")

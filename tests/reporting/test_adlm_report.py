@@ -1,0 +1,422 @@
+"""Phan et al.: what is released once, how much noise that is, pictures of relevances, and its claims."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from base64 import b64decode
+from dataclasses import replace
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from reporting import adaptive, example
+from reporting.test_report import Elements, words
+
+from pipeline import records
+from pipeline.errors import UserError
+from pipeline.reporting import claims, crossings, outcomes, papers, releases, report, tables
+from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting.gather import gather
+from pipeline.reporting.relevance import pictures, relevance
+from pipeline.reporting.report import Report
+from pipeline.reporting.results import PaperResult, RowResult, TableResult
+
+PAPER = papers.load("phan2017")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("adlm")
+
+
+@pytest.fixture(scope="module")
+def report_of(project: Path) -> Report:
+    return report.write(adaptive.fill(project), project)
+
+
+@pytest.fixture
+def result(report_of: Report) -> PaperResult:
+    return report_of.papers[0]
+
+
+@pytest.fixture
+def tables_of(result: PaperResult) -> dict[str, TableResult]:
+    return {table.key: table for table in result.tables}
+
+
+@pytest.fixture
+def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
+    return {found.claim.key: found for found in claims.assess(result)}
+
+
+@pytest.fixture
+def page(report_of: Report) -> str:
+    return report_of.page.read_text(encoding="utf-8")
+
+
+def row(table: TableResult, key: str) -> RowResult:
+    return next(found for found in table.rows if found.key == key)
+
+
+def plain(result: PaperResult, *references: str) -> outcomes.Rows:
+    """The first row of each line."""
+    found = {reference: result.line(reference) for reference in references}
+    return {reference: line.rows[0] if line else None for reference, line in found.items()}
+
+
+# -- what the paper's file says ----------------------------------------------------------------------
+
+
+def test_the_values_that_the_text_prints_are_typed() -> None:
+    printed = {
+        f"{reference} {level.partition('=')[2]}": value.value
+        for reference, line in PAPER.lines.items()
+        for level, value in line.values.items()
+    }
+    assert printed == {
+        "f4a/adlm 0.25": 90.2,
+        "f4a/ilm 0.25": 88.46,
+        "f4a/psgd 0.25": 82.09,
+        "f4b/adlm 0.5": 93.66,
+        "f4b/ilm 0.5": 92.39,
+        "f4b/psgd 0.5": 88.59,
+    }
+
+
+def test_the_papers_own_numbers_bear_its_claims_out() -> None:
+    found = [
+        (claim.key, one.verdict)
+        for claim in PAPER.claims
+        for test in claim.tests
+        for one in outcomes.printed(test, PAPER)
+    ]
+    assert len(found) == 7
+    assert {verdict for _, verdict in found} == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("noises: [noise]", "noises: [loud]", "noises: not in the table's 'also': loud"),
+        ("[epsilon=1, epsilon=2], above", "[epsilon=1], above", "at least 2 items"),
+        (", above: 1}", "}", "needs 'above', 'below' or both"),
+    ],
+)
+def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    text = """
+title: A paper
+tables:
+  t:
+    name: Table
+    title: of noise
+    axis: a
+    also: {noise: noise}
+    noises: [noise]
+    columns: [epsilon=1, epsilon=2]
+    lines: [{key: one, label: One, values: {epsilon=1: 90.0, epsilon=2: 92.0}}, {key: two, label: Two}]
+claims:
+  - key: c
+    says: s
+    where: w
+    tests: [{kind: average, left: t/one, right: t/two, at: [epsilon=1, epsilon=2], above: 1}]
+"""
+    (tmp_path / "small.yaml").write_text(text)
+    assert papers.load("small", tmp_path).tables["t"].scale_of("noise") == 1
+    (tmp_path / "small.yaml").write_text(text.replace(old, new))
+    with pytest.raises(UserError) as problem:
+        papers.load("small", tmp_path)
+    assert complaint in str(problem.value)
+    assert len(str(problem.value).splitlines()) == 1
+
+
+# -- releases ----------------------------------------------------------------------------------------
+
+
+def test_every_release_says_what_it_claims_and_buys_and_how_noisy_it_is(
+    tables_of: dict[str, TableResult],
+) -> None:
+    table = tables_of["f4a"]
+    found = {
+        (one.row.key, one.quantity): dict(zip(table.levels, one.cells, strict=True))
+        for one in releases.releases(table)
+    }
+    assert list(found)[:3] == [(adaptive.ADLM, name) for name in ("relevances", "inputs", "labels")]
+    assert (adaptive.PSGD, "inputs") not in found
+    inputs = found[adaptive.ILM, "inputs"]
+    # levels are told apart; 1/|L| of the noise costs |L| d / Delta_h0 = 28.1 times the epsilon
+    assert inputs["epsilon=0.25"] == ("ε 0.125 → 3.52", "noise 223 (112 to 4,460)", "223 × span")
+    assert inputs["epsilon=8"] == ("ε 4 → 112", "noise 6.97 (3.48 to 139)", "6.97 × span")
+    assert inputs["epsilon=2"] == ()  # not run
+    assert found[adaptive.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
+    assert found[adaptive.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
+    assert found[adaptive.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
+
+
+def test_rows_alike_share_the_sentence_that_says_what_they_protect(
+    tables_of: dict[str, TableResult],
+) -> None:
+    found = [([adaptive.ADLM, adaptive.ILM, adaptive.SOUND], adaptive.LOCAL)]
+    found += [([adaptive.CODE, adaptive.RUN], adaptive.NOBODY)]
+    assert releases.protections(tables_of["f4a"]) == found
+
+
+def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> None:
+    elements = Elements(page)
+    assert elements.open == []
+    ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    text = words(page)
+    assert f"{adaptive.CODE} , {adaptive.RUN} : {adaptive.NOBODY}" in text
+    assert f"{adaptive.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
+    assert releases.RULE in text
+    assert "0 (pure)" in text
+    assert "DP noise fresh in every run" in text
+    # pSGD alone has a delta
+    ledger = page[page.index('aria-label="Privacy ledger of Figure 4a"') :]
+    assert re.search(rf"{adaptive.PSGD}.*?<td>1e-5</td>", ledger, re.DOTALL)
+
+
+def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
+    text = words(report.write(example.fill(tmp_path), tmp_path).page.read_text())
+    assert releases.RULE not in text
+    assert "pure" not in text
+    assert "→ no bound" not in text
+
+
+def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
+    table = tables_of["f4a"]
+    text = tables.markdown(table)
+    assert f"- {adaptive.CODE}, {adaptive.RUN}: {adaptive.NOBODY}" in text
+    assert f"| {adaptive.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
+    assert releases.RULE in text
+    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    one = frame.loc[(adaptive.CODE, "epsilon=8")]
+    assert one["delta"] == 0
+    assert one["protects"] == adaptive.NOBODY
+    assert one["releases"].startswith("inputs: claimed 4, accounted none, noise 0.680556 / 1.36111 / 27.2222")
+    assert pd.isna(frame.loc[(adaptive.PSGD, "epsilon=8"), "releases"])
+
+
+# -- how much noise ----------------------------------------------------------------------------------
+
+
+def test_noise_is_a_number_of_spans_and_no_percent(tables_of: dict[str, TableResult], page: str) -> None:
+    frame = tables.wide(tables_of["f4a"])
+    noisy = frame[frame["source"] == "noise on a pixel (std ÷ span)"]
+    assert noisy.iloc[1]["0.25"] == "223 ± 0 (n = 2)"
+    assert "noise on a pixel (std ÷ span) 223 ± 0 112 ± 0" in words(page)
+    latex = tables.latex(tables_of["f4a"])
+    assert r"std $\div$ span" in latex
+
+
+@pytest.mark.parametrize("converged", [0.0, 1.0])
+def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
+    tmp_path: Path, converged: float
+) -> None:
+    declared = adaptive.settings()
+    reduced = declared.rows[adaptive.ILM].model_copy(update={"budget": "reduced"})
+    declared = declared.model_copy(update={"rows": {**declared.rows, adaptive.ILM: reduced}})
+    found = adaptive.record(adaptive.ILM, declared)
+    metrics = {"converged": converged}
+    replicas = [one.model_copy(update={"metrics": one.metrics | metrics}) for one in found.replicas]
+    records.write(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
+    (result,) = gather(declared, tmp_path)
+    (table,) = [one for one in result.tables if one.key == "f4a"]
+    own = row(table, adaptive.ILM)
+    assert own.cells["epsilon=8"].caveat == "reduced budget"
+    noise = own.also["noise_inputs"]["epsilon=8"]
+    assert (noise.caveat, noise.untried, noise.converged) == (None, None, 2)
+    test = next(claim for claim in PAPER.claims if claim.key == "small-noise").tests[0]
+    verdicts = {
+        one.verdict: one.caveat
+        for one in outcomes.ours(test, {"f4a/ilm:noise_inputs": own.measured("noise_inputs")}, PAPER)
+    }
+    assert verdicts == {"not run": None, "fails": None}
+
+
+def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
+    declared = adaptive.settings()
+    found = adaptive.record(adaptive.SOUND, declared)
+    made = found.provenance.model_copy(update={"reproducible": True})
+    records.write(found.model_copy(update={"provenance": made}), tmp_path)
+    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
+    assert any(mark.seeded for mark in row(table, adaptive.SOUND).marks)
+
+
+# -- claims ------------------------------------------------------------------------------------------
+
+
+def test_theorem_1_stands_and_falls_with_the_accounted_epsilon(claims_of: dict[str, ClaimResult]) -> None:
+    assert [one.status for one in claims_of["theorem-1"].assessments] == ["not reproduced"]
+    found = {one.variant: one.status for one in claims_of["ilm-private"].assessments}
+    assert found == {
+        "": "not reproduced",
+        "sound": "reproduced",
+        "as in the code": "not reproduced",
+        "as the code runs": "not reproduced",
+    }
+
+
+def average(result: PaperResult, **bounds: float) -> outcomes.Outcome:
+    test = papers.Average.model_validate(
+        {
+            "kind": "average",
+            "left": "f4a/adlm",
+            "right": "f4a/psgd",
+            "at": ["epsilon=0.25", "epsilon=0.5"],
+            **bounds,
+        }
+    )
+    (found,) = outcomes.ours(test, plain(result, test.left, test.right), PAPER)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [
+        ({"above": 6}, "holds"),
+        ({"above": 9}, "fails"),
+        ({"above": 7.4}, "undecided"),
+        ({"below": 6.5}, "fails"),
+    ],
+)
+def test_a_gap_may_be_of_averages_over_levels(
+    result: PaperResult, bounds: dict[str, float], verdict: str
+) -> None:
+    found = average(result, **bounds)  # 8 and 7 points
+    assert found.verdict == verdict
+    assert found.text.startswith("AdLM − pSGD, mean over ε = 0.25, ε = 0.5: +7.50 ± 0.6")
+
+
+def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, ClaimResult]) -> None:
+    assert [one.status for one in claims_of["adaptive-average"].assessments][:1] == ["not run"]
+    values = {level: papers.Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
+    lines = (papers.Line(key="x", label="X", values=values), papers.Line(key="y", label="Y", values=values))
+    table = papers.Table(name="T", title="t", axis="a", columns=["a=1", "a=2"], lines=lines)
+    test = papers.Average(kind="average", left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
+    (found,) = outcomes.printed(test, papers.Paper(title="p", tables={"t": table}))
+    assert (found.verdict, found.text) == ("holds", "X − Y, mean over a = 1, a = 2: +0.00, to be above -1")
+    short = lines[1].model_copy(update={"values": {"a=1": values["a=1"]}})
+    table = table.model_copy(update={"lines": (lines[0], short)})
+    assert not list(outcomes.printed(test, papers.Paper(title="p", tables={"t": table})))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "epoch"),
+    [
+        # the other's last value stands after its end
+        ([(1, 0.1), (2, 0.5), (3, 0.9)], [(0.5, 0.4), (1, 0.6)], 3),
+        # for good: a lead that is lost again is none
+        ([(1, 0.7), (2, 0.5), (3, 0.9)], [(1, 0.6)], 3),
+        ([(1, 0.7), (2, 0.8)], [(1, 0.6)], 1),
+        ([(1, 0.1), (2, 0.6)], [(1, 0.6)], None),
+        # nor is one that the other takes after its end
+        ([(1, 0.7)], [(2, 0.6), (3, 0.8)], None),
+        # nothing is shown before the first note
+        ([(1, 0.6), (2, 0.7), (3, 0.9)], [(3, 0.5)], 1),
+    ],
+)
+def test_the_epoch_of_overtaking(
+    left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
+) -> None:
+    assert crossings._overtaking(left, right) == epoch
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"), [({"below": 601}, "holds"), ({"below": 500}, "fails"), ({"above": 50}, "holds")]
+)
+def test_curves_cross_where_the_claim_says(
+    result: PaperResult, bounds: dict[str, float], verdict: str
+) -> None:
+    test = papers.Overtakes.model_validate(
+        {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
+    )
+    rows = plain(result, test.left, test.right)
+    (found,) = outcomes.ours(test, rows, PAPER)
+    assert found.verdict == verdict
+    assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")
+    # the other way round it never happens
+    (never,) = outcomes.ours(test, {test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
+    assert (never.verdict, never.text[-15:]) == ("fails", "in 0 of 2 seeds")
+    (missing,) = outcomes.ours(test, {test.left: None, test.right: None}, PAPER)
+    assert missing.verdict == "not run"
+
+
+def at_once(row: RowResult) -> outcomes.Outcome:
+    test = papers.SpentAtOnce(kind="spent_at_once", of="f4a/adlm", at=["epsilon=8"])
+    (found,) = outcomes.ours(test, {"f4a/adlm": row}, PAPER)
+    return found
+
+
+def test_what_is_released_once_is_spent_before_training(
+    tables_of: dict[str, TableResult], claims_of: dict[str, ClaimResult]
+) -> None:
+    table = tables_of["f4a"]
+    once = at_once(row(table, adaptive.ADLM))
+    assert (once.verdict, once.text[-36:]) == ("holds", "ε 8 at the first note, 8 at the last")
+    steps = at_once(row(table, adaptive.PSGD))
+    assert (steps.verdict, steps.text[-36:]) == ("fails", "ε 2 at the first note, 8 at the last")
+    unbounded = at_once(row(table, adaptive.CODE))
+    assert (unbounded.verdict, adaptive.SHARED in unbounded.text) == ("fails", True)
+    without = replace(row(table, adaptive.ADLM), history=None)
+    assert at_once(without).verdict == "undecided"
+    found = {one.variant: one.status for one in claims_of["independent"].assessments}
+    assert (found[""], found["as in the code"]) == ("reproduced", "not reproduced")
+
+
+# -- figure 3 ----------------------------------------------------------------------------------------
+
+
+def test_relevances_are_pictures_of_the_first_seed(
+    report_of: Report, tables_of: dict[str, TableResult]
+) -> None:
+    svg = relevance(tables_of["f3"])
+    assert svg is not None
+    for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", adaptive.FIGURE):
+        assert text in svg
+    found = [
+        element.attrib["{http://www.w3.org/1999/xlink}href"].partition("base64,")[2]
+        for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}image")
+    ]
+    images = [matplotlib.image.imread(BytesIO(b64decode(one))) for one in found]
+    shown = [one for one in images if one.shape[:2] == adaptive.PICTURE]
+    assert len(shown) == 2
+    # one pixel a feature; the green fades from yellow to dark red as relevance grows, row by row
+    assert np.all(np.diff(shown[0][:, :, 1].flatten()) < 0)
+    assert len(svg) < 50_000
+    assert "phan2017-f3-relevance.svg" in {path.name for path in report_of.files["phan2017"]}
+    assert "The noisy relevance of every input feature" in words(report_of.page.read_text())
+
+
+def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
+    declared = adaptive.settings()
+    found = adaptive.record(adaptive.FIGURE, declared)
+    lines = [
+        (
+            "epsilon=8",
+            seed,
+            note,
+            1.0 * note,
+            f"relevance/{channel}/0/{column}",
+            10.0 * note + column + 5 * seed,
+        )
+        for seed in (0, 1)
+        for note in (1, 2)
+        for channel in (0, 1, 2)
+        for column in (0, 1)
+    ]
+    example.write_history(adaptive.FIGURE, tmp_path, lines)
+    records.write(found, tmp_path)
+    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    ((level, picture),) = pictures(row(table, adaptive.FIGURE))
+    assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
+
+
+def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
+    assert relevance(tables_of["f4a"]) is None
+    declared = adaptive.settings()
+    records.write(adaptive.record(adaptive.FIGURE, declared), tmp_path)
+    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    assert relevance(table) is None
