@@ -244,6 +244,7 @@ STATISTICS: dict[str, type[NoStatistics]] = {
     "none": NoStatistics,
     "layer": NoStatistics,
     "group": NoStatistics,
+    "response": NoStatistics,
     "public_bn": PublicStatistics,
     "batch_bn": JointStatistics,
     "noisy_bn": NoisyAverages,
