@@ -97,6 +97,11 @@ def trained_net(before: Behind) -> nn.Module:
             f"{before.folder}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
             "none, layer, group, response or running_bn"
         )
+    if foreign := sorted(weights.keys() - net.state_dict().keys()):
+        raise UserError(
+            f"{before.folder}: {foreign[0]}: no part of the network itself; allowed: rows that leave nothing "
+            "but a network"
+        )
     net.load_state_dict(weights, strict=False)
     return net.eval()
 

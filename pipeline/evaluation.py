@@ -148,7 +148,10 @@ def ledger(trained: Trained, search: str | None, reproducible: bool, data: Prepa
     reason = trained.broken or (SEEDED if reproducible else None)
     uncounted = [*_uncounted(search, data), *_behind_relevances(trained, data), *trained.uncounted]
     if isinstance(trained.spending, Releases):
-        return release_ledger(trained.spending, trained.steps, reason, uncounted, trained.protects)
+        releases, protects = trained.spending, trained.protects
+        if reproducible:
+            releases, protects = releases.known(), None
+        return release_ledger(releases, trained.steps, reason, uncounted, protects)
     if trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     return make_ledger(

@@ -328,7 +328,9 @@ class IlmSettings(EpochSettings):
 
     axis: ClassVar[str] = "epsilon"
 
-    epsilon: Epsilon  # as claimed, of all releases together; `.inf` trains on what is there, without noise
+    # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
+    # thousandth nothing of an image would be left in float32
+    epsilon: Annotated[Epsilon, Field(ge=1e-3)]
     # 'paper': Algorithm 1 to the letter: every example has noise of its own, at 1/|L| of the scale, drawn
     # once. 'code': as the authors' code: one noise for all examples of a batch, drawn anew at each step.
     # 'sound': every example has noise of its own, for all that it may differ by, drawn once.

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,8 @@ def _train_group(
         task.streams.entropy = bytes.fromhex(last.entropy)
     entropy = task.streams.entropy.hex() if method.once else None
     guarantees = [method.guarantee(replica) for replica in range(len(members))]
+    if method.once and last.done == 0:
+        checkpoints.save(path, replace(last, entropy=entropy))
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
     for step in range(last.done, steps):

@@ -17,6 +17,7 @@ from pipeline.privacy.laplace import Laplace
 # What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
 LEAST = 1e-5
 POWER = 4  # to which that code raises relevances
+CURATED = " but for the relevances, which somebody averages who sees every image"
 INFORMED = "the relevances have no noise, and come from a network that was trained on private images"
 
 
@@ -29,6 +30,8 @@ class Adlm(Perturbed):
         self.adaptive = tuple(settings)
         assert task.relevance is not None, "checked when params are read"
         self.relevance: Relevances = task.relevance
+        if not self.relevance.public:
+            self.model_of_trust += CURATED
 
     @cached_property
     def mean(self) -> Tensor:
@@ -68,7 +71,7 @@ class Adlm(Perturbed):
         found = super().guarantee(replica)
         if found.spending is None or not (self.relevance.public and self.relevance.informed):
             return found
-        return replace(found, broken="; ".join(filter(None, [found.broken, INFORMED])))
+        return replace(found, broken="; ".join(filter(None, [found.broken, INFORMED])), protects=None)
 
     def relevance_releases(self, replica: int) -> list[Laplace]:
         """The mean relevances; none where they are of public images, which have no noise."""

@@ -35,7 +35,9 @@ class Parts:
         """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the first bias's feature."""
         own = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
         if self.bias is not None:
-            own[self.bias] = own[self.bias] * bias_factor
+            # a layer that is not trained has its bias in the network
+            bias = own.get(self.bias, self.features.get_parameter(self.bias))
+            own[self.bias] = bias * bias_factor
         return functional_call(self.features, own, (inputs,))
 
     def outputs(self, tensors: Tensors, hidden: Tensor) -> Tensor:

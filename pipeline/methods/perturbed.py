@@ -33,16 +33,17 @@ SHARED = (
     "the noise on the inputs is one tensor for all examples of a batch: a common shift, under which they "
     "differ as they did, so that nothing bounds what the weights tell of any of them"
 )
-# What a variant protects, and from whom
+# What a variant protects, and from whom. Not 'from whoever sees the noisy data': those are floating-point
+# numbers, some of which no other image could have become
 PROTECTS = {
-    "paper": "Every image and every label by itself, from whoever sees the model or even the noisy data "
-    "(local differential privacy), but at the accounted epsilon: 1/|L| of the noise on an example buys "
-    "|L| times the epsilon.",
+    "paper": "Every image and every label by itself, from whoever sees the model ({}), but at the accounted "
+    "epsilon: 1/|L| of the noise on an example buys |L| times the epsilon.",
     "code": "Nobody from whoever sees the model: the examples of a batch share one noise, and the weights "
     "learn from them as they are.",
-    "sound": "Every image and every label by itself, from whoever sees the model or even the noisy data "
-    "(local differential privacy), at the claimed epsilon.",
+    "sound": "Every image and every label by itself, from whoever sees the model ({}), at the claimed "
+    "epsilon.",
 }
+UNPROTECTED = "Nobody's {} from whoever sees the model: they were left without noise."
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
@@ -66,6 +67,7 @@ class Perturbed:
 
     draws = 1
     once = True
+    model_of_trust = "local differential privacy"
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -141,16 +143,19 @@ class Perturbed:
         if not own.private:
             return Guarantee(None, None, None, broken=NOISELESS)
         reasons = [SHARED] if self.variant == "code" else []
+        protects = PROTECTS[self.variant].format(self.model_of_trust)
         if own.exact != "nothing":
-            reasons.append(EXACT.format({"inputs": "inputs", "loss": "labels"}[own.exact]))
+            left = {"inputs": "inputs", "loss": "labels"}[own.exact]
+            protects = protects if reasons else UNPROTECTED.format(left)
+            reasons.append(EXACT.format(left))
         return Guarantee(
             spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
             delta=0.0,
             claimed_by="laplace",
             broken="; ".join(reasons) or None,
-            # the curves of the others are computed from what was released
-            uncounted=[CURVES] if self.variant == "code" else [],
-            protects=PROTECTS["code" if reasons else self.variant],
+            # other curves are computed from what was released
+            uncounted=[CURVES] if reasons else [],
+            protects=protects,
         )
 
     @cached_property

@@ -99,6 +99,10 @@ class Releases(Strict):
         """What they spend together by the method's own reckoning."""
         return fsum(one.claimed for one in self.laplace)
 
+    def known(self) -> "Releases":
+        """The same with noise that others can repeat, and so take away: nothing bounds what they tell."""
+        return Releases(laplace=tuple(one.model_copy(update={"distance": None}) for one in self.laplace))
+
     def event(self) -> DpEvent:
         """What they spend, in the words of dp-accounting."""
         return ComposedDpEvent([one.event() for one in self.laplace])

@@ -90,19 +90,16 @@ class Streams:
         return drawn
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
-        """(R, size) independent Laplace numbers of scale 1 in float32, as differences of exponential ones."""
-        drawn = torch.empty(len(self.names), size, device=self.device)
+        """(R, size) independent Laplace numbers of scale 1 in float32, as differences of exponential ones.
+
+        Drawn on the CPU, so that a training resumed on another device goes on with the same.
+        """
+        drawn = torch.empty(len(self.names), size)
         for row, name in zip(drawn, self.names, strict=True):
-            seed = self._seed(name, purpose, step)
-            if self.device.type == "cpu":
-                generator = np.random.default_rng(seed)
-                generator.standard_exponential(dtype=np.float32, out=row.numpy())
-                row -= torch.from_numpy(generator.standard_exponential(size, dtype=np.float32))
-            else:
-                own = torch.Generator(self.device).manual_seed(seed % 2**63)
-                row.exponential_(generator=own)
-                row -= torch.empty_like(row).exponential_(generator=own)
-        return drawn
+            generator = np.random.default_rng(self._seed(name, purpose, step))
+            generator.standard_exponential(dtype=np.float32, out=row.numpy())
+            row -= torch.from_numpy(generator.standard_exponential(size, dtype=np.float32))
+        return drawn.to(self.device)
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
         """(R, size) independent numbers in [0, 1), in float32."""

@@ -14,9 +14,9 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.method_settings import AdlmSettings, IlmSettings
 from pipeline.methods.adlm import INFORMED, LEAST, POWER, Adlm
-from pipeline.methods.base import Execution, Relevances, Task, as_input
+from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
 from pipeline.methods.ilm import Ilm
-from pipeline.methods.perturbed import NOISELESS, SHARED, TINY
+from pipeline.methods.perturbed import NOISELESS, SHARED, TINY, UNPROTECTED
 from pipeline.methods.registry import build_net
 from pipeline.methods.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
 from pipeline.methods.taylor import SECOND
@@ -250,8 +250,8 @@ def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
     found = method.guarantee(0)
     assert found.broken is not None
     assert quantity in found.broken
-    assert found.protects is not None
-    assert found.protects.startswith("Nobody")
+    assert found.protects == UNPROTECTED.format(quantity)
+    assert found.uncounted == [CURVES]  # which now are of data as they are
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
@@ -299,6 +299,59 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
         state, _ = unbroken.step(state, step)
     assert torch.equal(unbroken.release.inputs, seen[0])
     assert torch.equal(flat(state["parameters"]), resumed)
+
+
+def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:
+    """Noise that is used twice can be taken away: two scales of it on one thing give the thing."""
+    settings = (adlm(epsilon=2.0), adlm(epsilon=4.0))
+    method = make_adaptive(tiny, *settings)
+    clean, targets = as_input(method.task.inputs).flatten(1), one_hot(method)
+    data, rows = method.release, []
+    for own in range(2):
+        noise = {
+            "inputs": (data.inputs[own].flatten(1) - clean) / method.input_scales[own],
+            "first": (data.first[own] - 0.5 + targets) / method.loss_scales[own],
+            "second": (data.second[own] - SECOND) / method.loss_scales[own],
+            "relevance": (method.noisy[own] - method.mean) * (2 * 0.25 * (own + 1) / (2 * D / N)),
+        }
+        rows += [value.flatten()[:D] for value in noise.values()]
+        # and none of it twice within a quantity: every example's own
+        assert torch.corrcoef(noise["inputs"][:20]).fill_diagonal_(0).abs().max() < 0.2
+    found = torch.corrcoef(torch.stack(rows)).fill_diagonal_(0).abs().max()
+    assert found < 0.2  # about 3 / sqrt(784) by chance
+    assert method.bias_factors[0] != method.bias_factors[1]
+
+
+def test_noisy_inputs_are_cut_off_where_that_is_wanted(tiny: Prepared) -> None:
+    free, cut = make(tiny, ilm()).release.inputs, make(tiny, ilm(limit=3.0)).release.inputs
+    assert torch.equal(cut, free.clamp(-3, 3))
+    assert cut.abs().max() == 3
+
+
+def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) -> None:
+    method = make(tiny, code(), model=Model(name="adlm_cnn", normalization="batch_bn"))
+    states = torch.tensor([[-1.0, 0.5, 2.0]])
+    assert method._bounded(states, states[0], states[0]).tolist() == [[0, 0.5, 1]]
+    parameters = {name: value[0] for name, value in method.init()["parameters"].items()}
+    batch = method._shared(method.task.streams.shuffled(0, N, 20), 0)
+    given = (batch.inputs[0], batch.first[0], batch.second[0])
+    none = torch.zeros(UNITS)
+    noisy, exact = (
+        method._loss(parameters, *given, units, torch.ones(()))[0] for units in (batch.units[0], none)
+    )
+    assert batch.units.abs().min() > 0
+    assert noisy != exact
+
+
+def test_a_frozen_first_layer_keeps_its_noisy_bias(tiny: Prepared) -> None:
+    """As after 'trainable: linear': what is not trained is no parameter of the task."""
+    own = task(tiny, ilm())
+    learned = {name: value for name, value in own.parameters.items() if not name.startswith("0.")}
+    method = Ilm(replace(own, parameters=learned), [ilm()], "response")
+    state, metrics = method.step(method.init(), 0)
+    assert state["parameters"].keys() == learned.keys()
+    whole = make(tiny, ilm())
+    assert torch.equal(metrics["train_loss"], whole.step(whole.init(), 0)[1]["train_loss"])
 
 
 def test_privacy_does_not_depend_on_how_long_is_trained(tiny: Prepared) -> None:
