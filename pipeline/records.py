@@ -13,6 +13,7 @@ RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")
 SEARCHES = Path("reports/searches")
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
+RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 
 

@@ -324,6 +324,8 @@ def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[tuple[str,
         return found
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
+            if line["metric"].startswith(records.RELEVANCE):
+                continue  # MLflow would draw a chart for every pixel; the report shows the picture
             found[line["level"], int(line["seed"])].append(
                 (line["metric"], int(line["step"]), float(line["value"]))
             )

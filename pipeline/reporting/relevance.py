@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pipeline.records import RELEVANCE
 from pipeline.reporting import histories
 from pipeline.reporting.drawing import down, panels, svg
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 
-PREFIX = "relevance/"  # of a history's metrics: relevance/CHANNEL/ROW/COLUMN
 COLOURS = "YlOrRd"  # dark red is most relevant
 ACROSS, WIDTH, HEIGHT = 3, 2.8, 2.5  # panels beside one another; inches of one
 Picture = np.ndarray  # (height, width)
@@ -46,8 +46,8 @@ def pictures(row: RowResult) -> Iterator[tuple[str, Picture]]:
     for level in row.cells:
         found: dict[tuple[int, int], float] = {}
         for metric, by_level in history.items():
-            if metric.startswith(PREFIX) and level in by_level:
-                _, line, column = map(int, metric.removeprefix(PREFIX).split("/"))
+            if metric.startswith(RELEVANCE) and level in by_level:
+                _, line, column = map(int, metric.removeprefix(RELEVANCE).split("/"))
                 by_seed = by_level[level]
                 value = by_seed[min(by_seed)][-1][1]
                 # a pixel is as relevant as its channels together
