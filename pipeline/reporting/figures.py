@@ -155,8 +155,10 @@ def curves(result: TableResult, root: Path = Path()) -> str | None:
                     curve = history.get(metric, {}).get(level, [])
                     # the last tenth of viridis is too light for paper
                     colour = colours(0.9 * index / max(1, len(result.levels) - 1))
+                    # a training of one note has no line
+                    mark = "o" if len(curve) == 1 else None
                     grid[line][column].plot(
-                        *columns(thinned(curve)), color=colour, lw=1.3, label=level_value(level)
+                        *columns(thinned(curve)), color=colour, lw=1.3, marker=mark, label=level_value(level)
                     )
         for line, metric in enumerate(drawn):
             grid[line][0].set_ylabel("ε spent" if metric == SPENT else metric.replace("_", " "))

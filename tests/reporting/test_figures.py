@@ -32,6 +32,22 @@ def test_curves_are_drawn_with_the_epsilon_spent(root: Path, table: TableResult)
     assert "ε spent" in svg
 
 
+def test_a_training_of_one_note_is_a_point(root: Path, table: TableResult) -> None:
+    """A line needs two."""
+    longer = figures.curves(table, root)
+    for row in table.rows:
+        path = records.history_path(row.key, root)
+        if path.exists():
+            head, *lines = path.read_text().splitlines()
+            last = max(int(line.split(",")[2]) for line in lines)
+            kept = [line for line in lines if line.split(",")[2] == str(last)]
+            path.write_text("\n".join([head, *kept]) + "\n")
+    short = figures.curves(table, root)
+    assert longer is not None
+    assert short is not None
+    assert short.count("<use") > longer.count("<use")
+
+
 def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
     declared = example.settings(**{key: {"paper": "mine"} for key in example.LABELS})
     table = gather(declared, tmp_path)[0].tables[0]
