@@ -21,6 +21,17 @@ def _epsilon(value: Any) -> Any:
 Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
 
 
+def _sensitivity(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    if value is None or value in ("maps", "neurons") or number:
+        return value
+    # one line instead of one for each of the kinds
+    raise ValueError(f"{value!r} is not allowed: 'maps', 'neurons' or a number above 0")
+
+
+Sensitivity = Annotated[Literal["maps", "neurons"] | Positive | None, BeforeValidator(_sensitivity)]
+
+
 class MethodSettings(Strict):
     """What every method has."""
 
@@ -337,7 +348,7 @@ class IlmSettings(EpochSettings):
     variant: Literal["paper", "code", "sound"]
     # Delta_h0 = 2 |h0| d, with |h0| the feature maps or the neurons of the first layer; or Delta_h0 itself.
     # 'sound' has no use for it
-    sensitivity: Literal["maps", "neurons"] | Positive | None = None
+    sensitivity: Sensitivity = None
     noise_batch: Count | None = None  # |L| in the noise's scale; None: the batch
     loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have what is left
     # For the laboratory: a quantity that is left without its noise, to see what the others' does

@@ -540,8 +540,8 @@ def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], li
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"sensitivity": "map"}, "'map' is not allowed: Input should be 'maps' or 'neurons'"),
-        ({"sensitivity": -1}, "-1 is not allowed: Input should be greater than 0"),
+        ({"sensitivity": "map"}, "sensitivity: 'map' is not allowed: 'maps', 'neurons' or a number above 0"),
+        ({"sensitivity": -1}, "sensitivity: -1 is not allowed: 'maps', 'neurons' or a number above 0"),
         ({"variant": "local"}, "'local' is not allowed: Input should be 'paper', 'code' or 'sound'"),
         ({"exact": "labels"}, "'labels' is not allowed: Input should be 'nothing', 'inputs' or 'loss'"),
         ({"loss_share": 1}, "1 is not allowed: Input should be less than 1"),
