@@ -3,8 +3,10 @@ from pathlib import Path
 import pytest
 from reporting import example
 
-from pipeline.reporting import report
+from pipeline.reporting import claims, report
+from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.report import Report
+from pipeline.reporting.results import PaperResult, TableResult
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +18,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def written(root: Path) -> Report:
     return report.write(example.fill(root), root)
+
+
+# Of a module's own report of one paper, `report_of`
+
+
+@pytest.fixture
+def result(report_of: Report) -> PaperResult:
+    return report_of.papers[0]
+
+
+@pytest.fixture
+def tables_of(result: PaperResult) -> dict[str, TableResult]:
+    return {table.key: table for table in result.tables}
+
+
+@pytest.fixture
+def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
+    return {found.claim.key: found for found in claims.assess(result)}

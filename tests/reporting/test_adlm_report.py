@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from reporting import adaptive, example
+from reporting.found import plain, row
 from reporting.test_report import Elements, words
 
 from pipeline import records
 from pipeline.errors import UserError
-from pipeline.reporting import claims, crossings, outcomes, papers, releases, report, tables
+from pipeline.reporting import crossings, outcomes, papers, releases, report, tables
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.relevance import pictures, relevance
@@ -37,33 +38,8 @@ def report_of(project: Path) -> Report:
 
 
 @pytest.fixture
-def result(report_of: Report) -> PaperResult:
-    return report_of.papers[0]
-
-
-@pytest.fixture
-def tables_of(result: PaperResult) -> dict[str, TableResult]:
-    return {table.key: table for table in result.tables}
-
-
-@pytest.fixture
-def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(result)}
-
-
-@pytest.fixture
 def page(report_of: Report) -> str:
     return report_of.page.read_text(encoding="utf-8")
-
-
-def row(table: TableResult, key: str) -> RowResult:
-    return next(found for found in table.rows if found.key == key)
-
-
-def plain(result: PaperResult, *references: str) -> outcomes.Rows:
-    """The first row of each line."""
-    found = {reference: result.line(reference) for reference in references}
-    return {reference: line.rows[0] if line else None for reference, line in found.items()}
 
 
 # -- what the paper's file says ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from reporting import clipping
+from reporting.found import row
 from reporting.test_report import Elements, words
 
 from pipeline import records
@@ -15,7 +16,7 @@ from pipeline.reporting import claims, figures, layers, outcomes, papers, report
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.results import TableResult
 
 PAPER = papers.load("nguyen2023")
 
@@ -33,15 +34,6 @@ def report_of(project: Path) -> Report:
 @pytest.fixture
 def tables_of(report_of: Report) -> dict[str, TableResult]:
     return {table.name: table for table in report_of.papers[0].tables}
-
-
-@pytest.fixture
-def claims_of(report_of: Report) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(report_of.papers[0])}
-
-
-def row(table: TableResult, key: str) -> RowResult:
-    return next(found for found in table.rows if found.key == key)
 
 
 # -- what the paper's file says ----------------------------------------------------------------------

@@ -2,14 +2,11 @@ from pathlib import Path
 
 import pytest
 from reporting import example
+from reporting.found import row
 
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import RowResult, TableResult
-
-
-def row(table: TableResult, key: str) -> RowResult:
-    return next(found for found in table.rows if found.key == key)
+from pipeline.reporting.results import TableResult
 
 
 def table_of(tmp_path: Path, key: str, edition: str = "official", **change: object) -> TableResult:

@@ -9,15 +9,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from reporting import tan
+from reporting.found import plain, row
 from reporting.test_report import Elements, words
 
 from pipeline import records
 from pipeline.errors import UserError
-from pipeline.reporting import claims, figures, norms, optima, outcomes, page, papers, report, tables
+from pipeline.reporting import figures, norms, optima, outcomes, page, papers, report, tables
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, RowResult, TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 
 PAPER = papers.load("sander2022")
 
@@ -30,31 +31,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report_of(project: Path) -> Report:
     return report.write(tan.fill(project), project)
-
-
-@pytest.fixture
-def result(report_of: Report) -> PaperResult:
-    return report_of.papers[0]
-
-
-@pytest.fixture
-def tables_of(result: PaperResult) -> dict[str, TableResult]:
-    return {table.key: table for table in result.tables}
-
-
-@pytest.fixture
-def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(result)}
-
-
-def row(table: TableResult, key: str) -> RowResult:
-    return next(found for found in table.rows if found.key == key)
-
-
-def rows(result: PaperResult, *references: str) -> outcomes.Rows:
-    """The plain row of each line."""
-    found = {reference: result.line(reference) for reference in references}
-    return {reference: line.rows[0] if line else None for reference, line in found.items()}
 
 
 # -- what the paper's file says ----------------------------------------------------------------------
@@ -225,7 +201,7 @@ def test_simulations_are_judged_apart_from_what_they_simulate(claims_of: dict[st
 
 def ratio(result: PaperResult, left: str, right: str, at: str, **bounds: float | str) -> outcomes.Outcome:
     test = papers.Ratio.model_validate({"kind": "ratio", "left": left, "right": right, "at": [at], **bounds})
-    (found,) = outcomes.ours(test, rows(result, left, right), PAPER)
+    (found,) = outcomes.ours(test, plain(result, left, right), PAPER)
     return found
 
 
@@ -270,7 +246,7 @@ def test_metrics_of_one_row_are_compared_seed_by_seed(result: PaperResult) -> No
             "above": 0.4,
         }
     )
-    (found,) = outcomes.ours(test, rows(result, test.left, "f5/relu-norm"), PAPER)
+    (found,) = outcomes.ours(test, plain(result, test.left, "f5/relu-norm"), PAPER)
     # the vote gains the same in every seed, though seeds differ by more than the bound
     assert found.verdict == "holds"
     assert found.text.startswith("CONV-ReLU-GN, majority vote − CONV-ReLU-GN at K = 16: +0.50 ± 0.00 (n = 3)")
@@ -282,7 +258,7 @@ def test_a_best_level_carries_over_where_little_is_lost(
 ) -> None:
     lines = ("rates/b64", "rates/b4096")
     test = papers.CarriesOver(kind="carries_over", left=lines[0], right=lines[1], below=below)
-    (found,) = outcomes.ours(test, rows(result, *lines), PAPER)
+    (found,) = outcomes.ours(test, plain(result, *lines), PAPER)
     assert found.verdict == verdict
     assert found.text.startswith(
         "B 4096, reference at its best − at the best of B 64, simulation "
@@ -293,7 +269,7 @@ def test_a_best_level_carries_over_where_little_is_lost(
 def test_lines_are_compared_each_at_its_best(result: PaperResult) -> None:
     lines = ("rates/b4096", "rates/b64")
     test = papers.AtBest(kind="at_best", left=lines[0], right=lines[1], above=0)
-    (found,) = outcomes.ours(test, rows(result, *lines), PAPER)
+    (found,) = outcomes.ours(test, plain(result, *lines), PAPER)
     assert found.verdict == "holds"
     assert "each at its best (learning rate = 4 and learning rate = 2): +0.50 ± 0.2" in found.text
     nobody = outcomes.ours(test, {lines[0]: None, lines[1]: None}, PAPER)
@@ -359,7 +335,7 @@ def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
 
 
 def test_validation_data_say_which_level_is_best(result: PaperResult) -> None:
-    row = rows(result, "rates/b64")["rates/b64"]
+    row = plain(result, "rates/b64")["rates/b64"]
     assert row is not None
     worst = min(row.cells.values(), key=lambda cell: cell.mean.value)
     assert optima.best(row) != worst
