@@ -16,11 +16,12 @@ import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline import settings, training
+from pipeline import settings
 from pipeline.data import prepared
 from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Task, as_input
-from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
+from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
+from pipeline.training import loop as training
 from stages.train import execution
 
 

@@ -13,8 +13,9 @@ def evaluate(
     physical: Physical = 0,
 ) -> None:
     """Judge a trained row on test data and write its record with the privacy ledger."""
-    from pipeline import evaluation, settings
+    from pipeline import settings
     from pipeline.data import prepared
+    from pipeline.results import evaluation
     from stages.train import enough_memory, execution
 
     loaded = settings.load()

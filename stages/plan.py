@@ -5,7 +5,7 @@ def plan() -> None:
     """Say which rows `dvc repro` would train here, and how long they took when last trained."""
     from datetime import timedelta
 
-    from pipeline.plan import plan as rows
+    from pipeline.identity.plan import plan as rows
     from pipeline.settings import load
 
     planned = rows(load())

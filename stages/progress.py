@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
-    from pipeline.training import Progress as State
-    from pipeline.training import Show
+    from pipeline.training.loop import Progress as State
+    from pipeline.training.loop import Show
 
 PLAIN_EVERY = 30.0  # seconds between lines inside an epoch, where nobody sees a live one
 

@@ -12,7 +12,7 @@ def relevance(
     device: Device = "auto",
 ) -> None:
     """Join a prepared data set with how relevant each feature is to a trained row, on average."""
-    from pipeline.average_relevance import make_relevance
+    from pipeline.pretrained.average_relevance import make_relevance
     from pipeline.settings import load
     from stages.train import enough_memory, execution
 

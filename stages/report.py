@@ -17,7 +17,7 @@ def report(
     print(f"{written.page}: written, with {count} tables and figures beside it")
     if not mlflow:
         return
-    from pipeline import tracking
+    from pipeline.results import tracking
 
     fresh = [
         paper.key

@@ -14,9 +14,9 @@ def search(
     replicas_at_once: AtOnce = 0,
 ) -> None:
     """Try a grid of settings on validation data and write down how each did."""
-    from pipeline import search as library
     from pipeline import settings
     from pipeline.data import prepared
+    from pipeline.training import search as library
     from stages.progress import showing
     from stages.train import enough_memory, execution
 

@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.scaling import Choice, Cost, Plan
+    from pipeline.methods.tan.planning import Choice, Cost, Plan
 
 tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
@@ -37,7 +37,7 @@ def plan(
     """Batch sizes and noise that spend epsilon, where the privacy wall is, and which of them to take."""
     from rich.console import Console
 
-    from pipeline.scaling import plan as library
+    from pipeline.methods.tan.planning import plan as library
 
     with Console(stderr=True).status("accounting"):
         planned = library(
@@ -72,7 +72,7 @@ def scale(
     from ruamel.yaml import YAML
 
     from pipeline import settings
-    from pipeline.simulation import simulation
+    from pipeline.methods.tan.simulation import simulation
 
     made = simulation(row, settings.load(), batch)
     text = StringIO()

@@ -87,8 +87,9 @@ def train(
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train every replica (levels x seeds) of a row; a run that was killed goes on from its checkpoint."""
-    from pipeline import settings, training
+    from pipeline import settings
     from pipeline.data import prepared
+    from pipeline.training import loop as training
     from stages.progress import showing
 
     loaded = settings.load()

@@ -15,8 +15,8 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
-    from pipeline import tracking
     from pipeline.reporting import links
+    from pipeline.results import tracking
     from stages.publish import publish
 
     store = tracking.address()

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import accounts, provenance, records
 from pipeline.errors import UserError
-from pipeline.ledger import make_ledger
+from pipeline.identity import provenance
+from pipeline.ledgers import accounts
+from pipeline.ledgers.ledger import make_ledger
 from pipeline.privacy.spending import Spending
+from pipeline.results import records
 from pipeline.settings import Settings, parse
 
 ACCOUNT: dict[str, Any] = {
@@ -135,7 +137,7 @@ def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
 
 
 def test_accounting_needs_no_torch() -> None:
-    probe = "import sys, pipeline.accounts; print('torch' in sys.modules)"
+    probe = "import sys, pipeline.ledgers.accounts; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import records
 from pipeline.files import digest_file
+from pipeline.results import records
 from pipeline.settings import NORMALIZATIONS, Settings, parse
 
 ROOT = Path(__file__).parents[1]

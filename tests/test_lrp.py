@@ -9,9 +9,9 @@ from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
 from pipeline.errors import UserError
-from pipeline.lrp import propagated, relevances
 from pipeline.models import adlm_cnn, resnet18
 from pipeline.models.normalization import BatchStatistics, LocalResponse
+from pipeline.pretrained.lrp import propagated, relevances
 from pipeline.settings import Model
 
 SIDE = 8

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import records, settings
+from pipeline import settings
+from pipeline.results import records
 
 ROOT = Path(__file__).parents[1]
 OWN = settings.load(ROOT / "params.yaml")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.training import Progress
+from pipeline.training.loop import Progress
 from stages import progress
 
 STATE = Progress(

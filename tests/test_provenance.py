@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import provenance
+from pipeline.identity import provenance
 
 
 @pytest.fixture
@@ -93,7 +93,10 @@ def test_no_revision_without_git(checkout: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_versions_import_nothing() -> None:
-    probe = "import sys; from pipeline.provenance import versions; print(versions(), 'torch' in sys.modules)"
+    probe = (
+        "import sys; from pipeline.identity.provenance import versions; "
+        "print(versions(), 'torch' in sys.modules)"
+    )
     command = [sys.executable, "-c", probe]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert metadata.version("torch") in printed

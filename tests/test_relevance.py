@@ -10,17 +10,22 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pipeline import joined, plan, runs, settings, starts, training
-from pipeline.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
+from pipeline import settings
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, RELEVANCE, Split
 from pipeline.errors import UserError
 from pipeline.files import digest_file
-from pipeline.lrp import relevances
+from pipeline.identity import plan
 from pipeline.methods.base import Execution
 from pipeline.models import lenet5
-from pipeline.relevance import check_relevance, read_relevance
+from pipeline.pretrained import joining as joined
+from pipeline.pretrained import starts
+from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
+from pipeline.pretrained.lrp import relevances
+from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.settings import Model, Settings
+from pipeline.training import loop as training
+from pipeline.training import runs
 from pipeline.transport import packing
 from stages.app import app
 from tests.conftest import make_data

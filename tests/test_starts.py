@@ -14,14 +14,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline import runs, settings, starts, training
+from pipeline import settings
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, START, Prepared, Split
 from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.methods.base import Execution
 from pipeline.models import bilstm, lenet5, resnet18
+from pipeline.pretrained import starts
 from pipeline.settings import Model, Settings
+from pipeline.training import loop as training
+from pipeline.training import runs
 from tests.conftest import make_data
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipeline.errors import UserError
+from pipeline.methods.tan.planning import Plan, plan
 from pipeline.privacy.accounting import opacus_rdp
-from pipeline.scaling import Plan, plan
 from pipeline.settings import parse
 from stages.app import app
 

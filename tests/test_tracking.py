@@ -16,9 +16,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
 from reporting import clipping, example
 
-from pipeline import records, tracking
 from pipeline.errors import UserError
-from pipeline.records import Record
+from pipeline.results import records, tracking
+from pipeline.results.records import Record
 from pipeline.settings import Settings
 
 STORE_ENV = "MLFLOW_TRACKING_URI"

@@ -15,17 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import evaluation, records, runs, training
-from pipeline.checkpoints import CHECKPOINTS
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution
-from pipeline.methods.noisy_weights import NoisyWeights
+from pipeline.methods.noisy_weights.method import NoisyWeights
 from pipeline.methods.registry import build_net
 from pipeline.privacy.spending import Spending
+from pipeline.results import evaluation, records
 from pipeline.settings import Model, Settings
-from pipeline.training import Group, Progress, Replica, train_replicas
+from pipeline.training import loop as training
+from pipeline.training import runs
+from pipeline.training.checkpoints import CHECKPOINTS
+from pipeline.training.loop import Group, Progress, Replica, train_replicas
 from tests.conftest import dpsgd
 
 LAYER = Model(name="lenet5", normalization="layer")
@@ -359,7 +361,7 @@ def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -
 
 
 def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
-    from pipeline import search
+    from pipeline.training import search
 
     own, data = loaded(project)
     del data.splits["test"]  # a search that looks at test data can't run

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import provenance, records, settings
+from pipeline import settings
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json
+from pipeline.identity import provenance
+from pipeline.results import records
 from pipeline.settings import Settings
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack, packing
 

@@ -3,8 +3,8 @@
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
 int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
-has ``start.npz`` too, public weights to start from (`pipeline.starts`), and one of ``relevances`` has
-``relevance.npz``, how relevant each feature is to a trained network (`pipeline.relevance`).
+has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and one of ``relevances``
+has ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
 """
 
 import json

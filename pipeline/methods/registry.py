@@ -8,13 +8,13 @@ from torch import nn
 
 from pipeline.errors import UserError
 from pipeline.method_settings import MethodSettings
-from pipeline.methods.adlm import Adlm
 from pipeline.methods.base import Method, Task
-from pipeline.methods.batch_clipping import BatchClipping
-from pipeline.methods.dpsgd import Dpsgd
-from pipeline.methods.ilm import Ilm
-from pipeline.methods.noisy_weights import NoisyWeights
-from pipeline.methods.tan import Tan
+from pipeline.methods.batch_clipping.method import BatchClipping
+from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.laplace.adlm import Adlm
+from pipeline.methods.laplace.ilm import Ilm
+from pipeline.methods.noisy_weights.method import NoisyWeights
+from pipeline.methods.tan.method import Tan
 from pipeline.settings import Model
 
 # each takes a task, the settings of its method for each replica, and the normalisation's name

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from pipeline import records
 from pipeline.reporting import histories
 from pipeline.reporting.drawing import COLOURS, LEGEND_LINE, columns, svg, thinned
 from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.papers import Table
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import columns_words, level_value, measured_words
+from pipeline.results import records
 
 # one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")

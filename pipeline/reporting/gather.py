@@ -8,9 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pipeline import records
 from pipeline.errors import UserError
-from pipeline.records import Record, Replica
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import guarantee
 from pipeline.reporting.intervals import computed, mean
@@ -24,6 +22,8 @@ from pipeline.reporting.results import (
     TableResult,
     budget_of,
 )
+from pipeline.results import records
+from pipeline.results.records import Record, Replica
 from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Literal
 
-from pipeline.records import Ledger, Replica
+from pipeline.results.records import Ledger, Replica
 
 # An accountant other than the claim's may land this far above it by rounding alone.
 SLACK = 1.01

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from pipeline import records
 from pipeline.errors import UserError
+from pipeline.results import records
 
 Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
 History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> curve

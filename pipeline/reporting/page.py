@@ -9,13 +9,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.records import Record
 from pipeline.reporting import drawing, links, releases, slowdown, tables, wording
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.guarantees import VACUOUS
 from pipeline.reporting.papers import NO_CONVERGENCE
 from pipeline.reporting.results import Cell, PaperResult, TableResult
+from pipeline.results.records import Record
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from pipeline.records import Released
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_value, number
+from pipeline.results.records import Released
 
 # Declared wherever releases are shown.
 RULE = (

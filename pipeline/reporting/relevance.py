@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.records import RELEVANCE
 from pipeline.reporting import histories
 from pipeline.reporting.drawing import down, panels, svg
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
+from pipeline.results.records import RELEVANCE
 
 COLOURS = "YlOrRd"  # dark red is most relevant
 ACROSS, WIDTH, HEIGHT = 3, 2.8, 2.5  # panels beside one another; inches of one

@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.records import Ledger
 from pipeline.reporting.drawing import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
+from pipeline.results.records import Ledger
 
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 ACROSS, SIDE, TITLE = 3, 2.8, 0.5  # panels beside one another; inches of one, and of what stands over it

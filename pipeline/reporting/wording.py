@@ -4,11 +4,11 @@ from decimal import ROUND_CEILING, Decimal
 from math import isinf
 from typing import Any
 
-from pipeline.records import Ledger
 from pipeline.reporting.guarantees import Guarantee, State
 from pipeline.reporting.intervals import Mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
+from pipeline.results.records import Ledger
 
 NOT_RUN = "not run"
 LARGE = 1e6

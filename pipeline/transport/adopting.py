@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pipeline import records
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file
-from pipeline.records import Record
+from pipeline.results import records
+from pipeline.results.records import Record
 from pipeline.settings import Settings
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, Manifest, PackedRow

@@ -13,9 +13,9 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
-from pipeline import records
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file
+from pipeline.results import records
 from pipeline.strict import Key, Strict
 
 RUNS = Path("runs")

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import provenance, records
 from pipeline.errors import UserError
 from pipeline.files import digest_file
+from pipeline.identity import provenance
+from pipeline.results import records
 from pipeline.settings import Row, Settings
 from pipeline.strict import Strict
 from pipeline.transport import archive, dvclock

@@ -13,13 +13,13 @@ from pipeline.data.prepared import Prepared
 from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
-from pipeline.methods.batch_clipping import BatchClipping
-from pipeline.methods.dpsgd import Dpsgd
-from pipeline.methods.mini_sets import MiniSets, drawn
+from pipeline.methods.batch_clipping.method import BatchClipping
+from pipeline.methods.batch_clipping.mini_sets import MiniSets, drawn
+from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Bounds
 from pipeline.settings import Model
-from pipeline.training import Replica, make_task
+from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)

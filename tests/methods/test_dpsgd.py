@@ -11,13 +11,13 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Execution, Task, as_input
-from pipeline.methods.dpsgd import Dpsgd
-from pipeline.methods.statistics import JointStatistics, NoisyAverages, PublicStatistics
+from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.dpsgd.statistics import JointStatistics, NoisyAverages, PublicStatistics
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
 from pipeline.settings import Model
-from pipeline.training import Replica, make_task
+from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)

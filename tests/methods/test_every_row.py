@@ -13,17 +13,17 @@ from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared, Split
 from pipeline.method_settings import DpsgdSettings, IlmSettings
 from pipeline.methods.base import Execution, Relevances
-from pipeline.methods.batch_clipping import BatchClipping
-from pipeline.methods.dpsgd import Dpsgd
-from pipeline.methods.mini_sets import MiniSets
-from pipeline.methods.perturbed import Perturbed
+from pipeline.methods.batch_clipping.method import BatchClipping
+from pipeline.methods.batch_clipping.mini_sets import MiniSets
+from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.dpsgd.statistics import STATISTICS
+from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.statistics import STATISTICS
-from pipeline.methods.tan import Tan
+from pipeline.methods.tan.method import Tan
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
 from pipeline.settings import Model, Row
-from pipeline.training import Replica, make_task
+from pipeline.training.loop import Replica, make_task
 
 OWN = settings.load(Path(__file__).parents[2] / "params.yaml")
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)

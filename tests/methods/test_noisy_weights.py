@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution, as_input
-from pipeline.methods.noisy_weights import NoisyWeights, noisy_names
+from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
 from pipeline.settings import Model
-from pipeline.training import Replica, accuracy, make_task, predictor
+from pipeline.training.loop import Replica, accuracy, make_task, predictor
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 

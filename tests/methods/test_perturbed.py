@@ -13,16 +13,16 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.method_settings import AdlmSettings, IlmSettings
-from pipeline.methods.adlm import INFORMED, LEAST, POWER, Adlm
 from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
-from pipeline.methods.ilm import Ilm
-from pipeline.methods.perturbed import NOISELESS, SHARED, TINY, UNPROTECTED
+from pipeline.methods.laplace.adlm import INFORMED, LEAST, POWER, Adlm
+from pipeline.methods.laplace.ilm import Ilm
+from pipeline.methods.laplace.perturbed import NOISELESS, SHARED, TINY, UNPROTECTED
+from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
+from pipeline.methods.laplace.taylor import SECOND
 from pipeline.methods.registry import build_net
-from pipeline.methods.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
-from pipeline.methods.taylor import SECOND
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.settings import Model
-from pipeline.training import Progress, Replica, make_task, train_replicas
+from pipeline.training.loop import Progress, Replica, make_task, train_replicas
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 D, N, M, UNITS = 784, 200, 10, 25
@@ -283,7 +283,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
 
     killed: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.training.SHOW_EVERY", 0.0)
+        patch.setattr("pipeline.training.loop.SHOW_EVERY", 0.0)
         with pytest.raises(Killed):
             train(stop=4)
         killed.append(torch.load(tmp_path / "group0.pt", weights_only=True)["entropy"])

@@ -8,8 +8,8 @@ from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from pipeline.methods import recipes
-from pipeline.methods.recipes import RECIPES
+from pipeline.methods.tan import recipes
+from pipeline.methods.tan.recipes import RECIPES
 
 BELOW_ONE = 1 - 2**-24  # the largest draw
 STILL = 0.9  # a draw by which a thing that is done sometimes is not done

@@ -2,8 +2,8 @@
 
 import torch
 
-from pipeline.methods import sparsify
 from pipeline.methods.base import State
+from pipeline.methods.batch_clipping import sparsify
 
 ROUNDS, ENTRIES = 40, 4000
 

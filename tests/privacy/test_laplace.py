@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.ledger import DELTA, LAPLACE_LARGEST, release_ledger
+from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
 from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.randomness import Streams

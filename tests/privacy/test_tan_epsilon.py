@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from pipeline.ledger import bounds_of
+from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import classic_epsilon, opacus_rdp, renyi_divergence, renyi_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.spending import Spending

@@ -7,8 +7,8 @@ from typing import Any
 
 from reporting import example
 
-from pipeline import records
-from pipeline.records import Ledger, Record, Released
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record, Released
 from pipeline.settings import Settings, parse
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"

@@ -9,8 +9,8 @@ from typing import Any
 
 from reporting import example
 
-from pipeline import records
-from pipeline.records import Ledger, Record
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record
 from pipeline.settings import Row, Settings, parse
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import records
 from pipeline.files import digest_file
-from pipeline.records import Ledger, Opinion, Provenance, Record, Replica
+from pipeline.results import records
+from pipeline.results.records import Ledger, Opinion, Provenance, Record, Replica
 from pipeline.settings import Settings, parse
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"

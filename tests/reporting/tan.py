@@ -7,8 +7,8 @@ from typing import Any
 
 from reporting import example
 
-from pipeline import records
-from pipeline.records import Ledger, Record
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record
 from pipeline.settings import Settings, parse
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"

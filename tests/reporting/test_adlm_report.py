@@ -15,7 +15,6 @@ from reporting import adaptive, example
 from reporting.found import plain, row
 from reporting.test_report import Elements, words
 
-from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import crossings, outcomes, papers, releases, report, tables
 from pipeline.reporting.claims import ClaimResult
@@ -23,6 +22,7 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.relevance import pictures, relevance
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, RowResult, TableResult
+from pipeline.results import records
 
 PAPER = papers.load("phan2017")
 

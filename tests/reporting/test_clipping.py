@@ -11,12 +11,12 @@ from reporting import clipping
 from reporting.found import row
 from reporting.test_report import Elements, words
 
-from pipeline import records
 from pipeline.reporting import claims, figures, layers, outcomes, papers, report, tables, tradeoffs
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from pipeline.results import records
 
 PAPER = papers.load("nguyen2023")
 

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 from reporting import example
 
-from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import drawing, figures
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from pipeline.results import records
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@ import math
 import pytest
 from reporting import example
 
-from pipeline.ledger import release_ledger
+from pipeline.ledgers.ledger import release_ledger
 from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.records import Replica
 from pipeline.reporting.guarantees import VACUOUS, guarantee
 from pipeline.reporting.wording import bound
+from pipeline.results.records import Replica
 
 
 def replica(claimed: float | None, accounted: float | None, reason: str | None = None) -> Replica:

@@ -159,5 +159,7 @@ def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_reporting_and_tracking_import_no_torch() -> None:
-    code = "import sys, pipeline.reporting.report, pipeline.tracking; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, pipeline.reporting.report, pipeline.results.tracking; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

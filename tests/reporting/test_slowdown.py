@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 from reporting import noisy
 
-from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import histories, report, slowdown, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.slowdown import Slowdown
+from pipeline.results import records
 from pipeline.settings import Settings
 
 REDUCED = noisy.CURVES + noisy.REDUCED

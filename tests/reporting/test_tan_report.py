@@ -12,13 +12,13 @@ from reporting import tan
 from reporting.found import plain, row
 from reporting.test_report import Elements, words
 
-from pipeline import records
 from pipeline.errors import UserError
 from pipeline.reporting import figures, norms, optima, outcomes, page, papers, report, tables
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.results import records
 
 PAPER = papers.load("sander2022")
 

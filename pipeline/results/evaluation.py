@@ -6,21 +6,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipeline import records, runs
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
-from pipeline.ledger import empty_ledger, make_ledger, release_ledger
+from pipeline.ledgers.ledger import empty_ledger, make_ledger, release_ledger
 from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
-from pipeline.records import Ledger, Record
-from pipeline.runs import RUNS, Run, Trained
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record
 from pipeline.settings import Settings
-from pipeline.training import Replica, accuracy, grouped, make_task, predictor
+from pipeline.training import runs
+from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
+from pipeline.training.runs import RUNS, Run, Trained
 
 SEARCHED = (
     "hyper-parameter search ({search}): its runs, on the same training data and judged on validation data"

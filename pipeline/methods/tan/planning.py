@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 from scipy.optimize import brentq
 
 from pipeline.errors import UserError
-from pipeline.ledger import bounds_of
+from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon, tan_eta

@@ -1,6 +1,6 @@
 """The identical Laplace mechanism (Phan et al. 2017, appendix C): every feature has the same noise."""
 
-from pipeline.methods.perturbed import Perturbed
+from pipeline.methods.laplace.perturbed import Perturbed
 
 
 class Ilm(Perturbed):

@@ -24,7 +24,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import LARGEST, losses
 from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
-from pipeline.records import Ledger, Opinion, Released
+from pipeline.results.records import Ledger, Opinion, Released
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.colour import brightened, contrasted, greyscaled, hue_shifted, saturated
+from pipeline.methods.tan.colour import brightened, contrasted, greyscaled, hue_shifted, saturated
 
 AREA = (0.08, 1.0)  # of a box, as a share of the image's
 RATIO = 4 / 3  # largest of a box's sides, as its inverse is the least; evenly on a logarithmic scale

@@ -19,10 +19,10 @@ from torch.nn import functional as F
 
 from pipeline.method_settings import IlmSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.laplace.parts import cut
+from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
+from pipeline.methods.laplace.taylor import SECOND, first_coefficients, polynomial
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
-from pipeline.methods.parts import cut
-from pipeline.methods.sensitivities import layer_sensitivity, loss_sensitivity
-from pipeline.methods.taylor import SECOND, first_coefficients, polynomial
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace, Releases

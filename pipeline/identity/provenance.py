@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.files import digest_files
 
-PIPELINE = Path(__file__).parent
+PIPELINE = Path(__file__).parents[1]
 # Sources behind every epsilon; the same that dvc.yaml lists under `account`, beside accounts.py.
 ACCOUNTING = (
     "ledger.py",

@@ -31,11 +31,11 @@ from mlflow.entities import Metric, Param, Run
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import records
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, digest_files, digest_json, write_text
-from pipeline.records import Record, Replica
 from pipeline.reporting import papers
+from pipeline.results import records
+from pipeline.results.records import Record, Replica
 from pipeline.settings import Settings
 
 STORE = Path("mlflow.db")

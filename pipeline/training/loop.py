@@ -17,22 +17,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline import checkpoints, provenance, runs
-from pipeline.checkpoints import CHECKPOINTS, Checkpoint, alone
 from pipeline.data.prepared import Prepared, Split
 from pipeline.files import digest_json
+from pipeline.identity import provenance
 from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
 from pipeline.methods.registry import build_method, build_net
+from pipeline.pretrained.relevance import check_relevance, read_relevance
+from pipeline.pretrained.starts import check_start, load_start, read_start
 from pipeline.privacy.accounting import spent
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams, initial_seed
-from pipeline.records import Provenance
-from pipeline.relevance import check_relevance, read_relevance
-from pipeline.runs import RUNS, Run, Trained
+from pipeline.results.records import Provenance
 from pipeline.settings import Model, Row, Settings
-from pipeline.starts import check_start, load_start, read_start
+from pipeline.training import checkpoints, runs
+from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
+from pipeline.training.runs import RUNS, Run, Trained
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
 

@@ -2,7 +2,7 @@
 
 Each step takes a Poisson sample of expected size B from the N training examples, clips every example's
 gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends. What an example's gradient is, where batch
-norm is in the network, is said in `pipeline.methods.statistics`.
+norm is in the network, is said in `pipeline.methods.dpsgd.statistics`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ from torch.func import grad
 
 from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import sgd, sgd_start
 from pipeline.methods.samples import clipped_sums, padded
-from pipeline.methods.statistics import STATISTICS
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism

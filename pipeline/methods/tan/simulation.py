@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.ledger import bounds_of
+from pipeline.ledgers.ledger import bounds_of
 from pipeline.method_settings import TanSettings
 from pipeline.privacy.spending import Spending
 from pipeline.settings import PARAMS, Row, Settings

@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipeline import joined
 from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.joined import Behind
-from pipeline.lrp import relevances
 from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
 from pipeline.models.normalization import initial_statistics
+from pipeline.pretrained import joining as joined
+from pipeline.pretrained.joining import Behind
+from pipeline.pretrained.lrp import relevances
+from pipeline.pretrained.starts import load_start, read_start
 from pipeline.settings import PARAMS, Settings, pick
-from pipeline.starts import load_start, read_start
 
 BATCH = 250  # images at once
 INFORMED = (

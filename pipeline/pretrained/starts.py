@@ -9,11 +9,11 @@ from pathlib import Path
 
 from torch import nn
 
-from pipeline import joined
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
 from pipeline.models.normalization import BatchStatistics
+from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
 from pipeline.settings import PARAMS, Settings, pick
 

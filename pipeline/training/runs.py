@@ -21,7 +21,7 @@ from pipeline.files import write_bytes, write_text
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
-from pipeline.records import HISTORY_COLUMNS, Provenance
+from pipeline.results.records import HISTORY_COLUMNS, Provenance
 from pipeline.settings import Model
 from pipeline.strict import Strict
 

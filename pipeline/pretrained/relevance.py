@@ -1,15 +1,16 @@
 """How relevant features are to a trained network, as training takes it from prepared data.
 
 ``data/prepared/NAME/`` of an entry of ``relevances`` is its prepared data set's folder with one file more,
-``relevance.npz``: the array ``mean``, float64, of the shape of one example (`pipeline.average_relevance`).
+``relevance.npz``: the array ``mean``, float64, of the shape of one example
+(`pipeline.pretrained.average_relevance`).
 """
 
 import torch
 
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
-from pipeline.joined import read_arrays
 from pipeline.methods.base import Relevances
+from pipeline.pretrained.joining import read_arrays
 from pipeline.settings import PARAMS, Settings
 
 

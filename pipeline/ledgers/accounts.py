@@ -6,13 +6,14 @@ import time
 from math import isfinite, sqrt
 from pathlib import Path
 
-from pipeline import provenance, records
-from pipeline.ledger import bounds_of, make_ledger
+from pipeline.identity import provenance
+from pipeline.ledgers.ledger import bounds_of, make_ledger
 from pipeline.method_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
-from pipeline.records import Record
+from pipeline.results import records
+from pipeline.results.records import Record
 from pipeline.settings import Settings, pick
 
 DATA = "none"

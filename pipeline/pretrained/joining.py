@@ -16,7 +16,6 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from pipeline import runs
 from pipeline.data import prepared
 from pipeline.data.folders import replacing
 from pipeline.data.prepared import PREPARED, Prepared
@@ -25,8 +24,9 @@ from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes, write_json
 from pipeline.methods.base import LAST
 from pipeline.privacy.gradients import Tensors
-from pipeline.runs import RUNS, Run
 from pipeline.settings import PARAMS, Settings
+from pipeline.training import runs
+from pipeline.training.runs import RUNS, Run
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline import records
+from pipeline.results import records
 from pipeline.settings import Settings
 from pipeline.transport import dvclock
 

@@ -13,17 +13,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline import records
-from pipeline.checkpoints import CHECKPOINTS, alone
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution
-from pipeline.relevance import check_relevance
+from pipeline.pretrained.relevance import check_relevance
+from pipeline.pretrained.starts import check_start
+from pipeline.results import records
 from pipeline.settings import PARAMS, Model, Row, Search, Settings, pick
-from pipeline.starts import check_start
-from pipeline.training import Group, Replica, Show, provenance_of, train_replicas
+from pipeline.training.checkpoints import CHECKPOINTS, alone
+from pipeline.training.loop import Group, Replica, Show, provenance_of, train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
 FIRST_SEED = 1000

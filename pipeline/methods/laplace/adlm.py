@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pipeline.method_settings import AdlmSettings
 from pipeline.methods.base import Guarantee, Relevances, State, Task
-from pipeline.methods.perturbed import Perturbed
-from pipeline.methods.sensitivities import relevance_sensitivity
+from pipeline.methods.laplace.perturbed import Perturbed
+from pipeline.methods.laplace.sensitivities import relevance_sensitivity
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace
 

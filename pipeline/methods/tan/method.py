@@ -31,8 +31,8 @@ from pipeline.methods.base import (
     over_replicas,
 )
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
-from pipeline.methods.recipes import RECIPES
 from pipeline.methods.samples import BatchSum, clipped_sums, padded
+from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.views import Views
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism

@@ -1,0 +1,1 @@
+"""What made a number, and whether what is here would make it again."""

@@ -1,0 +1,1 @@
+"""The privacy ledger: what a training really buys."""

@@ -1,0 +1,1 @@
+"""Batch Clipping and Adaptive Layerwise Clipping (Nguyen et al. 2023)."""

@@ -1,0 +1,1 @@
+"""Prepared data joined with something of a trained row: weights to start from, relevances."""

@@ -1,0 +1,1 @@
+"""What came out: records, their evaluation, and their projection into MLflow."""
