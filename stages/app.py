@@ -9,6 +9,8 @@ from pipeline.errors import UserError
 from stages.account import account
 from stages.evaluate import evaluate
 from stages.fetch import fetch
+from stages.identity import identity
+from stages.ledger import ledger
 from stages.pack import adopt, pack
 from stages.plan import plan
 from stages.prepare import prepare
@@ -32,6 +34,7 @@ app = typer.Typer(
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
 for command in (
+    identity,
     plan,
     fetch,
     prepare,
@@ -40,6 +43,7 @@ for command in (
     start,
     relevance,
     evaluate,
+    ledger,
     account,
     publish,
     report,
