@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pipeline.strict import Count, Positive, Strict
+from pipeline.fields import Count, Positive, Strict
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Delta = Annotated[float, Field(gt=0, lt=1)]

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
+from pipeline.fields import Count, Key, Positive, Strict
 from pipeline.files import digest_json
 from pipeline.method_settings import (
     METHOD_SETTINGS,
@@ -20,7 +21,6 @@ from pipeline.method_settings import (
     BatchClippingSettings,
     MethodSettings,
 )
-from pipeline.strict import Count, Key, Positive, Strict
 
 PARAMS = Path("params.yaml")
 MODELS = Path(__file__).parent / "models"

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.files import digest_json, write_text
-from pipeline.strict import Strict
 
 RECORDS = Path("reports/records")
 HISTORIES = Path("reports/histories")

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.files import digest_file
 from pipeline.identity import provenance
 from pipeline.results import records
 from pipeline.settings import Row, Settings
-from pipeline.strict import Strict
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, WEIGHTS, Manifest, PackedRow
 
