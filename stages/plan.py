@@ -6,7 +6,7 @@ def plan() -> None:
     from datetime import timedelta
 
     from pipeline.identity.plan import plan as rows
-    from pipeline.settings import load
+    from pipeline.params import load
 
     planned = rows(load())
     for each in planned:

@@ -87,12 +87,12 @@ def train(
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train every replica (levels x seeds) of a row; a run that was killed goes on from its checkpoint."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import loop as training
     from stages.progress import showing
 
-    loaded = settings.load()
+    loaded = params.load()
     own = loaded.row(row)
     how = execution(device, physical, replicas_at_once, reference)
     data = prepared.load(own.data)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.settings import Settings
 from pipeline.transport import dvclock
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pipeline.identity import provenance
 from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.method_settings import AccountSettings
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.params import Settings, pick
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records
 from pipeline.results.records import Record
-from pipeline.settings import Settings, pick
 
 DATA = "none"
 

@@ -9,15 +9,15 @@ from torch import nn
 from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
+from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.models.normalization import initial_statistics
+from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained.joining import Behind
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.starts import load_start, read_start
-from pipeline.settings import PARAMS, Settings, pick
 
 BATCH = 250  # images at once
 INFORMED = (

@@ -23,8 +23,8 @@ from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes, write_json
 from pipeline.methods.base import LAST
+from pipeline.params import PARAMS, Settings
 from pipeline.privacy.gradients import Tensors
-from pipeline.settings import PARAMS, Settings
 from pipeline.training import runs
 from pipeline.training.runs import RUNS, Run
 

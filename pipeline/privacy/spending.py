@@ -10,7 +10,7 @@ from dp_accounting import (
 )
 
 from pipeline.fields import Count, Positive, Strict
-from pipeline.method_settings import Sampling
+from pipeline.privacy.parameters import Sampling
 
 
 class Spending(Strict):

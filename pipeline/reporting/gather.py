@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import guarantee
 from pipeline.reporting.intervals import computed, mean
@@ -24,7 +25,6 @@ from pipeline.reporting.results import (
 )
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.

@@ -10,15 +10,15 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_bytes
 from pipeline.ledgers.ledger import empty_ledger, make_ledger, release_ledger
-from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record
-from pipeline.settings import Settings
 from pipeline.training import runs
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 from pipeline.training.runs import RUNS, Run, Trained

@@ -20,9 +20,11 @@ from torch import Tensor
 from pipeline.data.prepared import Prepared, Split
 from pipeline.files import digest_json
 from pipeline.identity import provenance
-from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
 from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
+from pipeline.params import Row, Settings
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.pretrained.starts import check_start, load_start, read_start
 from pipeline.privacy.accounting import spent
@@ -30,7 +32,6 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.results.records import Provenance
-from pipeline.settings import Model, Row, Settings
 from pipeline.training import checkpoints, runs
 from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
 from pipeline.training.runs import RUNS, Run, Trained

@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from pipeline.errors import UserError, writing
 from pipeline.fields import Strict
 from pipeline.files import write_bytes, write_text
+from pipeline.models.model import Model
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results.records import HISTORY_COLUMNS, Provenance
-from pipeline.settings import Model
 
 RUNS = Path("runs")
 WEIGHTS = "weights.pt"

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file
+from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.records import Record
-from pipeline.settings import Settings
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, Manifest, PackedRow
 from pipeline.transport.packing import behind, code, code_digest, stages

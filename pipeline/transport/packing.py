@@ -8,8 +8,8 @@ from pipeline.errors import UserError
 from pipeline.fields import Strict
 from pipeline.files import digest_file
 from pipeline.identity import provenance
+from pipeline.params import Row, Settings
 from pipeline.results import records
-from pipeline.settings import Row, Settings
 from pipeline.transport import archive, dvclock
 from pipeline.transport.archive import RUNS, WEIGHTS, Manifest, PackedRow
 
