@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from pipeline.fields import Count, Key, Strict
+from pipeline.fields import Count, Key, Strict, check
 from pipeline.ledgers.settings import AccountSettings
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.methods.settings import MethodSettings
@@ -114,6 +114,7 @@ class Line(Strict):
         return f"{axis}={value:g}" if isinstance(value, float) else f"{axis}={value}"
 
 
+@check
 def _known_method(name: str) -> str:
     if name not in METHOD_SETTINGS:
         raise ValueError(f"no method {name!r}; allowed: {', '.join(METHOD_SETTINGS)}")

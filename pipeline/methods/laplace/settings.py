@@ -10,6 +10,7 @@ from pipeline.methods.settings import Circumstances, EpochSettings
 from pipeline.privacy.parameters import Epsilon
 
 
+@check
 def _sensitivity(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
     if value is None or value in ("maps", "neurons") or number:
