@@ -16,11 +16,11 @@ import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data import prepared
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Task, as_input
 from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.training import loop as training
 from stages.train import execution
 
@@ -81,7 +81,7 @@ def main(
     steps: Annotated[int, typer.Option(min=1)] = 200,
 ) -> None:
     """Time both and print the ratio."""
-    loaded = settings.load()
+    loaded = params.load()
     own = loaded.row(row)
     if own.method != "noisy_weights" or own.model.normalization == "running_bn":
         raise typer.BadParameter(

@@ -6,17 +6,19 @@ import typer
 
 
 def equivalence(
-    rows: Annotated[list[str] | None, typer.Argument(help="Keys of `rows` in params.yaml; none: all.")] = None,
+    rows: Annotated[
+        list[str] | None, typer.Argument(help="Keys of `rows` in params.yaml; none: all.")
+    ] = None,
 ) -> None:
     """Prove that the code here makes what the code behind a row's numbers made, or say that it doesn't.
 
     Takes the first steps of the row by both, and writes what it found to pipeline/identity/equivalences.json.
     """
-    from pipeline import settings
+    from pipeline import params
     from pipeline.identity import equivalences
     from pipeline.identity.equivalence import Asked, compare, unproven
 
-    loaded = settings.load()
+    loaded = params.load()
     found = list(unproven(loaded, rows or list(loaded.rows)))
     for line in found:
         if isinstance(line, str):

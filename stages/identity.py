@@ -3,7 +3,7 @@
 
 def identity() -> None:
     """Write a digest of the settings and the code behind each stage; DVC runs those whose digest moved."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.identity import entries
 
-    print(f"{entries.write(settings.load())}: written")
+    print(f"{entries.write(params.load())}: written")

@@ -15,7 +15,7 @@ def plan(
     from datetime import timedelta
 
     from pipeline.identity import plan as planning
-    from pipeline.settings import load
+    from pipeline.params import load
 
     settings = load()
     planned = planning.plan(settings, planning.gpu_here())

@@ -86,19 +86,22 @@ def train(
     reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the replicas (levels x seeds) of a row that it lacks; a killed run goes on from its checkpoint."""
-    from pipeline import settings
+    """Train the replicas (levels x seeds) that a row lacks; a killed run goes on from its checkpoint."""
+    from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import loop as training
     from stages.progress import showing
 
-    loaded = settings.load()
+    loaded = params.load()
     own = loaded.row(row)
     how = execution(device, physical, replicas_at_once, reference)
     if own.needs == "gpu" and how.device.type == "cpu":
         raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     data = prepared.load(own.data)
-    print(f"{row}: {len(own.resolved) * own.seeds} replicas, on {training.describe_device(how.device)}", flush=True)
+    print(
+        f"{row}: {len(own.resolved) * own.seeds} replicas, on {training.describe_device(how.device)}",
+        flush=True,
+    )
     with showing(row) as show, enough_memory(device):
         done = training.train(row, loaded, data, how, show, checkpoint_every)
     print(f"{row}: {done.trained} replicas trained, {done.kept} stand, {done.path}")

@@ -11,9 +11,9 @@ from pipeline.errors import UserError
 from pipeline.identity import provenance
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
+from pipeline.params import Settings, parse
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.settings import Settings, parse
 
 ACCOUNT: dict[str, Any] = {
     "paper": "nguyen2023",

@@ -5,9 +5,10 @@ import pytest
 
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
-from pipeline.method_settings import METHOD_SETTINGS
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.models.model import Model, architectures
+from pipeline.params import Settings, load
 from pipeline.reporting import papers
-from pipeline.settings import MODELS, NORMALIZATIONS, ORDERED, Model, Settings, load
 
 DEMO = Path(__file__).parents[1] / "demo"
 
@@ -25,12 +26,11 @@ def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:
 def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> None:
     rows = settings.rows.values()
     assert set(papers.load("davody2020").tables) <= {row.table for row in rows}
-    assert {row.method for row in rows} == set(NORMALIZATIONS)
-    for method, normalizations in NORMALIZATIONS.items():
+    assert {row.method for row in rows} == set(METHOD_SETTINGS)
+    for method, own in METHOD_SETTINGS.items():
         shown = {row.model.normalization for row in rows if row.method == method}
-        assert shown - {"group"} == set(normalizations) - {"group"}
-    models = {path.stem for path in MODELS.glob("[!_]*.py")} - {"normalization"}
-    assert {row.model.name for row in rows} == models
+        assert shown - {"group"} == set(own.normalizations) - {"group"}
+    assert {row.model.name for row in rows} == architectures().keys()
     assert settings.accounts
 
 
@@ -62,7 +62,7 @@ def test_rows_show_every_way_to_clip_a_batch(settings: Settings) -> None:
 def test_rows_show_a_reference_and_its_simulation_and_both_orders(settings: Settings) -> None:
     rows = [row for row in settings.rows.values() if row.method == "tan"]
     assert any(row.simulates for row in rows)
-    orders = {row.model.order for row in rows if row.model.name in ORDERED}
+    orders = {row.model.order for row in rows if "ORDERED" in architectures()[row.model.name]}
     assert orders == set(get_args(Model.model_fields["order"].annotation))
     assert any(own.optimizer == "sgd" and own.momentum == 0 for row in rows for own in row.resolved)
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import IlmSettings
 from pipeline.methods.base import Execution
+from pipeline.methods.laplace.settings import IlmSettings
+from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import evaluation
-from pipeline.settings import Model
 from pipeline.training import loop as training
 from pipeline.training import runs
 

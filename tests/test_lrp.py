@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.models import adlm_cnn, resnet18
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, LocalResponse
 from pipeline.pretrained.lrp import propagated, relevances
-from pipeline.settings import Model
 
 SIDE = 8
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import settings
+from pipeline import params
 from pipeline.results import records
 
 ROOT = Path(__file__).parents[1]
-OWN = settings.load(ROOT / "params.yaml")
+OWN = params.load(ROOT / "params.yaml")
 
 
 SEARCHED = [

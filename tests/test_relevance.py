@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, RELEVANCE, Split
 from pipeline.errors import UserError
@@ -18,12 +18,13 @@ from pipeline.files import digest_file
 from pipeline.identity import plan
 from pipeline.methods.base import Execution
 from pipeline.models import lenet5
+from pipeline.models.model import Model
+from pipeline.params import Settings
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained import starts
 from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import check_relevance, read_relevance
-from pipeline.settings import Model, Settings
 from pipeline.training import loop as training
 from pipeline.training import runs
 from pipeline.transport import packing
@@ -91,9 +92,9 @@ PARAMS: dict[str, Any] = {
 
 def parsed(**row: Any) -> Settings:
     """PARAMS, with changes to the row whose network is asked."""
-    params = copy.deepcopy(PARAMS)
-    params["rows"]["seeing"].update(row)
-    return settings.parse(params)
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"]["seeing"].update(row)
+    return params.parse(raw)
 
 
 def train(row: str, root: Path) -> None:
@@ -294,6 +295,6 @@ def test_a_row_stands_on_the_network_behind_its_relevances() -> None:
 
 def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(mapped)
-    monkeypatch.setattr(settings, "load", parsed)
+    monkeypatch.setattr(params, "load", parsed)
     done = CliRunner().invoke(app, ["relevance", "map", "--device", "cpu"])
     assert done.output == "data/prepared/map: relevances to seeing\n"

@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import settings
+from pipeline import params
 from pipeline.errors import UserError
-from pipeline.method_settings import (
-    AccountSettings,
-    AdlmSettings,
-    BatchClippingSettings,
-    DpsgdSettings,
-    IlmSettings,
-    NoisyWeightsSettings,
-    TanSettings,
-)
+from pipeline.fields import Strict
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.tan.settings import TanSettings
 
 ROOT = Path(__file__).parents[1]
 GOOD = YAML(typ="safe", pure=True).load("""
@@ -84,8 +82,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (
             "rows/one/model/normalization",
             "batch",
-            "'batch' is not allowed: Input should be 'none', 'layer', 'group', 'response', 'batch_bn', "
-            "'public_bn', 'noisy_bn' or 'running_bn'",
+            "'batch' is not allowed: String should match pattern '^(none|layer|group|response|[a-z]+_bn)$'",
         ),
         (
             "rows/one/model/name",
@@ -95,7 +92,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         (
             "rows/one/method",
             "sgd",
-            "rows.one.method: 'sgd' is not allowed: Input should be 'adlm', 'batch_clipping', 'dpsgd'",
+            "rows.one.method: no method 'sgd'; allowed: adlm, batch_clipping, dpsgd, ilm, noisy_weights, tan",
         ),
         ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
         (
@@ -147,7 +144,7 @@ def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
     path: str, value: Any, line: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        settings.parse(changed(path, value))
+        params.parse(changed(path, value))
     found = str(caught.value).splitlines()
     assert len(found) == 1
     assert found[0].startswith("params.yaml: ")
@@ -155,9 +152,9 @@ def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
 
 
 def test_a_method_refuses_a_normalisation_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(settings.NORMALIZATIONS, "dpsgd", ("none",))
+    monkeypatch.setattr(DpsgdSettings, "normalizations", ("none",))
     with pytest.raises(UserError, match="'layer' does not work with method 'dpsgd'; allowed: none"):
-        settings.parse(changed("rows/one/model/normalization", "layer"))
+        params.parse(changed("rows/one/model/normalization", "layer"))
 
 
 def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
@@ -166,28 +163,28 @@ def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
     raw["rows"]["two"] = {**raw["rows"]["one"], "data": "other", "search": None}
     raw["searches"]["grid"]["row"] = "two"
     with pytest.raises(UserError, match=r"rows\.one\.search: 'grid' searched on other data, 'other'"):
-        settings.parse(raw)
+        params.parse(raw)
 
 
 def test_several_problems_are_a_line_each() -> None:
     raw = changed("rows/one/seeds", 0)
     raw["typo"] = 1
     with pytest.raises(UserError) as caught:
-        settings.parse(raw)
+        params.parse(raw)
     assert len(str(caught.value).splitlines()) == 2
 
 
 def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
-        settings.load(tmp_path / "params.yaml")
+        params.load(tmp_path / "params.yaml")
     (tmp_path / "params.yaml").write_text("rows: [")
     with pytest.raises(UserError, match="not YAML"):
-        settings.load(tmp_path / "params.yaml")
+        params.load(tmp_path / "params.yaml")
 
 
 def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-    loaded = settings.load(tmp_path / "params.yaml")
+    loaded = params.load(tmp_path / "params.yaml")
     row = loaded.rows["davody-t5-ln-lenet5"]
     assert row.resolved[0].delta == 1e-5
     with pytest.raises(ValueError, match="frozen"):
@@ -211,24 +208,24 @@ def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
     ],
 )
 def test_the_digest_covers_what_decides_numbers_and_nothing_else(path: str, value: Any, same: bool) -> None:
-    before = settings.parse(GOOD).row_digest("one")
-    assert (settings.parse(changed(path, value)).row_digest("one") == before) is same
+    before = params.parse(GOOD).row_digest("one")
+    assert (params.parse(changed(path, value)).row_digest("one") == before) is same
 
 
 def test_steps_are_epochs_in_expectation() -> None:
-    own = settings.parse(GOOD).rows["one"].resolved[0]
+    own = params.parse(GOOD).rows["one"].resolved[0]
     assert own.total_steps(1000) == 10
     assert own.total_steps(50) == 1
     assert own.private
-    assert not settings.parse(GOOD).rows["one"].resolved[1].private
+    assert not params.parse(GOOD).rows["one"].resolved[1].private
 
 
 def test_levels_are_named_by_the_axis(tmp_path: Path) -> None:
-    row = settings.parse(GOOD).rows["one"]
+    row = params.parse(GOOD).rows["one"]
     assert [row.level(own) for own in row.resolved] == ["epsilon=1", "epsilon=inf"]
     raw = changed("rows/one/levels", [{"epsilon": 1, "batch": size} for size in (50, 100)])
     raw["rows"]["one"]["axis"] = "batch"
-    row = settings.parse(raw).rows["one"]
+    row = params.parse(raw).rows["one"]
     assert [row.level(own) for own in row.resolved] == ["batch=50", "batch=100"]
 
 
@@ -248,7 +245,7 @@ def with_start(private: str, public: str) -> dict[str, Any]:
 def test_weights_that_saw_the_private_data_are_not_public(again: str, public: bool) -> None:
     """Whatever edition of them it was, and if they were the other row's public images."""
     with pytest.raises(UserError) as caught:
-        settings.parse(with_start("kmnist", again) if public else with_start(again, "kmnist"))
+        params.parse(with_start("kmnist", again) if public else with_start(again, "kmnist"))
     assert str(caught.value) == (
         f"params.yaml: starts.tuned.row: 'before' was trained with '{again}', which is private in 'mnist'; "
         "allowed: rows on other data"
@@ -261,18 +258,18 @@ def test_a_start_from_a_row_on_unknown_data_is_one_line() -> None:
     with pytest.raises(
         UserError, match=r"^params\.yaml: rows\.before\.data: no such entry 'othr'; allowed: mn"
     ):
-        settings.parse(raw)
+        params.parse(raw)
 
 
 def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
     raw = with_start("kmnist", "kmnist")
-    digest = settings.parse(raw).row_digest("one")
-    assert digest != settings.parse(GOOD).row_digest("one")
+    digest = params.parse(raw).row_digest("one")
+    assert digest != params.parse(GOOD).row_digest("one")
     raw["rows"]["before"]["seeds"] = 3
-    assert settings.parse(raw).row_digest("one") != digest
+    assert params.parse(raw).row_digest("one") != digest
     raw["rows"]["one"]["model"] = {"name": "lenet5", "epsilon": 0.1}
     with pytest.raises(UserError, match=r"rows\.one\.model\.epsilon: 0\.1, but the weights of 'tuned'"):
-        settings.parse(raw)
+        params.parse(raw)
 
 
 def with_batch_clipping(**changes: Any) -> dict[str, Any]:
@@ -322,9 +319,9 @@ def with_batch_clipping(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_batch_clipping_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
-    assert settings.parse(with_batch_clipping()).rows["one"].resolved[0].private
+    assert params.parse(with_batch_clipping()).rows["one"].resolved[0].private
     with pytest.raises(UserError) as caught:
-        settings.parse(with_batch_clipping(**changes))
+        params.parse(with_batch_clipping(**changes))
     assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
 
 
@@ -332,18 +329,18 @@ def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
     raw = with_batch_clipping()
     raw["raw"]["mnist-again"] = {"of": "mnist"}
     raw["data"]["mnist"]["public"]["raw"] = "mnist-again"
-    settings.parse(raw)
+    params.parse(raw)
     raw["data"]["mnist"]["public"]["raw"] = "kmnist"
     with pytest.raises(UserError, match=r"rows\.one\.data: 'mnist' has a public split of 'kmnist'"):
-        settings.parse(raw)
+        params.parse(raw)
 
 
 def test_augmentation_is_for_images() -> None:
     raw = with_batch_clipping(augment="crop_flip")
-    settings.parse(raw)
+    params.parse(raw)
     raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
     with pytest.raises(UserError) as caught:
-        settings.parse(raw)
+        params.parse(raw)
     assert str(caught.value) == (
         "params.yaml: rows.one.settings.augment: is for images, and 'mnist' has texts; allowed: none"
     )
@@ -412,19 +409,19 @@ def test_tan_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -
     raw = with_tan(**changes)
     del raw["rows"]["small"]
     with pytest.raises(UserError) as caught:
-        settings.parse(raw)
+        params.parse(raw)
     assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
 
 
 def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
     raw = with_tan()
-    settings.parse(raw)
+    params.parse(raw)
     assert tan(**SMALL).simulates(tan())
     assert not tan().simulates(tan(**SMALL))
     # any level of the reference will do, and what isn't the mechanism's may differ
     raw["rows"]["one"]["levels"] = [{"batch": 800}, {"batch": 400}]
     raw["rows"]["small"] |= {"seeds": 5, "budget": "reduced", "label": "small"}
-    settings.parse(raw)
+    params.parse(raw)
 
 
 @pytest.mark.parametrize(
@@ -443,7 +440,7 @@ def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
 )
 def test_what_is_no_simulation_is_refused(simulation: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
-        settings.parse(with_tan(simulation))
+        params.parse(with_tan(simulation))
     level = f"batch={simulation['batch']}"
     assert str(caught.value) == (
         f"params.yaml: rows.small.simulates: no level of 'one' becomes {level!r} when batch and sigma shrink "
@@ -464,7 +461,7 @@ def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, 
     raw["data"]["other"] = raw["data"]["mnist"]
     raw["rows"]["small"][key] = value
     with pytest.raises(UserError) as caught:
-        settings.parse(raw)
+        params.parse(raw)
     assert str(caught.value) == f"params.yaml: rows.small.simulates: {line}"
 
 
@@ -503,7 +500,7 @@ SOUND = {"variant": "sound", "sensitivity": None}
     [{}, {"sensitivity": "neurons"}, {"variant": "code", "sensitivity": 9800}, SOUND, {"noise_batch": 1800}],
 )
 def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, Any]) -> None:
-    own = settings.parse(with_identical(**changes)).rows["one"].resolved[0]
+    own = params.parse(with_identical(**changes)).rows["one"].resolved[0]
     assert own.private
     assert own.scale_batch == changes.get("noise_batch", 100)
     assert not own.model_copy(update={"epsilon": float("inf")}).private
@@ -533,7 +530,7 @@ def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, A
 )
 def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError) as caught:
-        settings.parse(with_identical(**changes))
+        params.parse(with_identical(**changes))
     assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
 
 
@@ -550,24 +547,24 @@ def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], li
 )
 def test_a_laplace_setting_that_is_not_allowed_is_told(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError) as caught:
-        settings.parse(with_identical(**changes))
+        params.parse(with_identical(**changes))
     found = str(caught.value).splitlines()
     assert all(own.startswith("params.yaml: rows.one.settings.") for own in found)
     assert any(line in own for own in found)
 
 
 def test_shares_of_epsilon_are_one_together() -> None:
-    own = settings.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
+    own = params.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
     assert own.input_share + own.loss_share + own.relevance_share == pytest.approx(1)
     assert own.input_share == pytest.approx(0.6)
-    assert settings.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
+    assert params.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
 
 
 @pytest.mark.parametrize(("loss", "relevance"), [(0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6)])
 def test_the_inputs_need_a_share_of_epsilon(loss: float, relevance: float) -> None:
     """Whatever way 1 - .7 - .3 is rounded."""
     with pytest.raises(UserError) as caught:
-        settings.parse(with_relevance(loss_share=loss, relevance_share=relevance))
+        params.parse(with_relevance(loss_share=loss, relevance_share=relevance))
     assert str(caught.value) == (
         f"params.yaml: rows.adaptive.settings.relevance_share: {relevance} leaves the inputs nothing; "
         f"allowed: below {1 - loss:g}"
@@ -586,9 +583,9 @@ def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
     of: str, good: float, bad: float, line: str, epsilon: float
 ) -> None:
     relevance = {"of": of, "row": "other"}
-    settings.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
+    params.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
     with pytest.raises(UserError) as caught:
-        settings.parse(with_relevance(relevance, relevance_share=bad, epsilon=epsilon))
+        params.parse(with_relevance(relevance, relevance_share=bad, epsilon=epsilon))
     assert str(caught.value) == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
 
 
@@ -648,25 +645,25 @@ TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist
 def test_relevances_that_make_no_sense_are_one_line(path: str, value: Any, line: str) -> None:
     raw = with_relevance()
     raw["data"]["texts"] = TEXTS
-    settings.parse(raw)
+    params.parse(raw)
     at = raw
     *parents, last = path.split("/")
     for key in parents:
         at = at.setdefault(key, {})
     at[last] = value
     with pytest.raises(UserError) as caught:
-        settings.parse(raw)
+        params.parse(raw)
     assert str(caught.value).startswith(f"params.yaml: {line}")
     assert "\n" not in str(caught.value)
 
 
 def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
-    digest = settings.parse(with_relevance()).row_digest("adaptive")
+    digest = params.parse(with_relevance()).row_digest("adaptive")
 
     def changed_digest(change: Any) -> str:
         raw = with_relevance()
         change(raw)
-        return settings.parse(raw).row_digest("adaptive")
+        return params.parse(raw).row_digest("adaptive")
 
     for same in (
         lambda raw: raw["rows"]["one"].update(label="another"),
@@ -680,12 +677,12 @@ def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
         lambda raw: raw["rows"]["adaptive"]["settings"].update(sensitivity="neurons"),
     ):
         assert changed_digest(other) != digest
-    assert settings.parse(GOOD).row_digest("one") == settings.parse(with_relevance()).row_digest("one")
+    assert params.parse(GOOD).row_digest("one") == params.parse(with_relevance()).row_digest("one")
 
 
 def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
     digests = {
-        settings.parse(
+        params.parse(
             with_relevance({"row": "other", "of": of, "examples": examples}, relevance_share=share)
         ).relevance_digest("relevant")
         for of, share in (("train", 0.25), ("public", 0))
@@ -695,7 +692,7 @@ def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
 
 
 def test_relevances_say_what_makes_them_and_how_they_are_split() -> None:
-    found = settings.parse(with_relevance())
+    found = params.parse(with_relevance())
     assert found.maker("relevant") == "relevance"
     assert found.split("relevant") is found.data["mnist"]
     assert found.joined == found.relevances
@@ -705,10 +702,10 @@ def test_relevances_leave_a_search_valid() -> None:
     """The examples are the same with and without them."""
     raw = with_relevance()
     raw["rows"]["adaptive"]["search"] = "grid"
-    settings.parse(raw)
+    params.parse(raw)
     raw["rows"]["one"]["data"] = "other"
     with pytest.raises(UserError, match=r"rows\.adaptive\.search: 'grid' searched on other data, 'other'"):
-        settings.parse(raw)
+        params.parse(raw)
 
 
 ACCOUNT = {
@@ -719,7 +716,7 @@ ACCOUNT = {
 
 
 def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
-    found = settings.parse({**GOOD, "accounts": {"two": ACCOUNT}})
+    found = params.parse({**GOOD, "accounts": {"two": ACCOUNT}})
     account = found.accounts["two"]
     assert [account.level(own) for own in account.resolved] == [
         "noise_multiplier=2.5",
@@ -729,7 +726,7 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
     assert account.configured({"noise_multiplier": 1, "epochs": None, "steps": 7}).total_steps == 7
     assert found.lines.keys() == {"one", "two"}
     more = {**ACCOUNT, "settings": {**ACCOUNT["settings"], "parts": 8}}  # type: ignore[dict-item]
-    other = settings.parse({**GOOD, "accounts": {"two": more}})
+    other = params.parse({**GOOD, "accounts": {"two": more}})
     assert found.account_digest("two") != other.account_digest("two")
 
 
@@ -757,21 +754,21 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
 def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line: str) -> None:
     wrong = {**ACCOUNT, "settings": {**ACCOUNT["settings"], **changes}}  # type: ignore[dict-item]
     with pytest.raises(UserError) as caught:
-        settings.parse({**GOOD, "accounts": {"two": wrong}})
+        params.parse({**GOOD, "accounts": {"two": wrong}})
     assert line in str(caught.value).splitlines()[0]
     assert str(caught.value).startswith("params.yaml: accounts.two.settings")
     with pytest.raises(UserError, match=r"accounts\.one: 'rows' has an entry of that name too"):
-        settings.parse({**GOOD, "accounts": {"one": ACCOUNT}})
+        params.parse({**GOOD, "accounts": {"one": ACCOUNT}})
 
 
 @pytest.mark.parametrize(
     ("model", "defaults"),
     [
-        (settings.Raw, {"of": None, "edition": "official", "train": None, "test": None}),
-        (settings.Public, {"part": "train"}),
-        (settings.Data, {"seed": 0, "text": None}),
+        (params.Raw, {"of": None, "edition": "official", "train": None, "test": None}),
+        (params.Public, {"part": "train"}),
+        (params.Data, {"seed": 0, "text": None}),
         (
-            settings.Model,
+            params.Model,
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
              "order": "norm_relu"},
         ),
@@ -810,7 +807,7 @@ def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line
              "exact": "nothing", "limit": None, "optimizer": "adam", "relevance_share": 0.25,
              "note_relevance": False},
         ),
-        (settings.Relevance, {"of": "train", "examples": None}),
+        (params.Relevance, {"of": "train", "examples": None}),
         (
             AccountSettings,
             {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,
@@ -818,7 +815,7 @@ def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line
         ),
     ],
 )  # fmt: skip
-def test_defaults_keep_their_meaning(model: type[settings.Strict], defaults: dict[str, Any]) -> None:
+def test_defaults_keep_their_meaning(model: type[Strict], defaults: dict[str, Any]) -> None:
     """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
     found = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
     assert found == defaults

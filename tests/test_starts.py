@@ -14,15 +14,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, START, Prepared, Split
 from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.methods.base import Execution
 from pipeline.models import bilstm, lenet5, resnet18
+from pipeline.models.model import Model
+from pipeline.params import Settings
 from pipeline.pretrained import starts
-from pipeline.settings import Model, Settings
 from pipeline.training import loop as training
 from pipeline.training import runs
 from tests.conftest import make_data
@@ -65,9 +66,9 @@ PARAMS: dict[str, Any] = {
 
 def parsed(**before: Any) -> Settings:
     """PARAMS, with changes to the row that gives the weights."""
-    params = copy.deepcopy(PARAMS)
-    params["rows"]["before"].update(before)
-    return settings.parse(params)
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"]["before"].update(before)
+    return params.parse(raw)
 
 
 def write(data: Prepared, name: str, root: Path) -> None:
@@ -244,11 +245,11 @@ def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str
     with pytest.raises(UserError) as caught:
         starts.check_start(dataclasses.replace(digits, name="tuned"), parsed())
     assert str(caught.value) == line.format("start")
-    params = copy.deepcopy(PARAMS)
-    params["data"]["tuned"] = params["data"]["digits"]
-    del params["starts"], params["rows"]["after"]
+    raw = copy.deepcopy(PARAMS)
+    raw["data"]["tuned"] = raw["data"]["digits"]
+    del raw["starts"], raw["rows"]["after"]
     with pytest.raises(UserError) as caught:
-        starts.check_start(tuned, settings.parse(params))
+        starts.check_start(tuned, params.parse(raw))
     assert str(caught.value) == line.format("prepare")
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from pipeline.errors import UserError
 from pipeline.methods.tan.planning import Plan, plan
+from pipeline.params import parse
 from pipeline.privacy.accounting import opacus_rdp
-from pipeline.settings import parse
 from stages.app import app
 
 SETTINGS = {

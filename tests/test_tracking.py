@@ -17,9 +17,9 @@ from mlflow.entities import Run, ViewType
 from reporting import clipping, example
 
 from pipeline.errors import UserError
+from pipeline.params import Settings
 from pipeline.results import records, tracking
 from pipeline.results.records import Record
-from pipeline.settings import Settings
 
 STORE_ENV = "MLFLOW_TRACKING_URI"
 

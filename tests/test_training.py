@@ -17,13 +17,14 @@ import torch
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution
 from pipeline.methods.noisy_weights.method import NoisyWeights
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
+from pipeline.params import Settings
 from pipeline.privacy.spending import Spending
 from pipeline.results import evaluation, records
-from pipeline.settings import Model, Settings
 from pipeline.training import loop as training
 from pipeline.training import runs
 from pipeline.training.checkpoints import CHECKPOINTS
@@ -203,13 +204,13 @@ def dprepro(*arguments: str, cwd: Path, before: str = "") -> subprocess.Complete
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with params.yaml and prepared synthetic data."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.data.fetch import fetch
     from pipeline.data.prepare import prepare
 
     root = tmp_path_factory.mktemp("project")
     (root / "params.yaml").write_text(PARAMS)
-    loaded = settings.load(root / "params.yaml")
+    loaded = params.load(root / "params.yaml")
     for name in loaded.raw:
         fetch(name, loaded, root)
     prepare("mnist", loaded, root)
@@ -217,10 +218,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaded(project: Path) -> tuple[Settings, Prepared]:
-    from pipeline import settings
+    from pipeline import params
     from pipeline.data import prepared
 
-    return settings.load(project / "params.yaml"), prepared.load("mnist", project)
+    return params.load(project / "params.yaml"), prepared.load("mnist", project)
 
 
 def test_a_killed_process_resumes_to_the_unbroken_numbers(project: Path, cpu: Execution) -> None:
@@ -337,7 +338,7 @@ def test_a_vocabulary_of_private_texts_is_in_the_ledger(project: Path) -> None:
 def test_evaluation_refuses_a_run_of_other_settings(project: Path, cpu: Execution) -> None:
     own, data = loaded(project)
     training.train("quick", own, data, cpu, quiet, 1e9, project)
-    from pipeline.settings import parse
+    from pipeline.params import parse
 
     changed = own.model_dump(mode="json", exclude_none=True)
     changed["rows"]["quick"]["settings"]["clip"] = 2.0

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json
 from pipeline.identity import provenance
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.settings import Settings
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack, packing
 
 ROW = "toy-row"
@@ -47,9 +47,9 @@ PARAMS = {
 
 def parsed(**changes: object) -> Settings:
     """Settings of the toy row, some of them changed."""
-    params = json.loads(json.dumps(PARAMS))
-    params["rows"][ROW]["settings"].update(changes)
-    return settings.parse(params)
+    raw = json.loads(json.dumps(PARAMS))
+    raw["rows"][ROW]["settings"].update(changes)
+    return params.parse(raw)
 
 
 def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
@@ -215,7 +215,7 @@ def test_other_code_is_refused_by_file(
 
 def test_a_row_unknown_here_is_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
     with pytest.raises(UserError, match="no row 'toy-row'"):
-        bring(here=settings.parse({**PARAMS, "starts": {}, "rows": {}}))
+        bring(here=params.parse({**PARAMS, "starts": {}, "rows": {}}))
     assert placed(home) == []
 
 
@@ -301,10 +301,10 @@ def test_another_pretraining_is_refused_by_key(
     train(away, TUNED)
     pack(parsed(), [TUNED], home / NAME)
     monkeypatch.chdir(home)
-    params = json.loads(json.dumps(PARAMS))
-    params["rows"]["before"]["settings"]["batch"] = 2
+    raw = json.loads(json.dumps(PARAMS))
+    raw["rows"]["before"]["settings"]["batch"] = 2
     with pytest.raises(UserError, match=r"settings: rows\.before\.settings\.batch is 4 there, 2 here$"):
-        adopt(settings.parse(params), Path(NAME))
+        adopt(params.parse(raw), Path(NAME))
 
 
 def test_failure_on_the_way_leaves_what_was_there(

@@ -1,12 +1,11 @@
 """Digests of the code behind a number, by what it was made for: training, measuring, accounting."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
 from pipeline.files import digest_json
 from pipeline.identity.syntax import Definition, Sources
-from pipeline.methods.rooms import method_module
+from pipeline.methods.rooms import implementation
 
 ENGINE = Definition("pipeline.training.loop", "train_replicas")
 MEASURING = Definition("pipeline.results.evaluation", "measure")
@@ -60,7 +59,7 @@ def digest(*roots: Definition) -> str:
 
 def _row_parts(method: str, model: str) -> dict[str, str]:
     return {
-        "method": digest(method_definition(method)),
+        "method": digest(Definition(*implementation(method))),
         "model": digest(Definition(f"pipeline.models.{model}", "build")),
     }
 

@@ -1,8 +1,8 @@
 """`reports/identity.json`: for every DVC stage one digest of the settings and the code behind its results.
 
 The stage `identity` writes it anew whenever params.yaml or any code changes, in about a second. Every other
-stage has its own entry as a parameter, so that DVC runs those alone whose entry moved. What data a stage reads
-DVC sees for itself.
+stage has its own entry as a parameter, so that DVC runs those alone whose entry moved. What data a stage
+reads DVC sees for itself.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ from pipeline.identity.code import (
     train_code,
 )
 from pipeline.identity.syntax import PACKAGE
-from pipeline.settings import Settings
+from pipeline.params import Settings
 
 PATH = Path("reports/identity.json")
 
@@ -39,9 +39,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         name: [settings.row_digest(start.row), start.model_dump(mode="json"), digest(STARTING)]
         for name, start in settings.starts.items()
     }
-    relevances = {
-        name: [settings.relevance_digest(name), digest(AVERAGING)] for name in settings.relevances
-    }
+    relevances = {name: [settings.relevance_digest(name), digest(AVERAGING)] for name in settings.relevances}
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.raw},
         "prepare": {
@@ -59,10 +57,21 @@ def entries(settings: Settings) -> dict[str, Any]:
     }
     # what speaks to people counts here, byte by byte
     lines = {key: line.model_dump(mode="json") for key, line in settings.lines.items()}
-    words = digest_files(PACKAGE, [path for path in PACKAGE.joinpath("reporting").rglob("*") if _source(path)])
+    words = digest_files(
+        PACKAGE,
+        [
+            path
+            for path in PACKAGE.joinpath("reporting").rglob("*")
+            if path.is_file() and path.suffix != ".pyc"
+        ],
+    )
     tracking = digest_files(PACKAGE, [PACKAGE / "results/tracking.py"])
     proofs = equivalences.load().model_dump(mode="json")
-    return {**digests, "report": digest_json([lines, words, proofs]), "publish": digest_json([lines, words, tracking])}
+    return {
+        **digests,
+        "report": digest_json([lines, words, proofs]),
+        "publish": digest_json([lines, words, tracking]),
+    }
 
 
 def train_entry(settings: Settings, key: str) -> list[str]:
@@ -79,10 +88,6 @@ def _evaluated(settings: Settings, key: str) -> list[str]:
 
 
 def _fetched(settings: Settings, name: str) -> list[Any]:
-    """Official files are known by their checksums, wherever they come from; made-up ones by what makes them."""
+    """Official files are known by their checksums, from wherever; made-up ones by what makes them."""
     made = [digest(FETCHING)] if settings.source.kind == "synthetic" else []
     return [settings.raw[name].model_dump(mode="json"), *made]
-
-
-def _source(path: Path) -> bool:
-    return path.is_file() and path.suffix != ".pyc"

@@ -29,8 +29,8 @@ from pipeline.identity import equivalences, first_steps
 from pipeline.identity.code import measure_code, train_code
 from pipeline.identity.equivalences import DIFFERENT, SAME_BITS, TO_ROUNDING, Finding
 from pipeline.identity.syntax import PACKAGE
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.settings import Settings
 
 STEPS = 3
 ROUNDING = 1e-5
@@ -47,10 +47,17 @@ class Asked:
 
 
 def unproven(settings: Settings, keys: Sequence[str], root: Path = Path()) -> Iterator[Asked | str]:
-    """What of the rows was made by code that differs from that here; a line of text where no commit has it."""
+    """What of the rows was made by code that differs from that here; a line of text where no commit has it.
+
+    A number is asked about once, however many replicas share its code.
+    """
     findings = equivalences.load()
     for key in keys:
-        row, run, measured = settings.row(key), records.read_run(key, root), records.read_evaluation(key, root)
+        row, run, measured = (
+            settings.row(key),
+            records.read_run(key, root),
+            records.read_evaluation(key, root),
+        )
         if run is None:
             continue
         now = findings.canonical("train", key, train_code(row.method, row.model.name).digest)
@@ -88,7 +95,7 @@ def compare(settings: Settings, asked: Sequence[Asked], root: Path = Path()) -> 
 def _compared(
     settings: Settings, asked: list[Asked], checkout: Path, place: Path, root: Path
 ) -> Iterator[Finding]:
-    jobs = {one: _job(settings, one.row, place, root) for one in dict.fromkeys(one.row for one in asked)}
+    jobs = {row: _job(settings, row, place, root) for row in dict.fromkeys(one.row for one in asked)}
     before = _steps(checkout, list(jobs.values()), "before", None)
     after = _steps(PACKAGE.parent, list(jobs.values()), "after", None)
     unequal = [
@@ -112,7 +119,9 @@ def _findings(settings: Settings, asked: Asked, before: Any, after: Any, common:
         weights, why = _to_rounding(before, common)
     apart = 0.0 if bits or error else max(gap for *_, gap in _gaps(before, common))
     classes = after if bits else common
-    same = not error and all(torch.equal(one["classes"], classes[name]["classes"]) for name, one in before.items())
+    same = not error and all(
+        torch.equal(one["classes"], classes[name]["classes"]) for name, one in before.items()
+    )
     kinds: list[tuple[Any, str, str, Any, str]] = [
         ("train", asked.code, train_code(row.method, row.model.name).digest, weights, why)
     ]
@@ -130,12 +139,13 @@ def _findings(settings: Settings, asked: Asked, before: Any, after: Any, common:
 def _same_bits(before: Any, after: Any) -> bool:
     if before.keys() != after.keys():
         return False
-    return all(
-        _equal(one["metrics"][step], other["metrics"][step]) and _equal(one["states"][step + 1], other["states"][step + 1])
+    pairs = [
+        pair
         for name, one in before.items()
-        for other in [after[name]]
-        for step in range(STEPS)
-    )  # fmt: skip
+        for part in ("states", "metrics")
+        for pair in zip(one[part], after[name][part], strict=True)
+    ]
+    return all(_equal(*pair) for pair in pairs)
 
 
 def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -157,26 +167,27 @@ def _gaps(before: Any, common: Any) -> Iterator[tuple[str, int, str, float]]:
     """Level, step, tensor, and how far the two ends of one step from a common state lie apart."""
     for (level, seed), one in before.items():
         other = common[level, seed]
-        yield level, 0, "the start", _gap(one["states"][0], other["states"][0])
+        for name, value in one["states"][0].items():
+            yield level, 0, f"the start's {name}", _gap(value, other["states"][0][name])
         for step in range(STEPS):
             ends = (one["states"][step + 1], other["states"][step + 1])
             if ends[0].keys() != ends[1].keys():
                 yield level, step, "the state's names", float("inf")
                 continue
             for name in ends[0]:
-                yield level, step, name, _gap({name: ends[0][name]}, {name: ends[1][name]})
-            loss = "train_loss"
-            yield level, step, loss, _gap({loss: one["metrics"][step][loss]}, {loss: other["metrics"][step][loss]})
+                yield level, step, name, _gap(ends[0][name], ends[1][name])
+            losses = (each["metrics"][step]["train_loss"] for each in (one, other))
+            yield level, step, "train_loss", _gap(*losses)
 
 
-def _gap(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """The largest distance between two tensors over the longer one's norm."""
-    gaps = [0.0]
-    for name, value in one.items():
-        first, second = value.double(), other[name].double()
-        size = max(first.norm().item(), second.norm().item())
-        gaps.append((first - second).norm().item() / size if size > 0 else 0.0)
-    return max(gaps) if all(gap == gap for gap in gaps) else float("inf")
+def _gap(one: Tensor, other: Tensor) -> float:
+    """The distance between two tensors over the longer one's norm."""
+    first, second = one.double(), other.double()
+    size = max(first.norm().item(), second.norm().item())
+    gap = (first - second).norm().item()
+    if gap == 0:
+        return 0.0
+    return gap / size if gap == gap and size > 0 else float("inf")
 
 
 def _job(settings: Settings, key: str, place: Path, root: Path) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.files import write_text
-from pipeline.strict import Strict
 
 PATH = Path(__file__).with_name("equivalences.json")
 Kind = Literal["train", "evaluate"]
@@ -77,7 +77,9 @@ def load(path: Path = PATH) -> Findings:
     try:
         return Findings.model_validate_json(path.read_bytes()) if path.exists() else Findings()
     except ValidationError as problem:
-        raise UserError(f"{path}: not what `dprepro equivalence` writes: {problem.errors()[0]['msg']}") from problem
+        raise UserError(
+            f"{path}: not what `dprepro equivalence` writes: {problem.errors()[0]['msg']}"
+        ) from problem
 
 
 def add(new: tuple[Finding, ...], path: Path = PATH) -> None:

@@ -1,16 +1,17 @@
 """Takes the first steps of rows by the code of one checkout, seeded, and keeps what they made.
 
-Run as a script, with PYTHONPATH naming the checkout. It must work by code of any age, so it imports nothing of
-its own package by itself, and holds on to what every version has had: `replicas`, `make_task` and
+Run as a script, with PYTHONPATH naming the checkout. It must work by code of any age, so it imports nothing
+of its own package by itself, and holds on to what every version has had: `replicas`, `make_task` and
 `build_method` beside the training loop, and a method's `init`, `step`, `network` and `predict`.
 
     PYTHONPATH=CHECKOUT python first_steps.py JOBS.json
 
-JOBS.json is a list of jobs: {"folder": of a params.yaml with prepared data beside it, "row": there, "steps": how
-many to take from the start, "states": null or a file that another checkout wrote, from each of whose states one
-step is taken instead, "out": where to write}. What is written, by torch.save: (level, seed) of the first seed of
-every level -> {"states": one before and one after every step, "metrics": of every step, "classes": that the last
-state predicts}; a state is {"GROUP/NAME": tensor}. A job that fails writes {"error": why}.
+JOBS.json is a list of jobs: {"folder": of a params.yaml with prepared data beside it, "row": there, "steps":
+how many to take from the start, "states": null or a file that another checkout wrote, from each of whose
+states one step is taken instead, "out": where to write}. What is written, by torch.save: (level, seed) of the
+first seed of every level -> {"states": one before and one after every step, "metrics": of every step,
+"classes": that the last state predicts}; a state is {"GROUP/NAME": tensor}. A job that fails writes
+{"error": why}.
 """
 
 import json
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 
+SHARED = "shares_step"  # of a method's settings: what replicas that train together have in common
 PREDICTED = 256  # training inputs whose classes are kept
 
 
@@ -53,7 +55,7 @@ def _group(method: Any, task: Any, names: list[Any], steps: int, starts: list[An
     state = method.init()
     states, metrics = [state], []
     # groups that hold nothing leave nothing in a file
-    empty = {group: {} for group in state}
+    empty: dict[str, Any] = {group: {} for group in state}
     for step in range(steps):
         state, found = method.step(state if starts is None else {**empty, **starts[step]}, step)
         states.append(state)
@@ -92,7 +94,7 @@ def _stacked(begun: dict[Any, Any], names: list[Any], place: int) -> dict[str, d
 def _kind(replica: Any) -> str:
     """Of replicas that share a step."""
     own = replica.settings
-    return repr(getattr(own, "step_shape", None) or getattr(own, "together", None) or (own.batch, own.private))
+    return repr(getattr(own, SHARED, None) or getattr(own, "together", None) or (own.batch, own.private))
 
 
 def _module(*names: str) -> Any:

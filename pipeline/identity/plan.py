@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.data import prepared
-from pipeline.identity.code import train_code
 from pipeline.identity.standing import Standing
+from pipeline.params import Row, Settings
 from pipeline.results import records
-from pipeline.settings import Row, Settings
 
 NEVER = "never ran"
 
@@ -44,7 +43,7 @@ def gpu_here() -> bool:
 
 
 def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
-    """DVC's stages in the order that makes an hour useful: accounts, rows that can be trained here, the report."""
+    """DVC's stages in the order that makes an hour useful: accounts, what can be trained here, the report."""
     yield from (f"account@{key}" for key in settings.accounts)
     waiting = {one.row for one in planned if one.waits}
     due = [one.row for one in planned if not one.waits]
@@ -63,8 +62,7 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     waits = row.needs == "gpu" and not gpu
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits, None, None)
-    code = train_code(row.method, row.model.name)
-    stands = Standing(key, row, code.digest, code.parts, _data(row))
+    stands = Standing(key, row, _data(row))
     why = [stands.why_not(run, one) for one in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
@@ -73,9 +71,7 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     # replicas trained together share their times
     spans = {(one.started, one.ended) for one in run.replicas}
     each = sum(ended - started for started, ended in spans) / len(run.replicas)
-    return Planned(
-        key, wanted - kept, kept, reasons, waits, each * (wanted - kept), run.origins[-1].device
-    )
+    return Planned(key, wanted - kept, kept, reasons, waits, each * (wanted - kept), run.origins[-1].device)
 
 
 def _data(row: Row) -> dict[str, str] | None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from pipeline.identity import equivalences
+from pipeline.identity.code import train_code
 from pipeline.identity.equivalences import Findings
+from pipeline.params import Model, Row
 from pipeline.results.records import Run, Trained
-from pipeline.settings import Model, Row
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,6 @@ class Standing:
 
     key: str
     row: Row
-    code: str  # digest of the code that trains it
-    parts: dict[str, str]  # of that code, each by itself
     data: dict[str, str] | None  # digests of its prepared arrays; None: not prepared here, and not compared
     findings: Findings = field(default_factory=equivalences.load)
 
@@ -48,12 +47,11 @@ class Standing:
     def other_code(self, run: Run, one: Trained) -> str | None:
         """Which code has changed since, where nobody has proven the new one equal."""
         made = run.origin(one)
-        if self._canonical(made.code) == self._canonical(self.code):
+        here = train_code(self.row.method, self.row.model.name)
+        if self._canonical(made.code) == self._canonical(here.digest):
             return None
-        changed = [part for part, digest in self.parts.items() if made.parts.get(part) != digest]
+        changed = [part for part, digest in here.parts.items() if made.parts.get(part) != digest]
         return f"{changed[0]} code" if made.parts and changed else "code"
 
     def _canonical(self, code: str) -> str:
         return self.findings.canonical("train", self.key, code)
-
-

@@ -1,25 +1,37 @@
 """What a definition of this package reaches by name, and one digest of it: the code behind a number.
 
 The unit is a definition at a module's top level. From the ones asked for, names are followed into whatever
-they mean: a definition beside them, one that was imported, or something of another package. Everything reached
-is digested as a syntax tree, without what can't move a number: comments, docstrings, layout, the text of error
-messages, and checks, which only refuse. Where a definition stands and by which names others import it doesn't
-count, so that moving one moves no digest.
+they mean: a definition beside them, one that was imported, or something of another package. Everything
+reached is digested as a syntax tree, without what can't move a number: comments, docstrings, layout, the text
+of error messages, and checks, which only refuse. Where a definition stands and by which names others import
+it doesn't count, so that moving one moves no digest.
 
-A module that is imported by a name made at run time is not followed; whoever asks names it.
+A module that is imported by a name made at run time is not followed; whoever asks names it. What reads
+params.yaml isn't either.
 """
 
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pipeline.files import digest_json
 
 PACKAGE = Path(__file__).parents[1]
+SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 # Decorators of functions that only refuse: what passes them is the same with and without
 CHECKS = {"check", "field_validator", "model_validator"}
+# The room that reads params.yaml isn't followed, as another package isn't: its values have digests of their own
+DIGESTED = "params"
 
 
 @dataclass(frozen=True)
@@ -75,16 +87,15 @@ class Sources:
 
     def _read(self, definition: Definition) -> tuple[str, frozenset[Definition]]:
         here = self._resolve(definition.module, definition.name)
-        if here is None:  # of another package
+        if here is None or here.module.startswith(f"{self.package.name}.{DIGESTED}"):
             return f"{definition.module}:{definition.name}", frozenset()
         module = self._module(here.module)
         assert module is not None
-        if here.name == "":  # what a module runs when it is imported
-            statements = module.effects
-        else:
-            statements = [module.definitions[here.name]]
+        # without a name it is what a module runs when it is imported
+        statements = [module.definitions[here.name]] if here.name else module.effects
         reader = _Reader(self, here.module, module)
-        texts = [ast.dump(reader.visit(_copy(statement))) for statement in statements]
+        read = [reader.visit(_copy(statement)) for statement in statements]
+        texts = [ast.dump(one) for one in read if one is not None]
         used = set(reader.used)
         if module.effects:
             used.add(Definition(here.module, ""))
@@ -156,7 +167,7 @@ def _sort(statement: ast.stmt, module: Module) -> None:
 def _imports(statement: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
     """Local name -> the module, and the name there; None: the module itself."""
     if isinstance(statement, ast.ImportFrom):
-        assert statement.module is not None and statement.level == 0, "imports here are absolute"
+        assert statement.module is not None, "imports here are absolute"
         return {one.asname or one.name: (statement.module, one.name) for one in statement.names}
     return {one.asname or one.name.split(".")[0]: (one.name, None) for one in statement.names}
 
@@ -171,6 +182,12 @@ def _copy(statement: ast.stmt) -> ast.stmt:
     return copied
 
 
+def _bound(node: ast.AST) -> set[str]:
+    """Names that a function, or a comprehension, binds anywhere inside; what it imports is no such name."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return names | {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+
+
 class _Reader(ast.NodeTransformer):
     """Rewrites a definition to what counts, and notes which others it names."""
 
@@ -178,8 +195,20 @@ class _Reader(ast.NodeTransformer):
         self.sources, self.name, self.module = sources, name, module
         self.imports = dict(module.imports)
         self.used: set[Definition] = set()
+        self.scopes: list[set[str]] = []  # names that the functions around bind themselves
+
+    def visit(self, node: ast.AST) -> Any:
+        if not isinstance(node, SCOPES):
+            return super().visit(node)
+        self.scopes.append(_bound(node))
+        try:
+            return super().visit(node)
+        finally:
+            self.scopes.pop()
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        if isinstance(node.ctx, ast.Store) or any(node.id in scope for scope in self.scopes):
+            return node
         if node.id in self.module.definitions:
             self.used.add(Definition(self.name, node.id))
         elif node.id in self.imports:
@@ -194,8 +223,10 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id in self.imports:
-            target, there = self.imports[node.value.id]
+        value = node.value
+        local = isinstance(value, ast.Name) and any(value.id in scope for scope in self.scopes)
+        if isinstance(value, ast.Name) and value.id in self.imports and not local:
+            target, there = self.imports[value.id]
             whole = target if there is None else f"{target}.{there}"
             if self.sources.is_module(whole):
                 self.used.add(Definition(whole, node.attr))
@@ -220,5 +251,7 @@ class _Reader(ast.NodeTransformer):
         return None if _is_text(node) else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        names = {part.id for one in node.decorator_list for part in ast.walk(one) if isinstance(part, ast.Name)}
+        names = {
+            part.id for one in node.decorator_list for part in ast.walk(one) if isinstance(part, ast.Name)
+        }
         return None if names & CHECKS else self.generic_visit(node)

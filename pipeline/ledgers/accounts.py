@@ -6,13 +6,13 @@ from pathlib import Path
 from pipeline.identity.code import account_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.method_settings import AccountSettings
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.params import Settings, pick
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records
 from pipeline.results.records import Entry, Ledgers
-from pipeline.settings import Settings, pick
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:

@@ -22,10 +22,10 @@ from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, losses
 from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
-from pipeline.privacy.statements import Statement, statement
 from pipeline.results.records import Ledger, Opinion, Released, Trained
 
 CLOSED = "closed form"

@@ -7,10 +7,10 @@ from pipeline.files import digest_json
 from pipeline.identity.code import ledger_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import ledger_of
+from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import read_history
 from pipeline.results.records import Entry, Ledgers
-from pipeline.settings import Settings
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:

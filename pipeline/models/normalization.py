@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.settings import Model
+from pipeline.models.model import Model
 
 
 class BatchStatistics(nn.Module):

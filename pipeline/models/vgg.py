@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage
 

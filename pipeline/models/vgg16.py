@@ -6,8 +6,8 @@ paper's first version (uds-lsv/SIDP): the thirteen convolutions and a single lin
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each
 

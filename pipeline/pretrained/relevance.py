@@ -10,8 +10,8 @@ import torch
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Relevances
+from pipeline.params import PARAMS, Settings
 from pipeline.pretrained.joining import read_arrays
-from pipeline.settings import PARAMS, Settings
 
 
 def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:

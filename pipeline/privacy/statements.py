@@ -3,14 +3,16 @@
 Files keep keys, and `pipeline.reporting.statements` has the words, so that old numbers speak today's words.
 """
 
-from pipeline.strict import Strict
+from pydantic import Field
+
+from pipeline.fields import Strict
 
 
 class Statement(Strict):
     """A key, and what its words have to name."""
 
     key: str
-    values: dict[str, str | int | float] = {}
+    values: dict[str, str | int | float] = Field(default_factory=dict)
 
 
 def statement(key: str, **values: str | int | float) -> Statement:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting import papers
 from pipeline.reporting.guarantees import guarantee
 from pipeline.reporting.intervals import computed, mean
@@ -24,7 +25,6 @@ from pipeline.reporting.results import (
 )
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.
@@ -104,7 +104,7 @@ def _row(
     settings: Settings,
     root: Path,
 ) -> RowResult:
-    record = records.read(key, root)
+    record = records.read(key, row, root)
     search = _search(row, root)
     path = records.history_path(key, root)
     marks = tuple(_declared_marks(row, record.budget if record else budget_of(row)))

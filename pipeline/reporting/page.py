@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.reporting import drawing, links, releases, slowdown, tables, wording
+from pipeline.reporting import drawing, links, releases, slowdown, statements, tables, wording
 from pipeline.reporting.claims import ClaimResult
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.guarantees import VACUOUS
@@ -67,6 +67,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "reasons": tables.reasons,
+        "words": statements.words,
         "notes": tables.notes,
         "slowdowns": slowdown.measured,
         "slowdown_cells": tables.slowdown_cells,

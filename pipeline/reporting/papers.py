@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
-from pipeline.strict import Key, Strict
+from pipeline.fields import Key, Strict
 
 FOLDER = Path(__file__).parent / "papers"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed

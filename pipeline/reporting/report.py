@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.files import write_text
+from pipeline.params import Settings
 from pipeline.reporting import claims, figures, page, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.layers import layers
@@ -14,7 +15,6 @@ from pipeline.reporting.norms import norms
 from pipeline.reporting.relevance import relevance
 from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tradeoffs import tradeoffs
-from pipeline.settings import Settings
 
 REPORTS = Path("reports")
 PAGE = REPORTS / "index.html"

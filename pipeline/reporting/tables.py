@@ -9,6 +9,7 @@ from pipeline.reporting import releases, slowdown, wording
 from pipeline.reporting.releases import Release
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.slowdown import Slowdown
+from pipeline.reporting.statements import joined, words
 
 SEEDS = "Ours: mean ± 95 % Student-t interval over n seeds"
 SLOWDOWN_HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
@@ -64,10 +65,10 @@ def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[
         )
         if result.private:
             yield "privacy", [wording.guarantee_words(cell.guarantee) if cell else "" for cell in cells], ""
-        for metric, words in row.further(result.table):
+        for metric, title in row.further(result.table):
             cells = [row.also[metric].get(level) for level in result.levels]
             own = result.table.decimals_of(metric)
-            yield words, [wording.cell_text(cell, own) if cell else "" for cell in cells], ""
+            yield title, [wording.cell_text(cell, own) if cell else "" for cell in cells], ""
 
 
 def _count(examples: int | None) -> str:
@@ -282,9 +283,9 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
-        "uncounted": "; ".join(ledger.uncounted) if ledger else "",
+        "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
         "releases": "; ".join(map(releases.text, ledger.releases)) if ledger else "",
-        "protects": ledger.protects if ledger else None,
+        "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }
 
 

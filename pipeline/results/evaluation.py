@@ -11,12 +11,13 @@ from pipeline.identity import equivalences
 from pipeline.identity.code import measure_code
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.params import Model, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.records import Evaluated, Evaluation, Run, Trained
-from pipeline.settings import Model, Settings
 from pipeline.training import runs
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 
@@ -53,7 +54,9 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
         )
     if wanted:
         weights = [
-            runs.read_weights(runs.weights_path(key, one.level, one.seed, root), one.weights, execution.device)
+            runs.read_weights(
+                runs.weights_path(key, one.level, one.seed, root), one.weights, execution.device
+            )
             for one in wanted
         ]
         for one, metrics in zip(wanted, measure(run, wanted, weights, data, execution), strict=True):
@@ -69,7 +72,8 @@ def measure(
 ) -> list[dict[str, float]]:
     """Metrics of every wanted replica of a run, whose ``weights`` come in the same order."""
     model = Model.model_validate(run.model)
-    members = [Replica.of(run.method, one) for one in wanted]
+    kind = METHOD_SETTINGS[run.method]
+    members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
     places = {member: place for place, member in enumerate(members)}
     found: dict[int, dict[str, float]] = {}
     for group in grouped(members):

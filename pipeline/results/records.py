@@ -6,19 +6,17 @@ holds a row's replicas one by one: they may come from different machines and tim
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.files import digest_json, write_text
+from pipeline.params import Account, Row
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement
-from pipeline.strict import Strict
-
-if TYPE_CHECKING:
-    from pipeline.settings import Account, Row
 
 RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
@@ -86,7 +84,7 @@ class Provenance(Strict):
     config: str  # digest of the row's settings
     code: str  # digest of the code that trained
     # digests of that code's parts, 'engine', 'method' and 'model', to tell which has changed since
-    parts: dict[str, str] = {}
+    parts: dict[str, str] = Field(default_factory=dict)
     revision: str | None  # git commit; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[str, str]  # digest of each prepared array
@@ -163,8 +161,8 @@ class Entry(Strict):
     seed: int
     ledger: Ledger
     # of an account: its settings at this level, and what the paper prints or draws of such
-    settings: dict[str, Any] = {}
-    metrics: dict[str, float] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, float] = Field(default_factory=dict)
 
 
 class Ledgers(Strict):
@@ -271,7 +269,7 @@ def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
     return _read(ledger_path(line, root), Ledgers)
 
 
-def read(key: str, line: "Row | Account", root: Path = Path()) -> Record | None:
+def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     """Everything known of a row or an account, joined; None where nothing is known.
 
     A replica counts once it has been trained, measured and accounted for.
@@ -290,7 +288,8 @@ def read(key: str, line: "Row | Account", root: Path = Path()) -> Record | None:
     called = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
     run = read_run(key, root)
     if run is None:
-        return _account(called, ledgers) if not hasattr(line, "seeds") else None
+        return None if isinstance(line, Row) else _account(called, ledgers)
+    assert isinstance(line, Row), "accounts leave no run"
     entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
     evaluation = read_evaluation(key, root)
     measured = {(one.level, one.seed): one for one in evaluation.replicas} if evaluation else {}
@@ -331,9 +330,7 @@ def read(key: str, line: "Row | Account", root: Path = Path()) -> Record | None:
 def _account(called: dict[str, str], ledgers: Ledgers) -> Record:
     """The record of an account: nothing ran, and its settings say all."""
     replicas = tuple(
-        Replica(
-            level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger
-        )
+        Replica(level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger)
         for one in ledgers.replicas
     )
     made = Provenance(

@@ -33,10 +33,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, digest_files, digest_json, write_text
+from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Settings
 
 STORE = Path("mlflow.db")
 ARTIFACTS = Path("mlartifacts")

@@ -24,19 +24,20 @@ from pipeline.files import digest_file, digest_json, write_text
 from pipeline.identity import provenance
 from pipeline.identity.code import train_code
 from pipeline.identity.standing import Standing
-from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
 from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
+from pipeline.params import Row, Settings
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.pretrained.starts import check_start, load_start, read_start
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.results import records
+from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Provenance, Run, Trained
-from pipeline.settings import Model, Row, Settings
 from pipeline.training import checkpoints, runs
 from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
-from pipeline.results.histories import history_csv, read_history
 from pipeline.training.uncounted import data_uses
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
@@ -54,11 +55,6 @@ class Replica:
     def name(self) -> str:
         """Name of its random streams."""
         return f"{self.level}/seed={self.seed}"
-
-    @classmethod
-    def of(cls, method: str, trained: Trained) -> "Replica":
-        """What was trained, read again."""
-        return cls(trained.level, trained.seed, settings_class(method).model_validate(trained.settings))
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,7 @@ def train(
     before = records.read_run(key, root)
     kept = before.replicas if before else ()
     if before:
-        stands = Standing(key, row, source.code, source.parts, data.digests)
+        stands = Standing(key, row, data.digests)
         kept = tuple(one for one in kept if stands.why_not(before, one) is None)
     names = {(one.level, one.seed) for one in kept}
     wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
@@ -195,7 +191,9 @@ def _write(
     lines = [line for group in groups for line in group.history]
     history = records.history_path(key, root)
     if before:
-        lines += [line for line in read_history(history) if (line[0], line[1]) in {(k.level, k.seed) for k in kept}]
+        lines += [
+            line for line in read_history(history) if (line[0], line[1]) in {(k.level, k.seed) for k in kept}
+        ]
     write_text(history, history_csv(lines))
     order = [(one.level, one.seed) for one in replicas(row)]
     run = Run(
@@ -214,9 +212,7 @@ def _write(
 def train_replicas(wanted: Sequence[Replica], context: Context) -> list[Group]:
     """Train replicas of one model, those together that can share a step."""
     groups = grouped(wanted)
-    return [
-        _train_group(members, context, number, len(groups)) for number, members in enumerate(groups)
-    ]
+    return [_train_group(members, context, number, len(groups)) for number, members in enumerate(groups)]
 
 
 def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import MethodSettings
+from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.statements import Statement, statement
 
 

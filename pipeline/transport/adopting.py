@@ -13,13 +13,12 @@ from pathlib import Path
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_text
-from pipeline.identity.code import measure_code, train_code
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.records import Evaluation, Run
-from pipeline.settings import Settings
+from pipeline.results.records import Evaluation
 from pipeline.training.runs import weights_path
 from pipeline.transport import archive, dvclock
 
@@ -87,8 +86,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     if there.history != digest_file(records.history_path(row, staged)):
         raise UserError(f"{row}: not adopted: its training curves belong to another run")
     here = records.read_run(row)
-    code = train_code(own.method, own.model.name)
-    stands = Standing(row, own, code.digest, code.parts, _data(own.data))
+    stands = Standing(row, own, _data(own.data))
     if wrong := {why for one in there.replicas if (why := stands.why_not(there, one))}:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
     measured = {(one.level, one.seed): one for one in evaluation.replicas}

@@ -14,9 +14,9 @@ from typing import IO, Literal
 from pydantic import ValidationError
 
 from pipeline.errors import UserError, writing
+from pipeline.fields import Key, Strict
 from pipeline.files import digest_file
 from pipeline.results import records
-from pipeline.strict import Key, Strict
 
 RUNS = Path("runs")
 MANIFEST = "manifest.json"

@@ -11,12 +11,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.errors import UserError
 from pipeline.data.prepared import PREPARED
+from pipeline.errors import UserError
 from pipeline.files import write_text
 from pipeline.identity import entries
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.settings import Settings
 from pipeline.training.runs import RUNS
 
 STAGES = Path("dvc.yaml")
@@ -33,8 +33,8 @@ def available() -> bool:
 def sign(settings: Settings, rows: Sequence[str]) -> bool:
     """Have DVC take what lies here as the results of ``rows``, so that it doesn't train them again.
 
-    Where the data are here DVC does it itself, and keeps the weights. It refuses without them; then the entries
-    of its lock are written as it would write them. False: there is no DVC pipeline here.
+    Where the data are here DVC does it itself, and keeps the weights. It refuses without them; then the
+    entries of its lock are written as it would write them. False: there is no DVC pipeline here.
 
     Raises:
         UserError: DVC can't; the last line it printed says why.

@@ -10,15 +10,15 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping.method import BatchClipping
 from pipeline.methods.batch_clipping.mini_sets import MiniSets, drawn
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Bounds
-from pipeline.settings import Model
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 

@@ -9,14 +9,14 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import JointStatistics, NoisyAverages, PublicStatistics
+from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
-from pipeline.settings import Model
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 

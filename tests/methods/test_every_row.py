@@ -8,24 +8,26 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared, Split
-from pipeline.method_settings import DpsgdSettings, IlmSettings
 from pipeline.methods.base import Execution, Relevances
 from pipeline.methods.batch_clipping.method import BatchClipping
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.laplace.perturbed import Perturbed
+from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.tan.method import Tan
+from pipeline.models.model import Model
+from pipeline.params import Row
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
-from pipeline.settings import Model, Row
 from pipeline.training.loop import Replica, make_task
 
-OWN = settings.load(Path(__file__).parents[2] / "params.yaml")
+OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 SAMPLE = 6
 Shape = tuple[int, ...] | None

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.batch_clipping.mini_sets import drawn, gradient
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.randomness import Streams
 

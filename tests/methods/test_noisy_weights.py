@@ -10,10 +10,10 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution, as_input
 from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
-from pipeline.settings import Model
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.models.model import Model
 from pipeline.training.loop import Replica, accuracy, make_task, predictor
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)

@@ -11,12 +11,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import TanSettings
 from pipeline.methods.base import LAST, Execution, as_input
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.method import NOISELESS, NORM_EDGES, Tan
 from pipeline.methods.tan.recipes import RECIPES
-from pipeline.settings import Model
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.models.model import Model
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from pipeline.models import bilstm, lenet5
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring
 from pipeline.privacy.gradients import BookKeeping, Bounds, Outer, PerExample, clip_factors
-from pipeline.settings import Model
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
 KINDS = ("none", "layer", "group", "public_bn", "wide", "shared", *TEXTS)

@@ -7,9 +7,9 @@ from typing import Any
 
 from reporting import example
 
+from pipeline.params import Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record, Released
-from pipeline.settings import Settings, parse
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
 SOUND, CODE, RUN = "phan-f4a-ilm-sound", "phan-f4a-ilm-code", "phan-f4a-ilm-code-run"

@@ -9,9 +9,9 @@ from typing import Any
 
 from reporting import example
 
+from pipeline.params import Row, Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record
-from pipeline.settings import Row, Settings, parse
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
 BC, IC = "nguyen-f4-bc", "nguyen-f4-ic"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.files import digest_file
+from pipeline.params import Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Opinion, Provenance, Record, Replica
-from pipeline.settings import Settings, parse
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"

@@ -10,9 +10,9 @@ from typing import Any
 from reporting import example
 
 from pipeline.files import write_json
+from pipeline.params import Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record, Replica
-from pipeline.settings import Settings, parse
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
 REDUCED = "-reduced"

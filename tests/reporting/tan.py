@@ -7,9 +7,9 @@ from typing import Any
 
 from reporting import example
 
+from pipeline.params import Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record
-from pipeline.settings import Settings, parse
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
 OTHER, OTHER_SIMULATED = "sander-f5-norm-relu", "sander-f5-norm-relu-b256"

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 from reporting import example, noisy
 
+from pipeline.params import Settings
 from pipeline.reporting import claims, outcomes, papers
 from pipeline.reporting.claims import Assessment, ClaimResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.papers import Gap
 from pipeline.reporting.report import Report
 from pipeline.results import records
-from pipeline.settings import Settings
 
 PUBLIC, LITERAL = "public statistics", "Algorithm 1 to the letter"
 

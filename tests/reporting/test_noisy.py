@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from reporting import example, noisy
 
+from pipeline.params import Settings
 from pipeline.reporting import figures, page, report, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.results import records
 from pipeline.results.evaluation import CONVERGED
-from pipeline.settings import Settings
 
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.params import load as load_settings
 from pipeline.reporting import papers
 from pipeline.reporting.wording import printed
-from pipeline.settings import load as load_settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,12 +4,12 @@ import pytest
 from reporting import noisy
 
 from pipeline.errors import UserError
+from pipeline.params import Settings
 from pipeline.reporting import histories, report, slowdown, tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.slowdown import Slowdown
 from pipeline.results import records
-from pipeline.settings import Settings
 
 REDUCED = noisy.CURVES + noisy.REDUCED
 

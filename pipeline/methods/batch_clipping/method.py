@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.views import Views
 from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
-from pipeline.method_settings import BatchClippingSettings
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams

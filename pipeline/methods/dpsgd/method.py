@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import sgd, sgd_start
 from pipeline.methods.samples import clipped_sums, padded

@@ -12,8 +12,8 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.errors import UserError
-from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Task, as_input
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.normalization import (
     initial_statistics,
     measured,

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from pipeline.method_settings import AdlmSettings
 from pipeline.methods.base import Guarantee, Relevances, State, Task
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.sensitivities import relevance_sensitivity
+from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace
 from pipeline.privacy.statements import statement

@@ -2,7 +2,7 @@
 
 Laplace noise is put on the inputs of the first affine layer and on the coefficients of the loss; `ilm` and
 `adlm` differ in how the inputs' noise is shared out among the features. What the noise is, and whose, is told
-by the variant; see `pipeline.method_settings.IlmSettings`.
+by the variant; see `pipeline.methods.laplace.settings.IlmSettings`.
 
 In 'paper' and 'sound' every example has noise of its own, drawn once. Training then reads nothing of the
 private data but what was released, so that nothing after it spends more.
@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.func import grad
 from torch.nn import functional as F
 
-from pipeline.method_settings import IlmSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
 from pipeline.methods.laplace.parts import cut
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
+from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.laplace.taylor import SECOND, first_coefficients, polynomial
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.models.normalization import measuring

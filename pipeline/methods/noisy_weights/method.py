@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, over_replicas
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.optimizers import adam, adam_start
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.method_settings import TanSettings
 from pipeline.methods.base import (
     CURVES,
     LAST,
@@ -33,6 +32,7 @@ from pipeline.methods.base import (
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.methods.samples import BatchSum, clipped_sums, padded
 from pipeline.methods.tan.recipes import RECIPES
+from pipeline.methods.tan.settings import TanSettings
 from pipeline.methods.views import Views
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism

@@ -3,11 +3,11 @@
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
-from pipeline.method_settings import TanSettings
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.params import PARAMS, Row, Settings
 from pipeline.privacy.spending import Spending
-from pipeline.settings import PARAMS, Row, Settings
-from pipeline.strict import Strict
 
 
 class Simulation(Strict):
