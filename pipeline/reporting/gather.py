@@ -10,8 +10,8 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers
-from pipeline.reporting.guarantees import guarantee
-from pipeline.reporting.intervals import computed, mean
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.papers import Line, Paper, Printed, Table
 from pipeline.reporting.results import (
     Cell,

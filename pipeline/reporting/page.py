@@ -9,12 +9,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.reporting import drawing, links, releases, slowdown, tables, wording
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import links, wording
+from pipeline.reporting.drawing import style as drawing
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
-from pipeline.reporting.guarantees import VACUOUS
+from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.papers import NO_CONVERGENCE
 from pipeline.reporting.results import Cell, PaperResult, TableResult
+from pipeline.reporting.tables import released_noise as releases
+from pipeline.reporting.tables import tables
 from pipeline.results.records import Record
 
 

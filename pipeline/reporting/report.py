@@ -7,13 +7,16 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.files import write_text
-from pipeline.reporting import claims, figures, page, tables
+from pipeline.reporting import page
+from pipeline.reporting.drawing import levels as figures
+from pipeline.reporting.figures.gradient_norms import norms
+from pipeline.reporting.figures.layer_norms import layers
+from pipeline.reporting.figures.relevance import relevance
+from pipeline.reporting.figures.tradeoff import tradeoffs
 from pipeline.reporting.gather import gather
-from pipeline.reporting.layers import layers
-from pipeline.reporting.norms import norms
-from pipeline.reporting.relevance import relevance
+from pipeline.reporting.judging import assess as claims
 from pipeline.reporting.results import PaperResult, TableResult
-from pipeline.reporting.tradeoffs import tradeoffs
+from pipeline.reporting.tables import tables
 from pipeline.settings import Settings
 
 REPORTS = Path("reports")

@@ -5,8 +5,8 @@ from math import hypot
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.reporting.guarantees import Guarantee
-from pipeline.reporting.intervals import Mean
+from pipeline.reporting.judging.guarantees import Guarantee
+from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Line, Paper, Printed, Table
 from pipeline.results.records import Record, Replica
 from pipeline.settings import Account, Row

@@ -4,8 +4,8 @@ from decimal import ROUND_CEILING, Decimal
 from math import isinf
 from typing import Any
 
-from pipeline.reporting.guarantees import Guarantee, State
-from pipeline.reporting.intervals import Mean
+from pipeline.reporting.judging.guarantees import Guarantee, State
+from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.papers import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
 from pipeline.results.records import Ledger

@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
-from pipeline.reporting import claims, report
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import report
+from pipeline.reporting.judging import assess as claims
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, TableResult
 
@@ -17,7 +18,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def written(root: Path) -> Report:
-    return report.write(example.fill(root), root)
+    return report.write(dpsgd.fill(root), root)
 
 
 # Of a module's own report of one paper, `report_of`

@@ -11,17 +11,20 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from reporting import adaptive, example
-from reporting.found import plain, row
+from reporting.lookup import plain, row
+from reporting.made_up import dpsgd, laplace
 from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
-from pipeline.reporting import crossings, outcomes, papers, releases, report, tables
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import papers, report
+from pipeline.reporting.figures.relevance import pictures, relevance
 from pipeline.reporting.gather import gather
-from pipeline.reporting.relevance import pictures, relevance
+from pipeline.reporting.judging import crossings, outcomes
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, RowResult, TableResult
+from pipeline.reporting.tables import released_noise as releases
+from pipeline.reporting.tables import tables
 from pipeline.results import records
 
 PAPER = papers.load("phan2017")
@@ -34,7 +37,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report_of(project: Path) -> Report:
-    return report.write(adaptive.fill(project), project)
+    return report.write(laplace.fill(project), project)
 
 
 @pytest.fixture
@@ -118,23 +121,23 @@ def test_every_release_says_what_it_claims_and_buys_and_how_noisy_it_is(
         (one.row.key, one.quantity): dict(zip(table.levels, one.cells, strict=True))
         for one in releases.releases(table)
     }
-    assert list(found)[:3] == [(adaptive.ADLM, name) for name in ("relevances", "inputs", "labels")]
-    assert (adaptive.PSGD, "inputs") not in found
-    inputs = found[adaptive.ILM, "inputs"]
+    assert list(found)[:3] == [(laplace.ADLM, name) for name in ("relevances", "inputs", "labels")]
+    assert (laplace.PSGD, "inputs") not in found
+    inputs = found[laplace.ILM, "inputs"]
     # levels are told apart; 1/|L| of the noise costs |L| d / Delta_h0 = 28.1 times the epsilon
     assert inputs["epsilon=0.25"] == ("ε 0.125 → 3.52", "noise 223 (112 to 4,460)", "223 × span")
     assert inputs["epsilon=8"] == ("ε 4 → 112", "noise 6.97 (3.48 to 139)", "6.97 × span")
     assert inputs["epsilon=2"] == ()  # not run
-    assert found[adaptive.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
-    assert found[adaptive.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
-    assert found[adaptive.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
+    assert found[laplace.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
+    assert found[laplace.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
+    assert found[laplace.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
 
 
 def test_rows_alike_share_the_sentence_that_says_what_they_protect(
     tables_of: dict[str, TableResult],
 ) -> None:
-    found = [([adaptive.ADLM, adaptive.ILM, adaptive.SOUND], adaptive.LOCAL)]
-    found += [([adaptive.CODE, adaptive.RUN], adaptive.NOBODY)]
+    found = [([laplace.ADLM, laplace.ILM, laplace.SOUND], laplace.LOCAL)]
+    found += [([laplace.CODE, laplace.RUN], laplace.NOBODY)]
     assert releases.protections(tables_of["f4a"]) == found
 
 
@@ -144,18 +147,18 @@ def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> N
     ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
     assert len(ids) == len(set(ids))
     text = words(page)
-    assert f"{adaptive.CODE} , {adaptive.RUN} : {adaptive.NOBODY}" in text
-    assert f"{adaptive.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
+    assert f"{laplace.CODE} , {laplace.RUN} : {laplace.NOBODY}" in text
+    assert f"{laplace.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
     assert releases.RULE in text
     assert "0 (pure)" in text
     assert "DP noise fresh in every run" in text
     # pSGD alone has a delta
     ledger = page[page.index('aria-label="Privacy ledger of Figure 4a"') :]
-    assert re.search(rf"{adaptive.PSGD}.*?<td>1e-5</td>", ledger, re.DOTALL)
+    assert re.search(rf"{laplace.PSGD}.*?<td>1e-5</td>", ledger, re.DOTALL)
 
 
 def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
-    text = words(report.write(example.fill(tmp_path), tmp_path).page.read_text())
+    text = words(report.write(dpsgd.fill(tmp_path), tmp_path).page.read_text())
     assert releases.RULE not in text
     assert "pure" not in text
     assert "→ no bound" not in text
@@ -164,15 +167,15 @@ def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None
 def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["f4a"]
     text = tables.markdown(table)
-    assert f"- {adaptive.CODE}, {adaptive.RUN}: {adaptive.NOBODY}" in text
-    assert f"| {adaptive.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
+    assert f"- {laplace.CODE}, {laplace.RUN}: {laplace.NOBODY}" in text
+    assert f"| {laplace.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
     assert releases.RULE in text
     frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
-    one = frame.loc[(adaptive.CODE, "epsilon=8")]
+    one = frame.loc[(laplace.CODE, "epsilon=8")]
     assert one["delta"] == 0
-    assert one["protects"] == adaptive.NOBODY
+    assert one["protects"] == laplace.NOBODY
     assert one["releases"].startswith("inputs: claimed 4, accounted none, noise 0.680556 / 1.36111 / 27.2222")
-    assert pd.isna(frame.loc[(adaptive.PSGD, "epsilon=8"), "releases"])
+    assert pd.isna(frame.loc[(laplace.PSGD, "epsilon=8"), "releases"])
 
 
 # -- how much noise ----------------------------------------------------------------------------------
@@ -191,16 +194,16 @@ def test_noise_is_a_number_of_spans_and_no_percent(tables_of: dict[str, TableRes
 def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     tmp_path: Path, converged: float
 ) -> None:
-    declared = adaptive.settings()
-    reduced = declared.rows[adaptive.ILM].model_copy(update={"budget": "reduced"})
-    declared = declared.model_copy(update={"rows": {**declared.rows, adaptive.ILM: reduced}})
-    found = adaptive.record(adaptive.ILM, declared)
+    declared = laplace.settings()
+    reduced = declared.rows[laplace.ILM].model_copy(update={"budget": "reduced"})
+    declared = declared.model_copy(update={"rows": {**declared.rows, laplace.ILM: reduced}})
+    found = laplace.record(laplace.ILM, declared)
     metrics = {"converged": converged}
     replicas = [one.model_copy(update={"metrics": one.metrics | metrics}) for one in found.replicas]
     records.write(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
     (result,) = gather(declared, tmp_path)
     (table,) = [one for one in result.tables if one.key == "f4a"]
-    own = row(table, adaptive.ILM)
+    own = row(table, laplace.ILM)
     assert own.cells["epsilon=8"].caveat == "reduced budget"
     noise = own.also["noise_inputs"]["epsilon=8"]
     assert (noise.caveat, noise.untried, noise.converged) == (None, None, 2)
@@ -213,12 +216,12 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
 
 
 def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
-    declared = adaptive.settings()
-    found = adaptive.record(adaptive.SOUND, declared)
+    declared = laplace.settings()
+    found = laplace.record(laplace.SOUND, declared)
     made = found.provenance.model_copy(update={"reproducible": True})
     records.write(found.model_copy(update={"provenance": made}), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
-    assert any(mark.seeded for mark in row(table, adaptive.SOUND).marks)
+    assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
 
 
 # -- claims ------------------------------------------------------------------------------------------
@@ -330,13 +333,13 @@ def test_what_is_released_once_is_spent_before_training(
     tables_of: dict[str, TableResult], claims_of: dict[str, ClaimResult]
 ) -> None:
     table = tables_of["f4a"]
-    once = at_once(row(table, adaptive.ADLM))
+    once = at_once(row(table, laplace.ADLM))
     assert (once.verdict, once.text[-36:]) == ("holds", "ε 8 at the first note, 8 at the last")
-    steps = at_once(row(table, adaptive.PSGD))
+    steps = at_once(row(table, laplace.PSGD))
     assert (steps.verdict, steps.text[-36:]) == ("fails", "ε 2 at the first note, 8 at the last")
-    unbounded = at_once(row(table, adaptive.CODE))
-    assert (unbounded.verdict, adaptive.SHARED in unbounded.text) == ("fails", True)
-    without = replace(row(table, adaptive.ADLM), history=None)
+    unbounded = at_once(row(table, laplace.CODE))
+    assert (unbounded.verdict, laplace.SHARED in unbounded.text) == ("fails", True)
+    without = replace(row(table, laplace.ADLM), history=None)
     assert at_once(without).verdict == "undecided"
     found = {one.variant: one.status for one in claims_of["independent"].assessments}
     assert (found[""], found["as in the code"]) == ("reproduced", "not reproduced")
@@ -350,14 +353,14 @@ def test_relevances_are_pictures_of_the_first_seed(
 ) -> None:
     svg = relevance(tables_of["f3"])
     assert svg is not None
-    for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", adaptive.FIGURE):
+    for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", laplace.FIGURE):
         assert text in svg
     found = [
         element.attrib["{http://www.w3.org/1999/xlink}href"].partition("base64,")[2]
         for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}image")
     ]
     images = [matplotlib.image.imread(BytesIO(b64decode(one))) for one in found]
-    shown = [one for one in images if one.shape[:2] == adaptive.PICTURE]
+    shown = [one for one in images if one.shape[:2] == laplace.PICTURE]
     assert len(shown) == 2
     # one pixel a feature; the green fades from yellow to dark red as relevance grows, row by row
     assert np.all(np.diff(shown[0][:, :, 1].flatten()) < 0)
@@ -367,8 +370,8 @@ def test_relevances_are_pictures_of_the_first_seed(
 
 
 def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
-    declared = adaptive.settings()
-    found = adaptive.record(adaptive.FIGURE, declared)
+    declared = laplace.settings()
+    found = laplace.record(laplace.FIGURE, declared)
     lines = [
         (
             "epsilon=8",
@@ -383,16 +386,16 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
         for channel in (0, 1, 2)
         for column in (0, 1)
     ]
-    example.write_history(adaptive.FIGURE, tmp_path, lines)
+    dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
     records.write(found, tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
-    ((level, picture),) = pictures(row(table, adaptive.FIGURE))
+    ((level, picture),) = pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
 
 
 def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
     assert relevance(tables_of["f4a"]) is None
-    declared = adaptive.settings()
-    records.write(adaptive.record(adaptive.FIGURE, declared), tmp_path)
+    declared = laplace.settings()
+    records.write(laplace.record(laplace.FIGURE, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
     assert relevance(table) is None

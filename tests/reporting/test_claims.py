@@ -1,11 +1,13 @@
 from pathlib import Path
 
 import pytest
-from reporting import example, noisy
+from reporting.made_up import dpsgd, noisy
 
-from pipeline.reporting import claims, outcomes, papers
-from pipeline.reporting.claims import Assessment, ClaimResult
+from pipeline.reporting import papers
 from pipeline.reporting.gather import gather
+from pipeline.reporting.judging import assess as claims
+from pipeline.reporting.judging import outcomes
+from pipeline.reporting.judging.assess import Assessment, ClaimResult
 from pipeline.reporting.papers import Gap
 from pipeline.reporting.report import Report
 from pipeline.results import records
@@ -24,7 +26,7 @@ def by_variant(result: ClaimResult) -> dict[str, Assessment]:
 
 @pytest.fixture
 def found(root: Path, written: Report) -> dict[str, ClaimResult]:
-    return assess(root, example.settings())
+    return assess(root, dpsgd.settings())
 
 
 def test_a_claim_that_holds_everywhere_is_reproduced_for_each_variant(found: dict[str, ClaimResult]) -> None:
@@ -50,7 +52,7 @@ def test_no_additional_loss_stands_and_falls_with_the_ledger(found: dict[str, Cl
     variants = by_variant(found["no-additional-loss"])
     assert variants[PUBLIC].status == "reproduced"
     assert variants[LITERAL].status == "not reproduced"
-    assert example.REASON in variants[LITERAL].outcomes[0].text
+    assert dpsgd.REASON in variants[LITERAL].outcomes[0].text
 
 
 def test_a_gain_must_lie_in_its_bounds_with_its_whole_interval(found: dict[str, ClaimResult]) -> None:
@@ -60,16 +62,16 @@ def test_a_gain_must_lie_in_its_bounds_with_its_whole_interval(found: dict[str, 
 
 
 def test_one_level_that_fails_is_enough(tmp_path: Path) -> None:
-    declared = example.fill(tmp_path)
-    example.put(example.record(example.LAYER, declared, shift=2), tmp_path)
+    declared = dpsgd.fill(tmp_path)
+    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared, shift=2), tmp_path)
     result = by_variant(assess(tmp_path, declared)["batch-over-layer"])[PUBLIC]
     assert result.status == "not reproduced"
     assert {outcome.verdict for outcome in result.outcomes} == {"holds", "fails"}
 
 
 def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
-    declared = example.settings()
-    example.put(example.record(example.PUBLIC, declared), tmp_path)
+    declared = dpsgd.settings()
+    dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
     found = assess(tmp_path, declared)
     assert by_variant(found["batch-over-layer"])[PUBLIC].status == "not run"
     assert by_variant(found["batch-over-layer"])[PUBLIC].tally == "6 not run"
@@ -83,9 +85,9 @@ def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
 def test_what_is_no_reproduction_supports_no_claim(
     tmp_path: Path, edition: str, change: dict, caveat: str
 ) -> None:
-    declared = example.settings(**dict.fromkeys(example.ACCURACY, change))
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared, edition), tmp_path)
+    declared = dpsgd.settings(**dict.fromkeys(dpsgd.ACCURACY, change))
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared, edition), tmp_path)
     for name, result in assess(tmp_path, declared).items():
         if name == "no-additional-loss" and change:
             continue  # about the guarantee, and not about accuracy
@@ -96,9 +98,9 @@ def test_what_is_no_reproduction_supports_no_claim(
 
 
 def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"budget": "reduced"} for key in example.ACCURACY})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
+    declared = dpsgd.settings(**{key: {"budget": "reduced"} for key in dpsgd.ACCURACY})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
     found = by_variant(assess(tmp_path, declared)["no-additional-loss"])
     assert {name: one.status for name, one in found.items()} == {
         PUBLIC: "reproduced",
@@ -107,15 +109,15 @@ def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> N
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
-    declared = example.settings(**{example.PUBLIC: {"reproducible": True}})
-    example.put(example.record(example.PUBLIC, declared), tmp_path)
+    declared = dpsgd.settings(**{dpsgd.PUBLIC: {"reproducible": True}})
+    dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
     assert by_variant(assess(tmp_path, declared)["no-additional-loss"])[PUBLIC].status == "not run"
 
 
 def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"seeds": 1} for key in example.ACCURACY})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
+    declared = dpsgd.settings(**{key: {"seeds": 1} for key in dpsgd.ACCURACY})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
     result = by_variant(assess(tmp_path, declared)["batch-over-layer"])[PUBLIC]
     assert result.status == "undecided"
     assert "n = 1: no interval" in result.outcomes[0].text
@@ -123,13 +125,13 @@ def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
 
 def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
     label = "DPSGD (BN-LeNet-5)"
-    declared = example.settings(**{key: {"label": label} for key in (example.PUBLIC, example.LITERAL)})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
+    declared = dpsgd.settings(**{key: {"label": label} for key in (dpsgd.PUBLIC, dpsgd.LITERAL)})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
     variants = by_variant(assess(tmp_path, declared)["no-additional-loss"])
     assert {name: one.status for name, one in variants.items()} == {
         "": "reproduced",
-        example.LITERAL: "not reproduced",
+        dpsgd.LITERAL: "not reproduced",
     }
 
 

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import clipping
-from reporting.found import row
+from reporting.lookup import row
+from reporting.made_up import clipping
 from reporting.test_report import Elements, words
 
-from pipeline.reporting import claims, figures, layers, outcomes, papers, report, tables, tradeoffs
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import papers, report
+from pipeline.reporting.drawing import levels as figures
+from pipeline.reporting.figures import layer_norms as layers
+from pipeline.reporting.figures import tradeoff as tradeoffs
 from pipeline.reporting.gather import gather
+from pipeline.reporting.judging import assess as claims
+from pipeline.reporting.judging import outcomes
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from pipeline.reporting.tables import tables
 from pipeline.results import records
 
 PAPER = papers.load("nguyen2023")

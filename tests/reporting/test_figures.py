@@ -2,10 +2,11 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
-from pipeline.reporting import drawing, figures
+from pipeline.reporting.drawing import levels as figures
+from pipeline.reporting.drawing import style as drawing
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
@@ -49,7 +50,7 @@ def test_a_training_of_one_note_is_a_point(root: Path, table: TableResult) -> No
 
 
 def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"paper": "mine"} for key in example.LABELS})
+    declared = dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS})
     table = gather(declared, tmp_path)[0].tables[0]
     assert figures.levels(table) is None
     assert figures.curves(table, tmp_path) is None

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import example, noisy
+from reporting.made_up import dpsgd, noisy
 
-from pipeline.reporting import figures, page, report, tables
+from pipeline.reporting import page, report
+from pipeline.reporting.drawing import levels as figures
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.tables import tables
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.results import records
 from pipeline.results.evaluation import CONVERGED
@@ -197,7 +199,10 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     svg = figures.levels(table)
     assert svg is not None
     assert "LeNet-5, ours (reduced budget)" in svg
-    cell_of(tmp_path, **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]})
+    cell_of(
+        tmp_path,
+        **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]},
+    )
     failed = figures.levels(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert failed is not None
     assert "LeNet-5, paper" in failed
@@ -237,9 +242,9 @@ def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconcl
 
 
 def test_every_row_shows_how_many_examples_it_had(tmp_path: Path) -> None:
-    table = gather(example.fill(tmp_path), tmp_path)[0].tables[0]
-    assert source(table, example.PLAIN)["N"] == "55,000"
-    assert source(table, example.MISSING)["N"] == ""
+    table = gather(dpsgd.fill(tmp_path), tmp_path)[0].tables[0]
+    assert source(table, dpsgd.PLAIN)["N"] == "55,000"
+    assert source(table, dpsgd.MISSING)["N"] == ""
 
 
 def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_path: Path) -> None:

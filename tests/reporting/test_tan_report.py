@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import tan
-from reporting.found import plain, row
+from reporting.lookup import plain, row
+from reporting.made_up import tan
 from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
-from pipeline.reporting import figures, norms, optima, outcomes, page, papers, report, tables
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import page, papers, report
+from pipeline.reporting.drawing import levels as figures
+from pipeline.reporting.figures import gradient_norms as norms
 from pipeline.reporting.gather import gather
+from pipeline.reporting.judging import best_level as optima
+from pipeline.reporting.judging import outcomes
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.tables import tables
 from pipeline.results import records
 
 PAPER = papers.load("sander2022")

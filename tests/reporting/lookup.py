@@ -1,6 +1,6 @@
 """What tests look up in results."""
 
-from pipeline.reporting import outcomes
+from pipeline.reporting.judging import outcomes
 from pipeline.reporting.results import PaperResult, RowResult, TableResult
 
 

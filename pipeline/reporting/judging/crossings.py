@@ -5,8 +5,8 @@ from math import inf
 
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve
+from pipeline.reporting.judging.slowdown import METRIC
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.slowdown import METRIC
 
 
 def epochs(left: RowResult | None, right: RowResult | None, level: str) -> list[float | None]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from pipeline.reporting import histories
-from pipeline.reporting.drawing import COLOURS, LEGEND_LINE, columns, svg, thinned
+from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, svg, thinned
 from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.papers import Table
 from pipeline.reporting.results import RowResult, TableResult

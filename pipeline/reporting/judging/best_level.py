@@ -5,7 +5,7 @@ Validation data say which level is best, so that test data choose nothing they a
 
 from statistics import fmean
 
-from pipeline.reporting.intervals import Mean, difference, paired
+from pipeline.reporting.judging.intervals import Mean, difference, paired
 from pipeline.reporting.results import Cell, RowResult
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
+from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.records import Ledger

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.reporting import histories
-from pipeline.reporting.drawing import down, panels, svg
+from pipeline.reporting.drawing.style import down, panels, svg
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.records import RELEVANCE

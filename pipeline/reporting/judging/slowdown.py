@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve, averaged
-from pipeline.reporting.intervals import Mean, mean
+from pipeline.reporting.judging.intervals import Mean, mean
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.reporting import releases, slowdown, wording
-from pipeline.reporting.releases import Release
+from pipeline.reporting import wording
+from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.slowdown import Slowdown
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.slowdown import Slowdown
+from pipeline.reporting.tables import released_noise as releases
+from pipeline.reporting.tables.released_noise import Release
 
 SEEDS = "Ours: mean ± 95 % Student-t interval over n seeds"
 SLOWDOWN_HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing import COLOURS, INK, down, panels, svg
-from pipeline.reporting.figures import read_history
+from pipeline.reporting.drawing.levels import read_history
+from pipeline.reporting.drawing.style import COLOURS, INK, down, panels, svg
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words, number

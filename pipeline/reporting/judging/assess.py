@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.reporting.outcomes import Outcome, ours, printed
+from pipeline.reporting.judging.outcomes import Outcome, ours, printed
 from pipeline.reporting.papers import Claim
 from pipeline.reporting.results import LineResult, PaperResult, RowResult
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from pipeline.reporting import crossings, histories, optima, slowdown
-from pipeline.reporting.guarantees import SLACK
-from pipeline.reporting.intervals import Mean, computed, difference, mean, paired
+from pipeline.reporting import histories
+from pipeline.reporting.judging import best_level as optima
+from pipeline.reporting.judging import crossings, slowdown
+from pipeline.reporting.judging.guarantees import SLACK
+from pipeline.reporting.judging.intervals import Mean, computed, difference, mean, paired
 from pipeline.reporting.papers import (
     NO_CONVERGENCE,
     AtBest,

@@ -1,0 +1,1 @@
+"""Figures that a paper's file asks for, one module each."""
