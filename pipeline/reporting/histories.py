@@ -43,3 +43,17 @@ def averaged(curves: Mapping[int, Curve]) -> Curve:
         for epoch, value in curve:
             values[epoch].append(value)
     return [(epoch, fmean(values[epoch])) for epoch in sorted(values)]
+
+
+def averages(path: Path | None) -> dict[str, dict[str, Curve]]:
+    """Metric -> level -> (epoch, mean over seeds), in order of epochs; empty where there is no history.
+
+    Raises:
+        UserError: the file is not a history.
+    """
+    if path is None:
+        return {}
+    return {
+        metric: {level: averaged(curves) for level, curves in by_level.items()}
+        for metric, by_level in read(path).items()
+    }

@@ -4,10 +4,10 @@ import pytest
 from reporting.made_up import dpsgd
 
 from pipeline.reporting import report
-from pipeline.reporting.judging import assess as claims
-from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import TableResult
 
 
 @pytest.fixture(scope="session")
@@ -36,4 +36,4 @@ def tables_of(result: PaperResult) -> dict[str, TableResult]:
 
 @pytest.fixture
 def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(result)}
+    return {found.claim.key: found for found in assess(result)}

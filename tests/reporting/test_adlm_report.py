@@ -16,15 +16,23 @@ from reporting.made_up import dpsgd, laplace
 from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
-from pipeline.reporting import papers, report
-from pipeline.reporting.figures.relevance import pictures, relevance
-from pipeline.reporting.gather import gather
-from pipeline.reporting.judging import crossings, outcomes
+from pipeline.reporting import figures, papers, report
+from pipeline.reporting.claims import overtakes
+from pipeline.reporting.claims.average import Average
+from pipeline.reporting.claims.overtakes import Overtakes
+from pipeline.reporting.claims.spent_at_once import SpentAtOnce
+from pipeline.reporting.figures import relevance_pictures
+from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, RowResult, TableResult
-from pipeline.reporting.tables import released_noise as releases
-from pipeline.reporting.tables import tables
+from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.tables import released_noise
+from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.wide import wide
 from pipeline.results import records
 
 PAPER = papers.load("phan2017")
@@ -69,7 +77,7 @@ def test_the_papers_own_numbers_bear_its_claims_out() -> None:
         (claim.key, one.verdict)
         for claim in PAPER.claims
         for test in claim.tests
-        for one in outcomes.printed(test, PAPER)
+        for one in test.on_paper(PAPER)
     ]
     assert len(found) == 7
     assert {verdict for _, verdict in found} == {"holds"}
@@ -119,7 +127,7 @@ def test_every_release_says_what_it_claims_and_buys_and_how_noisy_it_is(
     table = tables_of["f4a"]
     found = {
         (one.row.key, one.quantity): dict(zip(table.levels, one.cells, strict=True))
-        for one in releases.releases(table)
+        for one in released_noise.releases(table)
     }
     assert list(found)[:3] == [(laplace.ADLM, name) for name in ("relevances", "inputs", "labels")]
     assert (laplace.PSGD, "inputs") not in found
@@ -138,7 +146,7 @@ def test_rows_alike_share_the_sentence_that_says_what_they_protect(
 ) -> None:
     found = [([laplace.ADLM, laplace.ILM, laplace.SOUND], laplace.LOCAL)]
     found += [([laplace.CODE, laplace.RUN], laplace.NOBODY)]
-    assert releases.protections(tables_of["f4a"]) == found
+    assert released_noise.protections(tables_of["f4a"]) == found
 
 
 def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> None:
@@ -149,7 +157,7 @@ def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> N
     text = words(page)
     assert f"{laplace.CODE} , {laplace.RUN} : {laplace.NOBODY}" in text
     assert f"{laplace.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
-    assert releases.RULE in text
+    assert released_noise.RULE in text
     assert "0 (pure)" in text
     assert "DP noise fresh in every run" in text
     # pSGD alone has a delta
@@ -159,18 +167,18 @@ def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> N
 
 def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
     text = words(report.write(dpsgd.fill(tmp_path), tmp_path).page.read_text())
-    assert releases.RULE not in text
+    assert released_noise.RULE not in text
     assert "pure" not in text
     assert "→ no bound" not in text
 
 
 def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["f4a"]
-    text = tables.markdown(table)
+    text = markdown(table)
     assert f"- {laplace.CODE}, {laplace.RUN}: {laplace.NOBODY}" in text
     assert f"| {laplace.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
-    assert releases.RULE in text
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    assert released_noise.RULE in text
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
     one = frame.loc[(laplace.CODE, "epsilon=8")]
     assert one["delta"] == 0
     assert one["protects"] == laplace.NOBODY
@@ -182,12 +190,11 @@ def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, Table
 
 
 def test_noise_is_a_number_of_spans_and_no_percent(tables_of: dict[str, TableResult], page: str) -> None:
-    frame = tables.wide(tables_of["f4a"])
+    frame = wide(tables_of["f4a"])
     noisy = frame[frame["source"] == "noise on a pixel (std ÷ span)"]
     assert noisy.iloc[1]["0.25"] == "223 ± 0 (n = 2)"
     assert "noise on a pixel (std ÷ span) 223 ± 0 112 ± 0" in words(page)
-    latex = tables.latex(tables_of["f4a"])
-    assert r"std $\div$ span" in latex
+    assert r"std $\div$ span" in latex(tables_of["f4a"])
 
 
 @pytest.mark.parametrize("converged", [0.0, 1.0])
@@ -210,7 +217,7 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     test = next(claim for claim in PAPER.claims if claim.key == "small-noise").tests[0]
     verdicts = {
         one.verdict: one.caveat
-        for one in outcomes.ours(test, {"f4a/ilm:noise_inputs": own.measured("noise_inputs")}, PAPER)
+        for one in test.ours({"f4a/ilm:noise_inputs": own.measured("noise_inputs")}, PAPER)
     }
     assert verdicts == {"not run": None, "fails": None}
 
@@ -238,8 +245,8 @@ def test_theorem_1_stands_and_falls_with_the_accounted_epsilon(claims_of: dict[s
     }
 
 
-def average(result: PaperResult, **bounds: float) -> outcomes.Outcome:
-    test = papers.Average.model_validate(
+def average(result: PaperResult, **bounds: float) -> Outcome:
+    test = Average.model_validate(
         {
             "kind": "average",
             "left": "f4a/adlm",
@@ -248,7 +255,7 @@ def average(result: PaperResult, **bounds: float) -> outcomes.Outcome:
             **bounds,
         }
     )
-    (found,) = outcomes.ours(test, plain(result, test.left, test.right), PAPER)
+    (found,) = test.ours(plain(result, test.left, test.right), PAPER)
     return found
 
 
@@ -271,15 +278,15 @@ def test_a_gap_may_be_of_averages_over_levels(
 
 def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, ClaimResult]) -> None:
     assert [one.status for one in claims_of["adaptive-average"].assessments][:1] == ["not run"]
-    values = {level: papers.Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
-    lines = (papers.Line(key="x", label="X", values=values), papers.Line(key="y", label="Y", values=values))
-    table = papers.Table(name="T", title="t", axis="a", columns=["a=1", "a=2"], lines=lines)
-    test = papers.Average(kind="average", left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
-    (found,) = outcomes.printed(test, papers.Paper(title="p", tables={"t": table}))
+    values = {level: Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
+    lines = (Line(key="x", label="X", values=values), Line(key="y", label="Y", values=values))
+    table = Table(name="T", title="t", axis="a", columns=["a=1", "a=2"], lines=lines)
+    test = Average(kind="average", left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
+    (found,) = test.on_paper(papers.Paper(title="p", tables={"t": table}))
     assert (found.verdict, found.text) == ("holds", "X − Y, mean over a = 1, a = 2: +0.00, to be above -1")
     short = lines[1].model_copy(update={"values": {"a=1": values["a=1"]}})
     table = table.model_copy(update={"lines": (lines[0], short)})
-    assert not list(outcomes.printed(test, papers.Paper(title="p", tables={"t": table})))
+    assert not list(test.on_paper(papers.Paper(title="p", tables={"t": table})))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +307,7 @@ def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, 
 def test_the_epoch_of_overtaking(
     left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
 ) -> None:
-    assert crossings._overtaking(left, right) == epoch
+    assert overtakes._overtaking(left, right) == epoch
 
 
 @pytest.mark.parametrize(
@@ -309,23 +316,23 @@ def test_the_epoch_of_overtaking(
 def test_curves_cross_where_the_claim_says(
     result: PaperResult, bounds: dict[str, float], verdict: str
 ) -> None:
-    test = papers.Overtakes.model_validate(
+    test = Overtakes.model_validate(
         {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
     )
     rows = plain(result, test.left, test.right)
-    (found,) = outcomes.ours(test, rows, PAPER)
+    (found,) = test.ours(rows, PAPER)
     assert found.verdict == verdict
     assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")
     # the other way round it never happens
-    (never,) = outcomes.ours(test, {test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
+    (never,) = test.ours({test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
     assert (never.verdict, never.text[-15:]) == ("fails", "in 0 of 2 seeds")
-    (missing,) = outcomes.ours(test, {test.left: None, test.right: None}, PAPER)
+    (missing,) = test.ours({test.left: None, test.right: None}, PAPER)
     assert missing.verdict == "not run"
 
 
-def at_once(row: RowResult) -> outcomes.Outcome:
-    test = papers.SpentAtOnce(kind="spent_at_once", of="f4a/adlm", at=["epsilon=8"])
-    (found,) = outcomes.ours(test, {"f4a/adlm": row}, PAPER)
+def at_once(row: RowResult) -> Outcome:
+    test = SpentAtOnce(kind="spent_at_once", of="f4a/adlm", at=["epsilon=8"])
+    (found,) = test.ours({"f4a/adlm": row}, PAPER)
     return found
 
 
@@ -351,7 +358,7 @@ def test_what_is_released_once_is_spent_before_training(
 def test_relevances_are_pictures_of_the_first_seed(
     report_of: Report, tables_of: dict[str, TableResult]
 ) -> None:
-    svg = relevance(tables_of["f3"])
+    svg = relevance_pictures.draw(tables_of["f3"])
     assert svg is not None
     for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", laplace.FIGURE):
         assert text in svg
@@ -389,13 +396,13 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
     dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
     records.write(found, tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
-    ((level, picture),) = pictures(row(table, laplace.FIGURE))
+    ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
 
 
 def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
-    assert relevance(tables_of["f4a"]) is None
+    assert not list(figures.drawn(tables_of["f4a"]))
     declared = laplace.settings()
     records.write(laplace.record(laplace.FIGURE, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
-    assert relevance(table) is None
+    assert relevance_pictures.draw(table) is None

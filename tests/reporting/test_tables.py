@@ -8,7 +8,11 @@ from reporting.made_up import dpsgd
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.tables import tables
+from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.remarks import reasons
+from pipeline.reporting.tables.wide import wide
 
 
 @pytest.fixture
@@ -17,7 +21,7 @@ def table(written: Report) -> TableResult:
 
 
 def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: TableResult) -> None:
-    lines = tables.markdown(table).splitlines()
+    lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| DPSGD (LN-LeNet-5) | paper"))
     paper, ours, privacy = (lines[start + offset].split(" | ") for offset in range(3))
     assert paper[5] == "96.68"
@@ -28,20 +32,20 @@ def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: 
 
 
 def test_markdown_says_what_does_not_hold_and_why(table: TableResult) -> None:
-    text = tables.markdown(table)
+    text = markdown(table)
     assert text.count("DOES NOT HOLD") == 6 + 1
     assert f"- {dpsgd.LITERAL}: **DOES NOT HOLD** {dpsgd.REASON}" in text
 
 
 def test_rows_that_were_not_run_say_so_at_every_level(table: TableResult) -> None:
-    line = next(line for line in tables.markdown(table).splitlines() if dpsgd.MISSING in line)
+    line = next(line for line in markdown(table).splitlines() if dpsgd.MISSING in line)
     assert line.count("not run") == 7
 
 
 def test_marks_stand_beside_the_row(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"budget": "reduced", "reproducible": True}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, "synthetic"), tmp_path)
-    text = tables.markdown(gather(declared, tmp_path)[0].tables[0])
+    text = markdown(gather(declared, tmp_path)[0].tables[0])
     assert f"{dpsgd.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
 
 
@@ -49,20 +53,20 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
     declared = dpsgd.settings(**{key: {"reproducible": True} for key in (dpsgd.PLAIN, dpsgd.LAYER)})
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
-    found = tables.reasons(gather(declared, tmp_path)[0].tables[0])
+    found = reasons(gather(declared, tmp_path)[0].tables[0])
     assert [rows for rows, _, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
 
 
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"seeds": 1}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
-    line = tables.wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
+    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
     assert "±" not in line["3"]
     assert "(n = 1: no interval)" in line["3"]
 
 
 def test_csv_carries_the_ledger_and_where_numbers_come_from(table: TableResult) -> None:
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
     assert len(frame) == 5 * 7
     one = frame.loc[(dpsgd.PUBLIC, "epsilon=1")]
     assert (one["claimed"], one["accounted"], one["delta"], one["steps"]) == (1.0, 0.92, 1e-5, 400)
@@ -77,7 +81,7 @@ def test_csv_carries_the_ledger_and_where_numbers_come_from(table: TableResult) 
 
 
 def test_latex_is_a_tabular_of_escaped_text(table: TableResult) -> None:
-    text = tables.latex(table)
+    text = latex(table)
     assert r"\begin{tabular}" in text
     assert r"$\varepsilon$ $\le$ 2.76" in text
     assert not set("εδ∞±−≤") & set(text)

@@ -84,8 +84,8 @@ def measured(result: TableResult) -> list[Slowdown]:
     start = result.table.slowdown
     if start is None:
         return []
-    found = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
-    return [one for one in found if one is not None]
+    measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
+    return [one for one in measurements if one is not None]
 
 
 def _best(curves: dict[int, Curve]) -> float:
