@@ -9,6 +9,7 @@ from pipeline.methods.rooms import implementation
 
 ENGINE = Definition("pipeline.training.loop", "train_replicas")
 MEASURING = Definition("pipeline.results.evaluation", "measure")
+NOISE = Definition("pipeline.results.evaluation", "noise")
 LEDGER = Definition("pipeline.ledgers.ledger", "ledger_of")
 ACCOUNT = Definition("pipeline.ledgers.accounts", "entry")
 FETCHING = Definition("pipeline.data.synthetic", "write")
@@ -38,7 +39,7 @@ def train_code(method: str, model: str) -> Code:
 @cache
 def measure_code(method: str, model: str) -> Code:
     """What measures a row's weights."""
-    return Code({"measuring": digest(MEASURING), **_row_parts(method, model)})
+    return Code({"measuring": digest(MEASURING, NOISE), **_row_parts(method, model)})
 
 
 def ledger_code() -> str:

@@ -30,7 +30,7 @@ SCOPES = (
 )
 # Decorators of functions that only refuse: what passes them is the same with and without
 CHECKS = {"check", "field_validator", "model_validator"}
-# The room that reads params.yaml isn't followed, as another package isn't: its values have digests of their own
+# The room that reads params.yaml isn't followed, as other packages aren't: its values have digests of their own
 DIGESTED = "params"
 
 

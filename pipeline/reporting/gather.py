@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -11,14 +11,14 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.params import Account, Row, Settings
 from pipeline.reporting import papers
-from pipeline.reporting.guarantees import guarantee
-from pipeline.reporting.intervals import computed, mean
-from pipeline.reporting.papers import Line, Paper, Printed, Table
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.intervals import computed, mean
+from pipeline.reporting.papers import Paper
+from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.results import (
     Cell,
     LineResult,
     Mark,
-    PaperResult,
     RowResult,
     TableResult,
     budget_of,
@@ -31,6 +31,32 @@ OFFICIAL, SYNTHETIC = "official", "synthetic"
 ENOUGH_EXAMPLES = 0.9
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
 STEP_SIZES, SPAN = 3, 100.0
+
+
+@dataclass(frozen=True)
+class PaperResult:
+    """A paper and those of its tables that params.yaml declares rows for."""
+
+    key: str
+    paper: Paper
+    tables: tuple[TableResult, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records behind it, in the order shown."""
+        return [row.record for table in self.tables for row in table.rows if row.record is not None]
+
+    def line(self, reference: str) -> LineResult | None:
+        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
+        name, _, metric = reference.partition(":")
+        found = [
+            line
+            for table in self.tables
+            for line in table.lines
+            if line.line and f"{table.key}/{line.line.key}" == name
+        ]
+        rows = (row.measured(metric) if metric else row for line in found for row in line.rows)
+        return replace(found[0], rows=tuple(rows)) if found else None
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:

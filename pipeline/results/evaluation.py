@@ -17,7 +17,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.results.records import Evaluated, Evaluation, Run, Trained
+from pipeline.results.records import Evaluated, Evaluation
 from pipeline.training import runs
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 
@@ -59,34 +59,42 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
             )
             for one in wanted
         ]
-        for one, metrics in zip(wanted, measure(run, wanted, weights, data, execution), strict=True):
+        kind = METHOD_SETTINGS[row.method]
+        members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
+        found_metrics = measure(members, weights, row.model, row.method, row.reproducible, data, execution)
+        for one, metrics in zip(wanted, found_metrics, strict=True):
             kept[one.level, one.seed] = Evaluated(
-                level=one.level, seed=one.seed, weights=one.weights, code=code, metrics=metrics
+                level=one.level,
+                seed=one.seed,
+                weights=one.weights,
+                code=code,
+                metrics={**metrics, **noise(one.spending)},
             )
     names = [(one.level, one.seed) for one in run.replicas]
     return records.write(Evaluation(row=key, replicas=tuple(kept[name] for name in names)), root)
 
 
 def measure(
-    run: Run, wanted: Sequence[Trained], weights: Sequence[Tensors], data: Prepared, execution: Execution
+    members: Sequence[Replica],
+    weights: Sequence[Tensors],
+    model: Model,
+    method: str,
+    reproducible: bool,
+    data: Prepared,
+    execution: Execution,
 ) -> list[dict[str, float]]:
-    """Metrics of every wanted replica of a run, whose ``weights`` come in the same order."""
-    model = Model.model_validate(run.model)
-    kind = METHOD_SETTINGS[run.method]
-    members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
+    """Metrics of trained replicas of one model, whose ``weights`` come in the same order."""
     places = {member: place for place, member in enumerate(members)}
     found: dict[int, dict[str, float]] = {}
     for group in grouped(members):
         own = [places[member] for member in group]
-        reproducible = run.origin(wanted[own[0]]).reproducible
         task = make_task(group, model, reproducible, data, execution)
-        method = build_method(run.method, task, [member.settings for member in group], model.normalization)
+        trained = build_method(method, task, [member.settings for member in group], model.normalization)
         stacked = {name: torch.stack([weights[place][name] for place in own]) for name in weights[own[0]]}
-        columns = _accuracies(method, stacked, data, execution)
+        columns = _accuracies(trained, stacked, data, execution)
         for index, place in enumerate(own):
-            values = {name: column[index].item() for name, column in columns.items()}
-            found[place] = {**values, **noise(wanted[place].spending)}
-    return [found[place] for place in range(len(wanted))]
+            found[place] = {name: column[index].item() for name, column in columns.items()}
+    return [found[place] for place in range(len(members))]
 
 
 def noise(spending: Spending | Releases | None) -> dict[str, float]:

@@ -5,8 +5,11 @@ Validation data say which level is best, so that test data choose nothing they a
 
 from statistics import fmean
 
-from pipeline.reporting.intervals import Mean, difference, paired
+from pipeline.reporting.judging.claim_test import BoundedLines, Outcome, Rows, caveat_of, not_run
+from pipeline.reporting.judging.intervals import Mean, difference, paired
+from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import Cell, RowResult
+from pipeline.reporting.wording import level_words, with_interval
 
 
 def best(row: RowResult | None) -> Cell | None:
@@ -26,6 +29,17 @@ def shortfall(left: RowResult | None, right: RowResult | None) -> Mean | None:
     if right is None or chosen is None or own is None or chosen.level not in right.cells:
         return None
     return paired(own.by_seed, right.cells[chosen.level].by_seed)
+
+
+def outcome(test: BoundedLines, title: str, gap: Mean | None, rows: Rows, paper: PrintedTables) -> Outcome:
+    """The outcome of a test of two lines whose best levels are ``gap`` apart."""
+    one, other = best(rows[test.left]), best(rows[test.right])
+    if one is None or other is None or gap is None:
+        return not_run(title)
+    levels = f"{level_words(one.level)} and {level_words(other.level)}"
+    shown = with_interval(gap, paper.decimals_of(test.left), sign=True)
+    text = f"{title} ({levels}): {shown}, {test.needs}"
+    return Outcome(gap.where(test.above, test.below), text, caveat_of(one, other))
 
 
 def _validated(cell: Cell) -> float:

@@ -1,34 +1,25 @@
-"""Figures as SVG text: what was measured by level beside the paper's, and training curves."""
+"""What was measured at each level, beside the paper's."""
 
 from collections.abc import Iterable
 from math import isfinite, nan
-from pathlib import Path
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
-from pipeline.reporting import histories
-from pipeline.reporting.drawing import COLOURS, LEGEND_LINE, columns, svg, thinned
-from pipeline.reporting.histories import Curve, averaged
-from pipeline.reporting.papers import Table
+from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, remark, svg
+from pipeline.reporting.printed import Table
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import columns_words, level_value, measured_words
-from pipeline.results import records
 
 # one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 FURTHER = ("--", ":", "-.")  # dashes of further metrics
-# The first that a history has is drawn.
-CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
-SPENT = "epsilon_spent"
 LEGEND_COLUMN = 60  # letters that fit into half the figure's width
 PLOT_HEIGHT = 4.0  # inches
 SPREAD = 10.0  # levels, or numbers that aren't percents, further apart stand on a logarithmic axis
 
 
-def levels(result: TableResult) -> str | None:
+def draw(result: TableResult) -> str | None:
     """The table as a plot: paper hollow and dashed, ours filled with intervals; None without any number.
 
     Where nothing was trained, the table's further metrics stand beside it, dashed and without marks.
@@ -40,7 +31,7 @@ def levels(result: TableResult) -> str | None:
 
     places, logarithmic = _places(result.levels)
 
-    def draw(figure: Figure) -> None:
+    def plot(figure: Figure) -> None:
         axes = figure.add_subplot()
         for index, line in enumerate(result.lines):
             colour = COLOURS[index % len(COLOURS)]
@@ -82,7 +73,7 @@ def levels(result: TableResult) -> str | None:
         elif _far_apart([cell.mean.value for row in result.rows for cell in row.cells.values()]):
             axes.set_yscale("log")
 
-    return svg(result.name, (8.4, PLOT_HEIGHT), draw)
+    return svg(result.name, (8.4, PLOT_HEIGHT), plot)
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
@@ -126,69 +117,5 @@ def _plot_row(axes: Axes, row: RowResult, places: dict[str, float], colour: str,
         capsize=3,
         # what is no reproduction must not look like one
         alpha=1.0 if row.comparable else 0.45,
-        label=f"{row.declared.label}, ours" + _remark(row, " ({})"),
+        label=f"{row.declared.label}, ours" + remark(row, " ({})"),
     )
-
-
-def _remark(row: RowResult, form: str) -> str:
-    """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
-    words = ", ".join(mark.words for mark in row.marks if mark.inconclusive)
-    return form.format(words) if words else ""
-
-
-def curves(result: TableResult, root: Path = Path()) -> str | None:
-    """Training curves, a column a row, with the epsilon spent below; None where no row has a history."""
-    found = [(row, history) for row in result.rows if row.record and (history := read_history(row.key, root))]
-    if not found:
-        return None
-    drawn = [metric for metric in (_drawn([history for _, history in found]), SPENT) if metric]
-    drawn = [metric for metric in drawn if any(metric in history for _, history in found)]
-    colours = matplotlib.colormaps["viridis"]
-
-    def draw(figure: Figure) -> None:
-        grid = figure.subplots(len(drawn), len(found), squeeze=False, sharex="col", sharey="row")
-        for column, (row, history) in enumerate(found):
-            grid[0][column].set_title(row.key + _remark(row, "\n({})"))
-            grid[-1][column].set_xlabel("epoch")
-            for line, metric in enumerate(drawn):
-                for index, level in enumerate(result.levels):
-                    curve = history.get(metric, {}).get(level, [])
-                    # the last tenth of viridis is too light for paper
-                    colour = colours(0.9 * index / max(1, len(result.levels) - 1))
-                    # a training of one note has no line
-                    mark = "o" if len(curve) == 1 else None
-                    grid[line][column].plot(
-                        *columns(thinned(curve)), color=colour, lw=1.3, marker=mark, label=level_value(level)
-                    )
-        for line, metric in enumerate(drawn):
-            grid[line][0].set_ylabel("ε spent" if metric == SPENT else metric.replace("_", " "))
-            if metric == SPENT:
-                grid[line][0].set_yscale("log")
-                grid[line][0].yaxis.set_major_formatter("{x:g}")
-                low, high = grid[line][0].get_ylim()
-                grid[line][0].yaxis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=len(labels), title=columns_words(result)
-        )
-
-    return svg(f"{result.name}-curves", (max(8.4, 2.8 * len(found)), 1.2 + 2.3 * len(drawn)), draw)
-
-
-def _drawn(histories: list[dict[str, dict[str, Curve]]]) -> str | None:
-    return next((metric for metric in CURVES if any(metric in history for history in histories)), None)
-
-
-def read_history(row: str, root: Path = Path()) -> dict[str, dict[str, Curve]]:
-    """Metric -> level -> (epoch, mean over seeds), in order of epochs; empty where there is no history.
-
-    Raises:
-        UserError: the file is not a history.
-    """
-    path = records.history_path(row, root)
-    if not path.exists():
-        return {}
-    return {
-        metric: {level: averaged(curves) for level, curves in by_level.items()}
-        for metric, by_level in histories.read(path).items()
-    }

@@ -7,33 +7,40 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
+from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.records import Ledger
 
+SUFFIX = "tradeoff"  # of the figure's file
+TITLE = "Trade-off curves of {}"  # for screen readers, of the table
+CAPTION = (
+    "The errors of the best attack that tells two neighbouring data sets apart: an attacker with type I "
+    "error α can't have less type II error than the solid curve, proven for what ran (at its points, "
+    "which straight lines join). Near 1 − α (dotted) the attack is a guess; along the axes it never "
+    "errs. G<sub>μ</sub> (dashed) is the central limit's approximation, and no bound. Rows of the same "
+    "curve are drawn once."
+)
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
-ACROSS, SIDE, TITLE = 3, 2.8, 0.5  # panels beside one another; inches of one, and of what stands over it
+ACROSS, SIDE, HEADING = 3, 2.8, 0.5  # panels beside one another; inches of one, and of what stands over it
 NORMAL = NormalDist()
 Ledgers = tuple[tuple[str, Ledger], ...]  # what a curve is called, and where it comes from
 
 
-def tradeoffs(result: TableResult) -> str | None:
+def draw(result: TableResult) -> str | None:
     """A panel for each level whose ledgers differ, a colour for each row; None without any curve.
 
     Solid: the numeric curve of what ran. Dashed: G_mu of the central limit theorem. Dotted: 1 - alpha, of a
     mechanism that tells nothing.
     """
-    if "tradeoff" not in result.table.figures:
+    shown = list(_panels(result))
+    if not shown:
         return None
-    found = list(_found(result))
-    if not found:
-        return None
-    names = list(dict.fromkeys(name for _, ledgers in found for name, _ in ledgers))
+    names = list(dict.fromkeys(name for _, ledgers in shown for name, _ in ledgers))
 
-    def draw(figure: Figure) -> None:
-        grid = panels(figure, len(found), ACROSS, "type II error β")
-        for axes, (levels, ledgers) in zip(grid, found, strict=True):
+    def plot(figure: Figure) -> None:
+        grid = panels(figure, len(shown), ACROSS, "type II error β")
+        for axes, (levels, ledgers) in zip(grid, shown, strict=True):
             axes.set_title(", ".join(map(level_words, levels)), wrap=True)
             axes.set_xlabel("type I error α")
             axes.set_aspect("equal")
@@ -46,19 +53,19 @@ def tradeoffs(result: TableResult) -> str | None:
         figure.legend(handles, [*names, *(words for _, words in styles)], loc="outside lower center", ncols=2)
 
     legend = LEGEND_LINE * -(-(len(names) + 3) // 2)
-    rows = down(len(found), min(ACROSS, len(found)))
-    return svg(f"{result.name}-tradeoff", (SIDE * ACROSS, (SIDE + TITLE) * rows + legend), draw)
+    rows = down(len(shown), min(ACROSS, len(shown)))
+    return svg(f"{result.name}-{SUFFIX}", (SIDE * ACROSS, (SIDE + HEADING) * rows + legend), plot)
 
 
-def _found(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
+def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
     """Levels with the same curves (they differ in what privacy doesn't depend on), and these."""
-    found: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
+    by_curves: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
     for level in result.levels:
         own = tuple(_ledgers(result, level))
         if own:
             alike = tuple((name, (ledger.tradeoff, ledger.mu)) for name, ledger in own)
-            found.setdefault(alike, ([], own))[0].append(level)
-    yield from found.values()
+            by_curves.setdefault(alike, ([], own))[0].append(level)
+    yield from by_curves.values()
 
 
 def _ledgers(result: TableResult, level: str) -> Iterator[tuple[str, Ledger]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.files import write_json
 from pipeline.params import Settings, parse
@@ -38,7 +38,7 @@ def settings(**changes: dict[str, Any]) -> Settings:
     rows = {key: row | changes.get(key, {}) for key, row in (full | reduced).items()}
     return parse(
         {
-            **example.DATA,
+            **dpsgd.DATA,
             "rows": rows,
             "searches": {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}},
         }
@@ -84,11 +84,11 @@ def record(key: str, declared: Settings, examples: int = 55000, **converged: tup
                     },
                     ledger=ledger(),
                     seconds=100.0,
-                    started=example.STARTED,
-                    ended=example.STARTED + 100,
+                    started=dpsgd.STARTED,
+                    ended=dpsgd.STARTED + 100,
                 )
             )
-    template = example.record(example.PLAIN, example.settings())
+    template = dpsgd.record(dpsgd.PLAIN, dpsgd.settings())
     made = {"config": declared.row_digest(key), "reproducible": row.reproducible, "examples": examples}
     return template.model_copy(
         update={
@@ -133,7 +133,7 @@ def history(
     key: str, root: Path, seeds: int = 3, curve: Callable[[float, int, int], float] = straight
 ) -> None:
     """Training curves over 40 epochs for every level and seed."""
-    example.write_history(
+    dpsgd.write_history(
         key,
         root,
         (

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.reporting.outcomes import Outcome, ours, printed
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.papers import Claim
-from pipeline.reporting.results import LineResult, PaperResult, RowResult
+from pipeline.reporting.results import LineResult, RowResult
 
 Status = Literal["reproduced", "not reproduced", "undecided", "not run"]
 
@@ -30,12 +31,12 @@ class Assessment:
     @property
     def tally(self) -> str:
         """How its outcomes fell: ``6 hold, 6 not run``, ``3 hold but don't count (reduced budget)``."""
-        found = Counter(
+        counts = Counter(
             _PLURAL.get(outcome.verdict, outcome.verdict)
             + (f" but don't count ({outcome.caveat})" if outcome.caveat else "")
             for outcome in self.outcomes
         )
-        return ", ".join(f"{count} {words}" for words, count in found.items())
+        return ", ".join(f"{count} {words}" for words, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class ClaimResult:
     @property
     def statuses(self) -> list[Status]:
         """One for each variant: on the full budget if that tells, else on the reduced one."""
-        found: dict[str, Status] = {}
+        by_variant: dict[str, Status] = {}
         for one in self.assessments:
-            if found.get(one.variant, "not run") == "not run":
-                found[one.variant] = one.status
-        return list(found.values())
+            if by_variant.get(one.variant, "not run") == "not run":
+                by_variant[one.variant] = one.status
+        return list(by_variant.values())
 
     @property
     def contradicted(self) -> tuple[Outcome, ...]:
@@ -66,7 +67,7 @@ def assess(result: PaperResult) -> list[ClaimResult]:
     return [
         ClaimResult(
             claim,
-            tuple(outcome for test in claim.tests for outcome in printed(test, result.paper)),
+            tuple(outcome for test in claim.tests for outcome in test.on_paper(result.paper)),
             tuple(_assessments(claim, result)),
         )
         for claim in result.paper.claims
@@ -94,17 +95,17 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
                 reference: own.get(variant) or own.get("") or next(iter(own.values()), None)
                 for reference, own in rows.items()
             }
-            outcomes = tuple(outcome for test in claim.tests for outcome in ours(test, chosen, result.paper))
+            outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, result.paper))
             yield Assessment(variant, budget, _status(outcomes), outcomes)
 
 
 def _rows(line: LineResult | None, budget: str) -> dict[str, RowResult]:
     """The rows of a line on a budget by variant; a second one with the same goes by its key."""
-    found: dict[str, RowResult] = {}
+    by_variant: dict[str, RowResult] = {}
     for row in line.rows if line else ():
         if row.budget == budget:
-            found[row.key if row.variant in found else row.variant] = row
-    return found
+            by_variant[row.key if row.variant in by_variant else row.variant] = row
+    return by_variant
 
 
 def _status(outcomes: tuple[Outcome, ...]) -> Status:

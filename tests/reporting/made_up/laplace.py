@@ -5,7 +5,7 @@ from math import prod, sqrt
 from pathlib import Path
 from typing import Any
 
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.params import Settings, parse
 from pipeline.results import records
@@ -51,7 +51,7 @@ def settings() -> Settings:
     }
     return parse(
         {
-            **example.DATA,
+            **dpsgd.DATA,
             "relevances": {"mnist-relevance": {"data": "mnist", "row": "network"}},
             "rows": {"network": network, **{key: _row(key) for key in ROWS}},
         }
@@ -88,9 +88,9 @@ def record(key: str, declared: Settings) -> Record:
         for seed in range(row.seeds):
             share = accuracy / 100 + 0.002 * seed
             metrics = {"test_accuracy": share, "validation_accuracy": share, "converged": 1.0, **noise}
-            replicas.append(example.replica(row.level(own), seed, plain, metrics, spent))
+            replicas.append(dpsgd.replica(row.level(own), seed, plain, metrics, spent))
     made = {"config": declared.row_digest(key), "edition": {}}
-    return example.variant(key, declared, replicas, made).model_copy(
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
         update={"model": row.model.model_dump(mode="json"), "method": row.method}
     )
 
@@ -99,7 +99,7 @@ def ledger(method: str, own: dict[str, Any]) -> Ledger:
     """What a training spends: Gaussian noise in each step, or Laplace noise once."""
     epsilon = own["epsilon"]
     if method == "dpsgd":
-        return example.ledger(example.PLAIN, epsilon)
+        return dpsgd.ledger(dpsgd.PLAIN, epsilon)
     shares = {"relevances": 0.25, "inputs": 0.25, "labels": 0.5}
     if method == "ilm":
         shares = {"inputs": 0.5, "labels": 0.5}
@@ -164,7 +164,7 @@ def history(found: Record) -> Iterator[tuple[Any, ...]]:
 def put(key: str, declared: Settings, root: Path) -> None:
     """Write a row's record and history where `evaluate` would."""
     found = record(key, declared)
-    digest = example.write_history(key, root, history(found))
+    digest = dpsgd.write_history(key, root, history(found))
     records.write(found.model_copy(update={"history": digest}), root)
 
 

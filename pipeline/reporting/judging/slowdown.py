@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve, averaged
-from pipeline.reporting.intervals import Mean, mean
+from pipeline.reporting.judging.intervals import Mean, mean
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 
@@ -84,8 +84,8 @@ def measured(result: TableResult) -> list[Slowdown]:
     start = result.table.slowdown
     if start is None:
         return []
-    found = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
-    return [one for one in found if one is not None]
+    measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
+    return [one for one in measurements if one is not None]
 
 
 def _best(curves: dict[int, Curve]) -> float:

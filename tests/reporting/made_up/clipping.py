@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.params import Row, Settings, parse
 from pipeline.results import records
@@ -114,7 +114,7 @@ def record(key: str, declared: Settings) -> Record:
         reason = "running averages are not noised" if key == LITERAL else None
         for seed in range(row.seeds):
             replicas.append(
-                example.replica(
+                dpsgd.replica(
                     row.level(own),
                     seed,
                     own.model_dump(mode="json"),
@@ -123,7 +123,7 @@ def record(key: str, declared: Settings) -> Record:
                 )
             )
     made = {"config": declared.row_digest(key), "examples": 49000, "reproducible": False}
-    return example.variant(key, declared, replicas, made).model_copy(
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
         update={"model": row.model.model_dump(mode="json"), "method": row.method, "budget": row.budget}
     )
 
@@ -132,7 +132,7 @@ def account(key: str, declared: Settings) -> Record:
     """An account's record, with nothing in it that training leaves."""
     entry = declared.accounts[key]
     replicas = [
-        example.replica(
+        dpsgd.replica(
             entry.level(own),
             0,
             own.model_dump(mode="json"),
@@ -148,7 +148,7 @@ def account(key: str, declared: Settings) -> Record:
         "edition": {},
         "reproducible": False,
     }
-    return example.variant(key, declared, replicas, made).model_copy(
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
         update={"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
     )
 
@@ -168,7 +168,7 @@ def fill(root: Path) -> Settings:
     declared = settings()
     for key in declared.rows:
         found = record(key, declared)
-        digest = example.write_history(found.row, root, history(found))
+        digest = dpsgd.write_history(found.row, root, history(found))
         records.write(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
         records.write(account(key, declared), root)

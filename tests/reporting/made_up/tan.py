@@ -5,7 +5,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.params import Settings, parse
 from pipeline.results import records
@@ -97,7 +97,7 @@ def record(key: str, declared: Settings) -> Record:
     """A row's record: a vote gains half a point, the last weights lose three."""
     row = declared.rows[key]
     replicas = [
-        example.replica(
+        dpsgd.replica(
             row.level(own),
             seed,
             own.model_dump(mode="json"),
@@ -114,7 +114,7 @@ def record(key: str, declared: Settings) -> Record:
         for seed in range(row.seeds)
     ]
     made = {"config": declared.row_digest(key), "examples": 48800, "edition": {}}
-    return example.variant(key, declared, replicas, made).model_copy(
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
         update={"model": row.model.model_dump(mode="json"), "method": "tan"}
     )
 
@@ -127,9 +127,9 @@ def account(key: str, declared: Settings) -> Record:
         metrics = {"epsilon": epsilon, "epsilon_classic": 1.1 * epsilon, "epsilon_tan": tan}
         metrics |= {} if pld is None else {"epsilon_pld": pld}
         spent = ledger(own.noise_multiplier, pld or epsilon, claimed=epsilon)
-        replicas.append(example.replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
+        replicas.append(dpsgd.replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
     made = {"config": declared.account_digest(key), "examples": 50000, "data": {}, "edition": {}}
-    return example.variant(key, declared, replicas, made).model_copy(
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
         update={"data": "none", "model": {}, "method": "accounting", "history": None}
     )
 
@@ -169,7 +169,7 @@ def fill(root: Path) -> Settings:
     declared = settings()
     for key in declared.rows:
         found = record(key, declared)
-        digest = example.write_history(key, root, history(found))
+        digest = dpsgd.write_history(key, root, history(found))
         records.write(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
         records.write(account(key, declared), root)

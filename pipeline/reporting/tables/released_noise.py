@@ -39,12 +39,12 @@ def head(result: TableResult) -> list[str]:
 
 def protections(result: TableResult) -> list[tuple[list[str], str]]:
     """(rows, what of whom is protected, and from whom) where a ledger says so; alike rows together."""
-    found: dict[str, list[str]] = {}
+    rows_by_words: dict[str, list[str]] = {}
     for row in result.rows:
         said = (cell.guarantee.ledger.protects for cell in row.cells.values())
         for told in dict.fromkeys(words(one) for one in said if one is not None):
-            found.setdefault(told, []).append(row.key)
-    return [(rows, told) for told, rows in found.items()]
+            rows_by_words.setdefault(told, []).append(row.key)
+    return [(rows, told) for told, rows in rows_by_words.items()]
 
 
 def text(released: Released) -> str:
@@ -64,13 +64,13 @@ def _of(row: RowResult, level: str) -> tuple[Released, ...]:
 
 def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
     """Nothing where the level releases no such thing."""
-    found = next((one for one in _of(row, level) if one.quantity == quantity), None)
-    if found is None:
+    released = next((one for one in _of(row, level) if one.quantity == quantity), None)
+    if released is None:
         return ()
-    accounted = "no bound" if found.accounted is None else number(found.accounted)
-    epsilon = f"ε {number(found.claimed)} → {accounted}"
-    if found.noise[2] == 0:
+    accounted = "no bound" if released.accounted is None else number(released.accounted)
+    epsilon = f"ε {number(released.claimed)} → {accounted}"
+    if released.noise[2] == 0:
         return epsilon, "no noise"
-    least, median, largest = map(number, found.noise)
+    least, median, largest = map(number, released.noise)
     noise = median if least == largest else f"{median} ({least} to {largest})"
-    return epsilon, f"noise {noise}", f"{number(found.noise[1] / found.span)} × span"
+    return epsilon, f"noise {noise}", f"{number(released.noise[1] / released.span)} × span"

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.reporting.histories import Curve
+from pipeline.reporting.results import RowResult
 
 # Stand-ins that `themed` turns into the page's own colours; on their own they read on a white ground.
 INK, FAINT = "#1c2430", "#c9d0d9"
@@ -58,6 +59,12 @@ def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tupl
 def down(count: int, across: int) -> int:
     """Rows of panels, of which ``across`` stand beside one another."""
     return -(-count // across)
+
+
+def remark(row: RowResult, form: str) -> str:
+    """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
+    words = ", ".join(mark.words for mark in row.marks if mark.inconclusive)
+    return form.format(words) if words else ""
 
 
 def panels(figure: Figure, count: int, across: int, ylabel: str, sharex: bool = True) -> list[Axes]:
