@@ -44,7 +44,12 @@ def _way(settings: Settings, key: str) -> set[str]:
     """The DVC stages that lead to a trained row."""
     name = settings.rows[key].data
     data = settings.split(name)
-    way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"{settings.maker(name)}@{name}", f"train@{key}"}
-    if joined := settings.joined.get(name):
+    way = {
+        f"fetch@{data.raw}",
+        f"fetch@{data.public.raw}",
+        f"{settings.stage_of(name)}@{name}",
+        f"train@{key}",
+    }
+    if joined := settings.derived.get(name):
         return way | {f"prepare@{joined.data}"} | _way(settings, joined.row)
     return way

@@ -100,7 +100,7 @@ def _same_by_lock(settings: Settings, row: str, packed: PackedRow) -> bool | Non
     """Whether both machines' DVC locks mean the same data; None: one of them doesn't say."""
     name = settings.rows[row].data
     folder = prepared.PREPARED / name
-    here = dvclock.output(f"{settings.maker(name)}@{name}", folder)
+    here = dvclock.output(f"{settings.stage_of(name)}@{name}", folder)
     there = dvclock.dependency(packed.lock, f"train@{row}", folder)
     return None if here is None or there is None else here == there
 
@@ -151,7 +151,7 @@ def _notes(settings: Settings, row: str, packed: PackedRow) -> Iterator[str]:
     elif not _has_data(name) and not packed.lock:
         yield (
             "nothing is signed, as DVC needs the data or a pack from a checkout where `dvc repro` ran: "
-            f"`dprepro {settings.maker(name)} {name}` and adopt again, or `dvc repro` will train it again"
+            f"`dprepro {settings.stage_of(name)} {name}` and adopt again, or `dvc repro` will train it again"
         )
     if not packed.weights:
         yield f"came without weights: evaluate@{row} can't be repeated until it is trained again"

@@ -38,14 +38,14 @@ def code_digest(row: Row) -> str:
 def behind(settings: Settings, row: str) -> dict[str, Any]:
     """The parts of params.yaml a row stands on, flat, each under its name there."""
     own = settings.row(row)
-    joined = settings.joined.get(own.data)
+    joined = settings.derived.get(own.data)
     name = joined.data if joined else own.data
     data = settings.data[name]
     parts: dict[str, Strict] = {f"rows.{row}": own, f"data.{name}": data}
     parts |= {f"raw.{raw}": settings.raw[raw] for raw in (data.raw, data.public.raw)}
     before: dict[str, Any] = {}
     if joined:
-        parts[f"{settings.maker(own.data)}s.{own.data}"] = joined
+        parts[f"{settings.stage_of(own.data)}s.{own.data}"] = joined
         before = behind(settings, joined.row)
     return before | dict(_flat({key: part.model_dump(mode="json") for key, part in parts.items()}))
 
