@@ -72,7 +72,7 @@ def scale(
     from ruamel.yaml import YAML
 
     from pipeline import params
-    from pipeline.methods.tan.simulation import simulation
+    from pipeline.methods.tan.scaling import simulation
 
     made = simulation(row, params.load(), batch)
     text = StringIO()

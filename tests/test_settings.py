@@ -366,7 +366,7 @@ def tan(**changes: Any) -> TanSettings:
 def test_tan_is_as_long_as_it_says_and_noted_ten_times() -> None:
     assert tan().total_steps(1000) == tan().total_steps(7) == 25
     for steps, notes in ((25, 10), (10, 10), (1000, 10), (3, 3)):
-        noted = [done for done in range(1, steps + 1) if tan(steps=steps).noted(done, 1000)]
+        noted = [done for done in range(1, steps + 1) if tan(steps=steps).logs_after(done, 1000)]
         assert len(noted) == notes
         assert noted[-1] == steps
     assert tan().private
@@ -383,9 +383,9 @@ def test_tan_shares_a_step_where_only_numbers_differ() -> None:
     }  # fmt: skip
     assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
     for name, value in alike.items():
-        assert tan(**{name: value}).together == tan().together, name
+        assert tan(**{name: value}).batching_key == tan().batching_key, name
     for name, value in {**apart, "sigma": 0.0}.items():
-        assert tan(**{name: value}).together != tan().together, name
+        assert tan(**{name: value}).batching_key != tan().batching_key, name
 
 
 @pytest.mark.parametrize(
@@ -601,9 +601,9 @@ def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
     }  # fmt: skip
     assert alike.keys() | apart.keys() == AdlmSettings.model_fields.keys()
     for name, value in alike.items():
-        assert own.model_copy(update={name: value}).together == own.together, name
+        assert own.model_copy(update={name: value}).batching_key == own.batching_key, name
     for name, value in {**apart, "epsilon": float("inf")}.items():
-        assert own.model_copy(update={name: value}).together != own.together, name
+        assert own.model_copy(update={name: value}).batching_key != own.batching_key, name
 
 
 TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist", "count": 1},
@@ -693,9 +693,9 @@ def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
 
 def test_relevances_say_what_makes_them_and_how_they_are_split() -> None:
     found = params.parse(with_relevance())
-    assert found.maker("relevant") == "relevance"
+    assert found.stage_of("relevant") == "relevance"
     assert found.split("relevant") is found.data["mnist"]
-    assert found.joined == found.relevances
+    assert found.derived == found.relevances
 
 
 def test_relevances_leave_a_search_valid() -> None:

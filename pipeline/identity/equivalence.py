@@ -211,7 +211,7 @@ def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> 
         "seeds": 1,
         "reproducible": True,
     }
-    joined = settings.joined.get(row.data)
+    joined = settings.derived.get(row.data)
     name = joined.data if joined else row.data
     data = settings.data[name]
     parts["data"][name] = data.model_dump(mode="json", exclude_unset=True)

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-SHARED = "shares_step"  # of a method's settings: what replicas that train together have in common
+SHARED = "batching_key"  # of a method's settings: what replicas that train together have in common
 PREDICTED = 256  # training inputs whose classes are kept
 
 

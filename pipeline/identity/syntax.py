@@ -30,7 +30,8 @@ SCOPES = (
 )
 # Decorators of functions that only refuse: what passes them is the same with and without
 CHECKS = {"check", "field_validator", "model_validator"}
-# The room that reads params.yaml isn't followed, as other packages aren't: its values have digests of their own
+# The room that reads params.yaml is not followed, as other packages are not: its values have digests of their
+# own
 DIGESTED = "params"
 
 

@@ -10,7 +10,7 @@ from pipeline.ledgers.settings import AccountSettings
 from pipeline.params import Settings, pick
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
+from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records
 from pipeline.results.records import Entry, Ledgers
 

@@ -24,7 +24,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, losses
-from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
+from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
 from pipeline.results.records import Ledger, Opinion, Released, Trained
 

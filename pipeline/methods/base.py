@@ -97,8 +97,8 @@ LAST = "last."  # before the names of weights that are kept beside the model tha
 class Method(Protocol):
     """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
 
-    draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
-    once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
+    test_draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
+    noise_drawn_once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
 
     def init(self) -> State:
         """State before the first step."""

@@ -50,7 +50,7 @@ class MethodSettings(Strict):
         return False
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
         return (self.batch,)
 
@@ -58,7 +58,7 @@ class MethodSettings(Strict):
         """Number of steps over so many training examples."""
         raise NotImplementedError
 
-    def noted(self, done: int, examples: int) -> bool:
+    def logs_after(self, done: int, examples: int) -> bool:
         """Whether the history gets a line after ``done`` steps; it always gets one after the last."""
         raise NotImplementedError
 
@@ -101,15 +101,15 @@ class EpochSettings(MethodSettings):
     epochs: Positive
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (*super().together, self.epochs)
+        return (*super().batching_key, self.epochs)
 
     def total_steps(self, examples: int) -> int:
         """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
         return max(1, round(self.epochs * examples / self.batch))
 
-    def noted(self, done: int, examples: int) -> bool:
+    def logs_after(self, done: int, examples: int) -> bool:
         """Whether a pass ends with step ``done``."""
         return done * self.batch // examples > (done - 1) * self.batch // examples
 

@@ -84,7 +84,7 @@ def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> 
 def _check_row(settings: Settings, key: str, row: Row) -> None:
     """A row's data, model, settings and search fit each other."""
     where = f"rows.{key}"
-    _exists(f"{where}.data", row.data, {**settings.data, **settings.joined})
+    _exists(f"{where}.data", row.data, {**settings.data, **settings.derived})
     if row.model.trainable != "all" and row.data not in settings.starts:
         raise ValueError(
             f"{where}.model.trainable: {row.model.trainable!r} needs data of 'starts'; "

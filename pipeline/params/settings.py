@@ -42,15 +42,15 @@ class Settings(Strict):
 
     def split(self, name: str) -> Data:
         """How the prepared data set ``name`` is split, whatever else it comes with."""
-        joined = self.joined.get(name)
+        joined = self.derived.get(name)
         return self.data[joined.data if joined else name]
 
     @property
-    def joined(self) -> dict[str, Start | Relevance]:
+    def derived(self) -> dict[str, Start | Relevance]:
         """Prepared data sets that come with something of a trained row."""
         return {**self.starts, **self.relevances}
 
-    def maker(self, name: str) -> Literal["prepare", "start", "relevance"]:
+    def stage_of(self, name: str) -> Literal["prepare", "start", "relevance"]:
         """The command, and DVC's stage, that makes the prepared data set ``name``."""
         return "start" if name in self.starts else "relevance" if name in self.relevances else "prepare"
 

@@ -41,5 +41,5 @@ def check_relevance(data: Prepared, settings: Settings) -> None:
     if data.manifest.get("relevance", {}).get("config") != wanted:
         raise UserError(
             f"{PREPARED / data.name}: other relevances than {PARAMS} has now; "
-            f"run `dprepro {settings.maker(data.name)} {data.name}`"
+            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
         )

@@ -62,7 +62,7 @@ def check_start(data: Prepared, settings: Settings) -> None:
     if data.manifest.get("start", {}).get("config") != wanted:
         raise UserError(
             f"{PREPARED / data.name}: weights of another pretraining than {PARAMS} has now; "
-            f"run `dprepro {settings.maker(data.name)} {data.name}`"
+            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
         )
 
 

@@ -111,7 +111,7 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
     """(R,) each: accuracies, as means over the draws of the noise at test where the method has any."""
     replicas = len(next(iter(model.values())))
     draws: dict[str, list[torch.Tensor]] = {"validation": [], "test": []}
-    for draw in range(method.draws):
+    for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
@@ -119,7 +119,7 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
     found = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in found.items()}
     columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
-    if method.draws > 1:
+    if method.test_draws > 1:
         columns["test_accuracy_draws_std"] = found["test"].std(0)
     for name, predict in method.variants(model).items():
         with torch.no_grad():

@@ -219,7 +219,7 @@ def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
     """Replicas of one model, in the groups that share a batch shape and a number of steps."""
     groups: dict[tuple[Any, ...], list[Replica]] = {}
     for replica in wanted:
-        groups.setdefault(replica.settings.together, []).append(replica)
+        groups.setdefault(replica.settings.batching_key, []).append(replica)
     return list(groups.values())
 
 
@@ -286,9 +286,9 @@ def _train_group(members: list[Replica], context: Context, number: int, groups: 
     last = checkpoints.restore(path, execution.device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
-    entropy = task.streams.entropy.hex() if method.once else None
+    entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
     guarantees = tuple(method.guarantee(replica) for replica in range(len(members)))
-    if method.once and last.done == 0:
+    if method.noise_drawn_once and last.done == 0:
         checkpoints.save(path, replace(last, entropy=entropy))
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
@@ -297,7 +297,7 @@ def _train_group(members: list[Replica], context: Context, number: int, groups: 
             state, metrics = method.step(state, step)
         done, now = step + 1, time.monotonic()
         epoch = done * own.batch / examples
-        noted = own.noted(done, examples) or done == steps
+        noted = own.logs_after(done, examples) or done == steps
         if noted or now - shown >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
             if noted:

@@ -61,7 +61,7 @@ def row_entries(settings: Settings, row: str, signed: dict[str, Any]) -> dict[st
     """
     digests = entries.entries(settings)
     data = PREPARED / settings.rows[row].data
-    maker = f"{settings.maker(data.name)}@{data.name}"
+    maker = f"{settings.stage_of(data.name)}@{data.name}"
     prepared = _signed(signed, maker, "outs", data) or _signed(signed, f"train@{row}", "deps", data)
     weights = _signed(signed, f"train@{row}", "outs", RUNS / row) or {"md5": NOTHING, "size": 0, "nfiles": 0}
     folders = [{"path": data.as_posix(), "hash": "md5", **(prepared or {})}]

@@ -15,10 +15,10 @@ from pipeline.errors import UserError
 from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
 from pipeline.methods.laplace.adlm import INFORMED, LEAST, POWER, Adlm
 from pipeline.methods.laplace.ilm import Ilm
+from pipeline.methods.laplace.loss_polynomial import SECOND
 from pipeline.methods.laplace.perturbed import NOISELESS, SHARED, TINY, UNPROTECTED
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
-from pipeline.methods.laplace.taylor import SECOND
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases

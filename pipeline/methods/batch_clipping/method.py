@@ -21,7 +21,7 @@ from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each,
 from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.views import Views
+from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
@@ -35,8 +35,8 @@ RUNNING = statement("running_averages")
 class BatchClipping:
     """GBC over R replicas that share everything but noise, clipping constant and step size."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -48,7 +48,7 @@ class BatchClipping:
         self.batch_norm = normalization == "batch_bn"
         self.running = self.batch_norm and self.first.statistics == "running"
         self.names = list(task.parameters)
-        self.views = Views(task.public, self.first.side)
+        self.views = Transforms(task.public, self.first.side)
         self.layers = layer_bounds.layers_of(task.net, self.names, self.first.layers)
         self.members = self.layers.members.to(task.execution.device)
         self.shares = task.numbers(own.averaging for own in settings)

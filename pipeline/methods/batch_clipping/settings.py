@@ -58,7 +58,7 @@ class BatchClippingSettings(EpochSettings):
         return self.clipping != "none" and self.sigma > 0
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
         own = {"learning_rate", "schedule", "rate_decay", "clip", "clip_decay", "sigma", "averaging", "delta"}
         shared = (value for name, value in self if name not in own)

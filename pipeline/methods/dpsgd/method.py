@@ -30,8 +30,8 @@ PLAIN = statement("no_clipping_no_noise")
 class Dpsgd:
     """DP-SGD over R replicas that share batch size, steps and whether they are private."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""

@@ -41,10 +41,10 @@ class DpsgdSettings(EpochSettings):
         return math.isfinite(self.epsilon)
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
         statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
-        return (*super().together, self.private, *statistics)
+        return (*super().batching_key, self.private, *statistics)
 
     @check
     def problem(self, circumstances: Circumstances) -> str | None:

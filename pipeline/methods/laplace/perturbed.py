@@ -18,10 +18,10 @@ from torch.func import grad
 from torch.nn import functional as F
 
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
-from pipeline.methods.laplace.parts import cut
+from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
 from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.laplace.taylor import SECOND, first_coefficients, polynomial
+from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
@@ -51,8 +51,8 @@ class Noisy:
 class Perturbed:
     """Training on noisy inputs and a noisy loss over R replicas that share batches and optimiser."""
 
-    draws = 1
-    once = True
+    test_draws = 1
+    noise_drawn_once = True
     trust = "local"  # who is trusted: nobody
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
@@ -65,7 +65,7 @@ class Perturbed:
         self.batch = first.batch
         self.examples = len(task.labels)
         self.steps = first.total_steps(self.examples)
-        self.parts = cut(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.public[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)

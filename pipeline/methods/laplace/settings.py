@@ -63,9 +63,9 @@ class IlmSettings(EpochSettings):
         return self.noise_batch or self.batch
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (*super().together, self.private, self.variant, self.limit, self.optimizer)
+        return (*super().batching_key, self.private, self.variant, self.limit, self.optimizer)
 
     @check
     def problem(self, circumstances: Circumstances) -> str | None:
@@ -103,9 +103,9 @@ class AdlmSettings(IlmSettings):
         return super().input_share - self.relevance_share
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (*super().together, self.note_relevance)
+        return (*super().batching_key, self.note_relevance)
 
     @check
     def problem(self, circumstances: Circumstances) -> str | None:

@@ -29,7 +29,7 @@ MEASURED = 1000  # training examples that give the statistics of a draw
 class NoisyWeights:
     """Adam on noisy weights over R replicas that share batch size and steps."""
 
-    once = False
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -40,7 +40,7 @@ class NoisyWeights:
         self.augment = first.augment == "crop_flip"
         self.examples = len(task.labels)
         self.steps = first.total_steps(self.examples)
-        self.draws = first.draws
+        self.test_draws = first.draws
         self.remeasured = normalization == "running_bn" and first.statistics == "draw"
         self.noisy = noisy_names(task.net)
         # f(lambda theta) of section 2: a matrix and the bias added to its product are one map

@@ -29,6 +29,6 @@ class NoisyWeightsSettings(EpochSettings):
     scale: Positive = 1.0
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (*super().together, self.augment, self.statistics, self.draws)
+        return (*super().batching_key, self.augment, self.statistics, self.draws)

@@ -33,7 +33,7 @@ from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.methods.samples import BatchSum, clipped_sums, padded
 from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.tan.settings import TanSettings
-from pipeline.methods.views import Views
+from pipeline.methods.transforms import Transforms
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
@@ -48,8 +48,8 @@ NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 class Tan:
     """DP-SGD with AugMult and a moving average, over R replicas that share all but rates and noise."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[TanSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -57,7 +57,7 @@ class Tan:
         self.settings = tuple(settings)
         self.first = settings[0]
         self.examples = len(task.labels)
-        self.views = Views(task.public, None)
+        self.views = Transforms(task.public, None)
         self.recipe = RECIPES.get(self.first.augment)
         self.clips = task.numbers(own.clip for own in settings)
         self.momentum = task.numbers(own.momentum for own in settings)

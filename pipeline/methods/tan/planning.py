@@ -14,7 +14,7 @@ from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon, tan_eta
+from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
 # TAN over the least that the same epsilon allows, from which privacy is overcharged whatever the noise: the
 # paper's `WALL` is for an epsilon of about 8, and at a small one overcharging begins at more noise

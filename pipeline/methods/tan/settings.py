@@ -40,10 +40,10 @@ class TanSettings(MethodSettings):
         return self.sigma > 0
 
     @property
-    def together(self) -> tuple[Any, ...]:
+    def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
         shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
-        return (*super().together, self.private, *shared)
+        return (*super().batching_key, self.private, *shared)
 
     @check
     def simulates(self, whole: Self) -> bool:
@@ -57,7 +57,7 @@ class TanSettings(MethodSettings):
         """S, whatever the number of examples."""
         return self.steps
 
-    def noted(self, done: int, examples: int) -> bool:
+    def logs_after(self, done: int, examples: int) -> bool:
         """Whether another tenth of the steps is done."""
         return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
 

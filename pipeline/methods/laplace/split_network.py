@@ -1,4 +1,4 @@
-"""A network cut where Phan et al. 2017 touch it: at its first bias and below its output layer."""
+"""A network split where Phan et al. 2017 touch it: at its first bias and below its output layer."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from pipeline.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitNetwork:
     """A network as a function of its parameters, of one replica."""
 
     features: nn.Sequential  # inputs to the |h_k| units of the last hidden layer
@@ -50,7 +50,7 @@ class Parts:
         return functional_call(self.output, own, (hidden,))
 
 
-def cut(net: nn.Module, example: Tensor) -> Parts:
+def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
     """The parts of ``net``; ``example`` (1, ...) is run to count the first layer's neurons.
 
     Raises:
@@ -68,7 +68,7 @@ def cut(net: nn.Module, example: Tensor) -> Parts:
     places = list(layers)
     with torch.no_grad():
         first = net[: places.index(affine[0]) + 1](example)
-    return Parts(
+    return SplitNetwork(
         features=net[: places.index(affine[-1])],
         output=output,
         prefix=f"{affine[-1]}.",

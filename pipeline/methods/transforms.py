@@ -6,7 +6,7 @@ from pipeline.methods.augment import centred, crop_flip
 from pipeline.methods.base import as_input
 
 
-class Views:
+class Transforms:
     """Two views of the same examples: as they are at test, and augmented as in training.
 
     Images are scaled to mean 0 and standard deviation 1 a channel. Both are those of D_pub; the papers' own

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pipeline.methods.laplace.taylor import SECOND, first_coefficients, logistic, polynomial
+from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, logistic, polynomial
 
 LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output
 
