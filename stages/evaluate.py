@@ -12,7 +12,7 @@ def evaluate(
     device: Device = "auto",
     physical: Physical = 0,
 ) -> None:
-    """Judge a trained row on test data and write its record with the privacy ledger."""
+    """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.results import evaluation

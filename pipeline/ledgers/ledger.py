@@ -15,16 +15,18 @@ from pipeline.privacy.accounting import (
     pld_epsilon,
     rdp_epsilon,
     renyi_epsilon,
+    spent,
 )
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, losses
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
-from pipeline.results.records import Ledger, Opinion, Released
+from pipeline.results.records import Ledger, Opinion, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"
@@ -47,12 +49,40 @@ AT_DELTA = "a bound too, at delta 1e-5"
 LAPLACE_LARGEST = 700
 
 
-def empty_ledger(steps: int, reason: str | None) -> Ledger:
+def ledger_of(
+    trained: Trained, reproducible: bool, searched: str | None, steps: Iterable[int] = ()
+) -> Ledger:
+    """What privacy a replica really buys, from the numbers of the mechanism that ran.
+
+    Args:
+        trained: the replica.
+        reproducible: whether its noise was seeded, so that nothing holds.
+        searched: the search that chose its hyper-parameters, if any did.
+        steps: after which it is told what had been spent.
+    """
+    reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
+    outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
+    uncounted = (*outside, *trained.uncounted)
+    if trained.accounted_then is not None:
+        return trained.accounted_then.model_copy(update={"reasons": reasons, "uncounted": uncounted})
+    if isinstance(trained.spending, Releases):
+        releases, protects = trained.spending, trained.protects
+        if reproducible:
+            releases, protects = releases.known(), None
+        return release_ledger(releases, trained.steps, reasons, uncounted, protects, steps)
+    if trained.spending is None or trained.delta is None:
+        return empty_ledger(trained.steps, trained.broken)
+    return make_ledger(
+        trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, uncounted, steps
+    )
+
+
+def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
     """The ledger of a training in which nothing is private."""
     return Ledger(
         event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
         claimed=None, claimed_by=None, accounted=None, accountant=None,
-        reason=reason,
+        reasons=reasons,
     )  # fmt: skip
 
 
@@ -61,10 +91,11 @@ def make_ledger(
     steps: int,
     delta: float,
     claimed_by: str | None,
-    reason: str | None = None,
-    uncounted: Iterable[str] = (),
+    reasons: tuple[Statement, ...] = (),
+    uncounted: Iterable[Statement] = (),
+    told: Iterable[int] = (),
 ) -> Ledger:
-    """What ``steps`` steps really buy at ``delta``; ``reason`` says why no bound holds, where none does.
+    """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
 
     The claim is what the accountant ``claimed_by`` says: 'rdp', 'pld' or 'clt'. What is accounted is the
     least of the bounds that hold.
@@ -93,29 +124,31 @@ def make_ledger(
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
-        accounted=None if reason else epsilons[least],
-        accountant=None if reason else bounds[least].accountant,
-        reason=reason,
+        accounted=None if reasons else epsilons[least],
+        accountant=None if reasons else bounds[least].accountant,
+        reasons=reasons,
         opinions=tuple(opinions),
         uncounted=tuple(uncounted),
-        mu=None if reason else mu,
-        tradeoff=() if reason else curve or (),
+        mu=None if reasons else mu,
+        tradeoff=() if reasons else curve or (),
+        spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
     )
 
 
 def release_ledger(
     releases: Releases,
     steps: int,
-    reason: str | None = None,
-    uncounted: Iterable[str] = (),
-    protects: str | None = None,
+    reasons: tuple[Statement, ...] = (),
+    uncounted: Iterable[Statement] = (),
+    protects: Statement | None = None,
+    told: Iterable[int] = (),
 ) -> Ledger:
     """What Laplace noise that was added once really buys, however many ``steps`` were trained on it.
 
-    Claimed and accounted are pure, at delta 0; ``reason`` says why no bound holds, where none does.
+    Claimed and accounted are pure, at delta 0; ``reasons`` say why no bound holds, where none does.
     """
     bounded = isfinite(releases.epsilon)
-    proven = bounded and reason is None
+    proven = bounded and not reasons
     return Ledger(
         event=str(releases),
         noise_multiplier=None,
@@ -127,7 +160,7 @@ def release_ledger(
         claimed_by="laplace",
         accounted=releases.epsilon if proven else None,
         accountant=BASIC if proven else None,
-        reason=reason,
+        reasons=reasons,
         opinions=_at_delta(releases) if bounded else (),
         uncounted=tuple(uncounted),
         releases=tuple(
@@ -141,6 +174,8 @@ def release_ledger(
             for one in releases.laplace
         ),
         protects=protects,
+        # all of it before the first step
+        spent=tuple((step, releases.epsilon) for step in told) if proven else (),
     )
 
 

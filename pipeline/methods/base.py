@@ -1,7 +1,7 @@
 """What a method is given, and what it must offer."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -13,10 +13,9 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement, statement
 
-CURVES = (
-    "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
-)
+CURVES = statement("curves")  # the history's, which nobody noised
 # Everything a method carries from step to step: groups of tensors with a leading replica dimension R.
 State = dict[str, Tensors]
 
@@ -84,11 +83,10 @@ class Guarantee:
     spending: Spending | Releases | None  # None: no private mechanism at all
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
-    broken: str | None = None  # why nothing is spent, or why its epsilon does not hold for what ran
-    uncounted: list[str] = field(default_factory=list)  # uses of private data that it leaves out
-    protects: str | None = (
-        None  # what of whom, and from whom, where that is not a training example as a whole
-    )
+    broken: tuple[Statement, ...] = ()  # why nothing is spent, or why its epsilon does not hold for what ran
+    uncounted: tuple[Statement, ...] = ()  # uses of private data that it leaves out
+    # what of whom, and from whom, where that is not a training example as a whole
+    protects: Statement | None = None
 
 
 # (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on

@@ -132,6 +132,8 @@ class Row(Line):
     reproducible: bool
     # 'reduced' rows are marked in every report and never compared as if they were the paper's
     budget: Literal["full", "reduced"] = "full"
+    # 'gpu': not to be tried on a CPU, where it would take days
+    needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and

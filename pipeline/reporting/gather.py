@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -11,14 +11,15 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.params import Account, Row, Settings
 from pipeline.reporting import papers
-from pipeline.reporting.guarantees import guarantee
-from pipeline.reporting.intervals import computed, mean
-from pipeline.reporting.papers import Line, Paper, Printed, Table
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.intervals import computed, mean
+from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
+from pipeline.reporting.papers import Paper
+from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.results import (
     Cell,
     LineResult,
     Mark,
-    PaperResult,
     RowResult,
     TableResult,
     budget_of,
@@ -31,6 +32,32 @@ OFFICIAL, SYNTHETIC = "official", "synthetic"
 ENOUGH_EXAMPLES = 0.9
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
 STEP_SIZES, SPAN = 3, 100.0
+
+
+@dataclass(frozen=True)
+class PaperResult:
+    """A paper and those of its tables that params.yaml declares rows for."""
+
+    key: str
+    paper: Paper
+    tables: tuple[TableResult, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records behind it, in the order shown."""
+        return [row.record for table in self.tables for row in table.rows if row.record is not None]
+
+    def line(self, reference: str) -> LineResult | None:
+        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
+        name, _, metric = reference.partition(":")
+        found = [
+            line
+            for table in self.tables
+            for line in table.lines
+            if line.line and f"{table.key}/{line.line.key}" == name
+        ]
+        rows = (row.measured(metric) if metric else row for line in found for row in line.rows)
+        return replace(found[0], rows=tuple(rows)) if found else None
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
@@ -104,15 +131,16 @@ def _row(
     settings: Settings,
     root: Path,
 ) -> RowResult:
-    record = records.read(key, root)
+    record = records.read(key, row, root)
     search = _search(row, root)
     path = records.history_path(key, root)
     marks = tuple(_declared_marks(row, record.budget if record else budget_of(row)))
     cells: dict[str, Cell] = {}
     also: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
-        digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
-        marks += tuple(_marks(record, digest(key), table))
+        marks += tuple(_marks(record, table))
+        stale = made_otherwise(key, row, root) if isinstance(row, Row) else _other_account(record, settings)
+        marks += tuple(stale)
         printed = line.values if line else {}
         cells = dict(_cells(record, table.metric, printed, table, marks, search))
         for metric in table.also:
@@ -128,7 +156,7 @@ def _declared_marks(row: Row | Account, budget: str) -> Iterator[Mark]:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
 
-def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
+def _marks(record: Record, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
     if SYNTHETIC in provenance.edition.values():
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
@@ -143,9 +171,11 @@ def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
-    if provenance.config != config:
-        # shown rather than hidden: the numbers are real, but of other settings than those declared now
-        yield Mark("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+def _other_account(record: Record, settings: Settings) -> Iterator[Mark]:
+    if record.provenance.config != settings.account_digest(record.row):
+        yield SETTINGS_CHANGED
 
 
 def _cells(

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from pipeline.errors import UserError
 from pipeline.results import records
+from pipeline.results.records import Record
 
 Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
 History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> curve
@@ -36,6 +37,16 @@ def read(path: Path) -> History:
     return found
 
 
+def spending(record: Record) -> dict[str, dict[int, Curve]]:
+    """Level -> seed -> an upper bound on what had been spent; levels without a bound have none."""
+    found: dict[str, dict[int, Curve]] = defaultdict(dict)
+    for one in record.replicas:
+        if one.ledger.spent:
+            epochs = one.settings["batch"] / record.origins[one.origin].examples
+            found[one.level][one.seed] = [(step * epochs, epsilon) for step, epsilon in one.ledger.spent]
+    return found
+
+
 def averaged(curves: Mapping[int, Curve]) -> Curve:
     """The mean over seeds at every epoch that any of them has."""
     values: dict[float, list[float]] = defaultdict(list)
@@ -43,3 +54,17 @@ def averaged(curves: Mapping[int, Curve]) -> Curve:
         for epoch, value in curve:
             values[epoch].append(value)
     return [(epoch, fmean(values[epoch])) for epoch in sorted(values)]
+
+
+def averages(path: Path | None) -> dict[str, dict[str, Curve]]:
+    """Metric -> level -> (epoch, mean over seeds), in order of epochs; empty where there is no history.
+
+    Raises:
+        UserError: the file is not a history.
+    """
+    if path is None:
+        return {}
+    return {
+        metric: {level: averaged(curves) for level, curves in by_level.items()}
+        for metric, by_level in read(path).items()
+    }

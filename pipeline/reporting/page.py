@@ -9,26 +9,27 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.reporting import drawing, links, releases, slowdown, tables, wording
-from pipeline.reporting.claims import ClaimResult
-from pipeline.reporting.gather import ENOUGH_EXAMPLES
-from pipeline.reporting.guarantees import VACUOUS
-from pipeline.reporting.papers import NO_CONVERGENCE
-from pipeline.reporting.results import Cell, PaperResult, TableResult
+from pipeline.reporting import links, statements, wording
+from pipeline.reporting.drawing.style import themed
+from pipeline.reporting.figures import Drawn
+from pipeline.reporting.gather import ENOUGH_EXAMPLES, PaperResult
+from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.printed import NO_CONVERGENCE
+from pipeline.reporting.results import Cell, TableResult
+from pipeline.reporting.tables import released_noise, remarks, slowdowns
 from pipeline.results.records import Record
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A filled table with the figures drawn from it, as SVG."""
+class Section:
+    """A filled table with the figures drawn from it."""
 
     result: TableResult
-    levels: str | None = None
-    curves: str | None = None
-    tradeoffs: str | None = None
-    layers: str | None = None
-    norms: str | None = None
-    relevance: str | None = None
+    levels: str | None  # SVG
+    curves: str | None
+    figures: tuple[Drawn, ...]  # that the paper's file asks for
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Chapter:
     """A paper on the page."""
 
     result: PaperResult
-    tables: tuple[Drawn, ...]
+    sections: tuple[Section, ...]
     claims: tuple[ClaimResult, ...]
 
 
@@ -66,18 +67,19 @@ def render(chapters: Sequence[Chapter]) -> str:
         "printed": wording.printed,
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
-        "reasons": tables.reasons,
-        "notes": tables.notes,
+        "reasons": remarks.reasons,
+        "words": statements.words,
+        "notes": remarks.notes,
         "slowdowns": slowdown.measured,
-        "slowdown_cells": tables.slowdown_cells,
+        "slowdown_cells": slowdowns.cells,
         "convergence": wording.convergence,
         "columns": wording.columns_words,
         "measured": wording.measured_words,
         "claim": wording.claim,
         "delta": wording.delta,
-        "protections": releases.protections,
-        "releases": releases.releases,
-        "releases_head": releases.head,
+        "protections": released_noise.protections,
+        "releases": released_noise.releases,
+        "releases_head": released_noise.head,
         "mu_rule": wording.mu_rule,
         "number_of": wording.table_number,
         "heading": wording.table_heading,
@@ -97,25 +99,25 @@ def render(chapters: Sequence[Chapter]) -> str:
         "MU_RULE": wording.MU_RULE,
         "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
         "NO_CONVERGENCE": NO_CONVERGENCE,
-        "SLOWDOWN_HEAD": tables.SLOWDOWN_HEAD,
+        "SLOWDOWN_HEAD": slowdowns.HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
-        "RELEASES_RULE": releases.RULE,
+        "RELEASES_RULE": released_noise.RULE,
     }
     return environment.get_template("page.html").render(chapters=chapters)
 
 
 def agreement(result: PaperResult) -> list[Share]:
     """Every printed cell of the declared tables, by how ours compares."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for table in result.tables:
         for line in table.lines:
             for level in line.line.values if line.line else ():
-                _count(found, [row.cells for row in line.rows], level)
+                _count(counts, [row.cells for row in line.rows], level)
             for metric, values in line.line.also.items() if line.line else ():
                 for level in values:
-                    _count(found, [row.also[metric] for row in line.rows], level)
+                    _count(counts, [row.also[metric] for row in line.rows], level)
     return _shares(
-        found,
+        counts,
         ("agrees", "agree with the paper", "good"),
         ("above", "above the paper", "plain"),
         ("below", "below the paper", "bad"),
@@ -126,11 +128,11 @@ def agreement(result: PaperResult) -> list[Share]:
     )
 
 
-def _count(found: Counter[str], rows: list[dict[str, Cell]], level: str) -> None:
+def _count(counts: Counter[str], rows: list[dict[str, Cell]], level: str) -> None:
     """Add each row's verdict at the level, or that there is no row."""
     cells = [row[level] for row in rows if level in row]
-    found.update(map(_verdict, cells))
-    found["missing"] += not cells
+    counts.update(map(_verdict, cells))
+    counts["missing"] += not cells
 
 
 def _verdict(cell: Cell) -> str:
@@ -142,9 +144,9 @@ def _verdict(cell: Cell) -> str:
 def privacy_bought(result: PaperResult) -> list[Share]:
     """Every cell that claims an epsilon, by what the claim is worth."""
     cells = [cell for table in result.tables for row in table.rows for cell in row.cells.values()]
-    found: Counter[str] = Counter(cell.guarantee.state for cell in cells)
+    counts: Counter[str] = Counter(cell.guarantee.state for cell in cells)
     return _shares(
-        found,
+        counts,
         ("holds", "the claimed ε holds", "good"),
         ("weaker", "weaker than claimed", "warn"),
         ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
@@ -155,9 +157,9 @@ def privacy_bought(result: PaperResult) -> list[Share]:
 
 def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
     """Every claim and variant of it, by its status."""
-    found: Counter[str] = Counter(status for claim in claims for status in claim.statuses)
+    counts: Counter[str] = Counter(status for claim in claims for status in claim.statuses)
     return _shares(
-        found,
+        counts,
         ("reproduced", "reproduced", "good"),
         ("not reproduced", "not reproduced", "bad"),
         ("undecided", "undecided", "warn"),
@@ -165,8 +167,8 @@ def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
     )
 
 
-def _shares(found: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
-    return [Share(found[key], words, tone) for key, words, tone in parts if found[key]]
+def _shares(counts: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
+    return [Share(counts[key], words, tone) for key, words, tone in parts if counts[key]]
 
 
 def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -191,4 +193,4 @@ def duration(seconds: float) -> str:
 
 
 def _inline(svg: str, title: str) -> Markup:
-    return Markup(drawing.themed(svg, title))
+    return Markup(themed(svg, title))

@@ -8,13 +8,14 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Settings
-from pipeline.reporting import claims, figures, page, tables
-from pipeline.reporting.gather import gather
-from pipeline.reporting.layers import layers
-from pipeline.reporting.norms import norms
-from pipeline.reporting.relevance import relevance
-from pipeline.reporting.results import PaperResult, TableResult
-from pipeline.reporting.tradeoffs import tradeoffs
+from pipeline.reporting import figures, page
+from pipeline.reporting.drawing import curves, levels
+from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.wide import wide
 
 REPORTS = Path("reports")
 PAGE = REPORTS / "index.html"
@@ -31,7 +32,7 @@ class Report:
     def tables(self, paper: str) -> dict[str, pd.DataFrame]:
         """A paper's tables for reading, by name."""
         return {
-            table.name: tables.wide(table)
+            table.name: wide(table)
             for result in self.papers
             if result.key == paper
             for table in result.tables
@@ -45,46 +46,31 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         UserError: a record, history, search or paper is not one, or a file can't be written.
     """
     papers = gather(settings, root)
-    chapters = [_chapter(paper, root) for paper in papers]
+    chapters = [_chapter(paper) for paper in papers]
     files = {chapter.result.key: list(_write_chapter(chapter, root / REPORTS)) for chapter in chapters}
     write_text(root / PAGE, page.render(chapters))
     return Report(tuple(papers), files, root / PAGE)
 
 
 def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
-    for drawn in chapter.tables:
-        name = drawn.result.name
+    for section in chapter.sections:
+        name = section.result.name
         for path, content in (
-            (folder / "tables" / f"{name}.md", tables.markdown(drawn.result)),
-            (folder / "tables" / f"{name}.csv", tables.csv(drawn.result)),
-            (folder / "tables" / f"{name}.tex", tables.latex(drawn.result)),
-            (folder / "figures" / f"{name}.svg", drawn.levels),
-            (folder / "figures" / f"{name}-curves.svg", drawn.curves),
-            (folder / "figures" / f"{name}-tradeoff.svg", drawn.tradeoffs),
-            (folder / "figures" / f"{name}-layers.svg", drawn.layers),
-            (folder / "figures" / f"{name}-norms.svg", drawn.norms),
-            (folder / "figures" / f"{name}-relevance.svg", drawn.relevance),
+            (folder / "tables" / f"{name}.md", markdown(section.result)),
+            (folder / "tables" / f"{name}.csv", csv(section.result)),
+            (folder / "tables" / f"{name}.tex", latex(section.result)),
+            (folder / "figures" / f"{name}.svg", section.levels),
+            (folder / "figures" / f"{name}-curves.svg", section.curves),
+            *((folder / "figures" / f"{figure.name}.svg", figure.svg) for figure in section.figures),
         ):
             if content is not None:
                 write_text(path, content)
                 yield path
 
 
-def _chapter(paper: PaperResult, root: Path) -> page.Chapter:
-    return page.Chapter(
-        paper,
-        tuple(_drawn(table, root) for table in paper.tables),
-        tuple(claims.assess(paper)),
+def _chapter(paper: PaperResult) -> page.Chapter:
+    sections = (
+        page.Section(table, levels.draw(table), curves.draw(table), tuple(figures.drawn(table)))
+        for table in paper.tables
     )
-
-
-def _drawn(table: TableResult, root: Path) -> page.Drawn:
-    return page.Drawn(
-        table,
-        figures.levels(table),
-        figures.curves(table, root),
-        tradeoffs(table),
-        layers(table, root),
-        norms(table, root),
-        relevance(table),
-    )
+    return page.Chapter(paper, tuple(sections), tuple(assess(paper)))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.params import Account, Row
-from pipeline.reporting.guarantees import Guarantee
-from pipeline.reporting.intervals import Mean
-from pipeline.reporting.papers import NO_CONVERGENCE, Line, Paper, Printed, Table
+from pipeline.reporting.judging.guarantees import Guarantee
+from pipeline.reporting.judging.intervals import Mean
+from pipeline.reporting.printed import NO_CONVERGENCE, Line, Printed, Table
 from pipeline.results.records import Record, Replica
 
 Agreement = Literal["agrees", "above", "below"]
@@ -171,32 +171,6 @@ class TableResult:
     def private(self) -> bool:
         """Whether any of its cells claims privacy, or has some."""
         return any(cell.guarantee.state != "none" for row in self.rows for cell in row.cells.values())
-
-
-@dataclass(frozen=True)
-class PaperResult:
-    """A paper and those of its tables that params.yaml declares rows for."""
-
-    key: str
-    paper: Paper
-    tables: tuple[TableResult, ...]
-
-    @property
-    def records(self) -> list[Record]:
-        """The records behind it, in the order shown."""
-        return [row.record for table in self.tables for row in table.rows if row.record is not None]
-
-    def line(self, reference: str) -> LineResult | None:
-        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
-        name, _, metric = reference.partition(":")
-        found = [
-            line
-            for table in self.tables
-            for line in table.lines
-            if line.line and f"{table.key}/{line.line.key}" == name
-        ]
-        rows = (row.measured(metric) if metric else row for line in found for row in line.rows)
-        return replace(found[0], rows=tuple(rows)) if found else None
 
 
 def budget_of(declared: Row | Account) -> str:

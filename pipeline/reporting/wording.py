@@ -4,9 +4,9 @@ from decimal import ROUND_CEILING, Decimal
 from math import isinf
 from typing import Any
 
-from pipeline.reporting.guarantees import Guarantee, State
-from pipeline.reporting.intervals import Mean
-from pipeline.reporting.papers import NO_CONVERGENCE, Printed
+from pipeline.reporting.judging.guarantees import Guarantee, State
+from pipeline.reporting.judging.intervals import Mean
+from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
 from pipeline.results.records import Ledger
 
@@ -149,13 +149,13 @@ def _upwards(value: float) -> float:
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_CEILING))
 
 
-def guarantee_words(found: Guarantee) -> str:
+def guarantee_words(guarantee: Guarantee) -> str:
     """The verdict in a cell: the proven bound, and whether something is wrong with it."""
-    if found.state == "holds":
-        return bound(found.ledger)
-    if found.state in ("weaker", "vacuous"):
-        return f"{VERDICTS[found.state]}: {bound(found.ledger)}"
-    return VERDICTS[found.state]
+    if guarantee.state == "holds":
+        return bound(guarantee.ledger)
+    if guarantee.state in ("weaker", "vacuous"):
+        return f"{VERDICTS[guarantee.state]}: {bound(guarantee.ledger)}"
+    return VERDICTS[guarantee.state]
 
 
 def convergence(cell: Cell) -> str:

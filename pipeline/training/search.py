@@ -24,7 +24,7 @@ from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS, alone
-from pipeline.training.loop import Group, Replica, Show, provenance_of, train_replicas
+from pipeline.training.loop import Context, Group, Replica, Show, provenance_of, train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
 FIRST_SEED = 1000
@@ -53,10 +53,11 @@ def search(
                 for index, (_, own) in enumerate(choices)
                 for seed in range(asked.seeds)
             ]
-            groups = train_replicas(
-                wanted, model, row.method, row.reproducible, data, execution, show,
+            context = Context(
+                model, row.method, row.reproducible, data, execution, show,
                 checkpoint / str(number), checkpoint_every=60,
             )  # fmt: skip
+            groups = train_replicas(wanted, context)
             accuracies = _final_accuracies(groups)
             for index, (values, own) in enumerate(choices):
                 level = row.level(own)

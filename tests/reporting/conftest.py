@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
-from pipeline.reporting import claims, report
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import report
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import TableResult
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def written(root: Path) -> Report:
-    return report.write(example.fill(root), root)
+    return report.write(dpsgd.fill(root), root)
 
 
 # Of a module's own report of one paper, `report_of`
@@ -35,4 +36,4 @@ def tables_of(result: PaperResult) -> dict[str, TableResult]:
 
 @pytest.fixture
 def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(result)}
+    return {found.claim.key: found for found in assess(result)}

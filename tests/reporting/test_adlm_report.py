@@ -11,17 +11,28 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from reporting import adaptive, example
-from reporting.found import plain, row
+from reporting.lookup import plain, row
+from reporting.made_up import dpsgd, laplace
 from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
-from pipeline.reporting import crossings, outcomes, papers, releases, report, tables
-from pipeline.reporting.claims import ClaimResult
-from pipeline.reporting.gather import gather
-from pipeline.reporting.relevance import pictures, relevance
+from pipeline.reporting import figures, papers, report
+from pipeline.reporting.claims import overtakes
+from pipeline.reporting.claims.average import Average
+from pipeline.reporting.claims.overtakes import Overtakes
+from pipeline.reporting.claims.spent_at_once import SpentAtOnce
+from pipeline.reporting.figures import relevance_pictures
+from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, RowResult, TableResult
+from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.tables import released_noise
+from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.wide import wide
 from pipeline.results import records
 
 PAPER = papers.load("phan2017")
@@ -34,7 +45,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report_of(project: Path) -> Report:
-    return report.write(adaptive.fill(project), project)
+    return report.write(laplace.fill(project), project)
 
 
 @pytest.fixture
@@ -66,7 +77,7 @@ def test_the_papers_own_numbers_bear_its_claims_out() -> None:
         (claim.key, one.verdict)
         for claim in PAPER.claims
         for test in claim.tests
-        for one in outcomes.printed(test, PAPER)
+        for one in test.on_paper(PAPER)
     ]
     assert len(found) == 7
     assert {verdict for _, verdict in found} == {"holds"}
@@ -116,26 +127,26 @@ def test_every_release_says_what_it_claims_and_buys_and_how_noisy_it_is(
     table = tables_of["f4a"]
     found = {
         (one.row.key, one.quantity): dict(zip(table.levels, one.cells, strict=True))
-        for one in releases.releases(table)
+        for one in released_noise.releases(table)
     }
-    assert list(found)[:3] == [(adaptive.ADLM, name) for name in ("relevances", "inputs", "labels")]
-    assert (adaptive.PSGD, "inputs") not in found
-    inputs = found[adaptive.ILM, "inputs"]
+    assert list(found)[:3] == [(laplace.ADLM, name) for name in ("relevances", "inputs", "labels")]
+    assert (laplace.PSGD, "inputs") not in found
+    inputs = found[laplace.ILM, "inputs"]
     # levels are told apart; 1/|L| of the noise costs |L| d / Delta_h0 = 28.1 times the epsilon
     assert inputs["epsilon=0.25"] == ("ε 0.125 → 3.52", "noise 223 (112 to 4,460)", "223 × span")
     assert inputs["epsilon=8"] == ("ε 4 → 112", "noise 6.97 (3.48 to 139)", "6.97 × span")
     assert inputs["epsilon=2"] == ()  # not run
-    assert found[adaptive.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
-    assert found[adaptive.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
-    assert found[adaptive.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
+    assert found[laplace.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
+    assert found[laplace.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
+    assert found[laplace.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
 
 
 def test_rows_alike_share_the_sentence_that_says_what_they_protect(
     tables_of: dict[str, TableResult],
 ) -> None:
-    found = [([adaptive.ADLM, adaptive.ILM, adaptive.SOUND], adaptive.LOCAL)]
-    found += [([adaptive.CODE, adaptive.RUN], adaptive.NOBODY)]
-    assert releases.protections(tables_of["f4a"]) == found
+    found = [([laplace.ADLM, laplace.ILM, laplace.SOUND], laplace.LOCAL)]
+    found += [([laplace.CODE, laplace.RUN], laplace.NOBODY)]
+    assert released_noise.protections(tables_of["f4a"]) == found
 
 
 def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> None:
@@ -144,81 +155,80 @@ def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> N
     ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
     assert len(ids) == len(set(ids))
     text = words(page)
-    assert f"{adaptive.CODE} , {adaptive.RUN} : {adaptive.NOBODY}" in text
-    assert f"{adaptive.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
-    assert releases.RULE in text
+    assert f"{laplace.CODE} , {laplace.RUN} : {laplace.NOBODY}" in text
+    assert f"{laplace.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
+    assert released_noise.RULE in text
     assert "0 (pure)" in text
     assert "DP noise fresh in every run" in text
     # pSGD alone has a delta
     ledger = page[page.index('aria-label="Privacy ledger of Figure 4a"') :]
-    assert re.search(rf"{adaptive.PSGD}.*?<td>1e-5</td>", ledger, re.DOTALL)
+    assert re.search(rf"{laplace.PSGD}.*?<td>1e-5</td>", ledger, re.DOTALL)
 
 
 def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
-    text = words(report.write(example.fill(tmp_path), tmp_path).page.read_text())
-    assert releases.RULE not in text
+    text = words(report.write(dpsgd.fill(tmp_path), tmp_path).page.read_text())
+    assert released_noise.RULE not in text
     assert "pure" not in text
     assert "→ no bound" not in text
 
 
 def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["f4a"]
-    text = tables.markdown(table)
-    assert f"- {adaptive.CODE}, {adaptive.RUN}: {adaptive.NOBODY}" in text
-    assert f"| {adaptive.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
-    assert releases.RULE in text
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
-    one = frame.loc[(adaptive.CODE, "epsilon=8")]
+    text = markdown(table)
+    assert f"- {laplace.CODE}, {laplace.RUN}: {laplace.NOBODY}" in text
+    assert f"| {laplace.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
+    assert released_noise.RULE in text
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
+    one = frame.loc[(laplace.CODE, "epsilon=8")]
     assert one["delta"] == 0
-    assert one["protects"] == adaptive.NOBODY
+    assert one["protects"] == laplace.NOBODY
     assert one["releases"].startswith("inputs: claimed 4, accounted none, noise 0.680556 / 1.36111 / 27.2222")
-    assert pd.isna(frame.loc[(adaptive.PSGD, "epsilon=8"), "releases"])
+    assert pd.isna(frame.loc[(laplace.PSGD, "epsilon=8"), "releases"])
 
 
 # -- how much noise ----------------------------------------------------------------------------------
 
 
 def test_noise_is_a_number_of_spans_and_no_percent(tables_of: dict[str, TableResult], page: str) -> None:
-    frame = tables.wide(tables_of["f4a"])
+    frame = wide(tables_of["f4a"])
     noisy = frame[frame["source"] == "noise on a pixel (std ÷ span)"]
     assert noisy.iloc[1]["0.25"] == "223 ± 0 (n = 2)"
     assert "noise on a pixel (std ÷ span) 223 ± 0 112 ± 0" in words(page)
-    latex = tables.latex(tables_of["f4a"])
-    assert r"std $\div$ span" in latex
+    assert r"std $\div$ span" in latex(tables_of["f4a"])
 
 
 @pytest.mark.parametrize("converged", [0.0, 1.0])
 def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     tmp_path: Path, converged: float
 ) -> None:
-    declared = adaptive.settings()
-    reduced = declared.rows[adaptive.ILM].model_copy(update={"budget": "reduced"})
-    declared = declared.model_copy(update={"rows": {**declared.rows, adaptive.ILM: reduced}})
-    found = adaptive.record(adaptive.ILM, declared)
+    declared = laplace.settings()
+    reduced = declared.rows[laplace.ILM].model_copy(update={"budget": "reduced"})
+    declared = declared.model_copy(update={"rows": {**declared.rows, laplace.ILM: reduced}})
+    found = laplace.record(laplace.ILM, declared)
     metrics = {"converged": converged}
     replicas = [one.model_copy(update={"metrics": one.metrics | metrics}) for one in found.replicas]
     records.write(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
     (result,) = gather(declared, tmp_path)
     (table,) = [one for one in result.tables if one.key == "f4a"]
-    own = row(table, adaptive.ILM)
+    own = row(table, laplace.ILM)
     assert own.cells["epsilon=8"].caveat == "reduced budget"
     noise = own.also["noise_inputs"]["epsilon=8"]
     assert (noise.caveat, noise.untried, noise.converged) == (None, None, 2)
     test = next(claim for claim in PAPER.claims if claim.key == "small-noise").tests[0]
     verdicts = {
         one.verdict: one.caveat
-        for one in outcomes.ours(test, {"f4a/ilm:noise_inputs": own.measured("noise_inputs")}, PAPER)
+        for one in test.ours({"f4a/ilm:noise_inputs": own.measured("noise_inputs")}, PAPER)
     }
     assert verdicts == {"not run": None, "fails": None}
 
 
 def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
-    declared = adaptive.settings()
-    found = adaptive.record(adaptive.SOUND, declared)
+    declared = laplace.settings()
+    found = laplace.record(laplace.SOUND, declared)
     made = found.provenance.model_copy(update={"reproducible": True})
     records.write(found.model_copy(update={"provenance": made}), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
-    assert any(mark.seeded for mark in row(table, adaptive.SOUND).marks)
+    assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
 
 
 # -- claims ------------------------------------------------------------------------------------------
@@ -235,8 +245,8 @@ def test_theorem_1_stands_and_falls_with_the_accounted_epsilon(claims_of: dict[s
     }
 
 
-def average(result: PaperResult, **bounds: float) -> outcomes.Outcome:
-    test = papers.Average.model_validate(
+def average(result: PaperResult, **bounds: float) -> Outcome:
+    test = Average.model_validate(
         {
             "kind": "average",
             "left": "f4a/adlm",
@@ -245,7 +255,7 @@ def average(result: PaperResult, **bounds: float) -> outcomes.Outcome:
             **bounds,
         }
     )
-    (found,) = outcomes.ours(test, plain(result, test.left, test.right), PAPER)
+    (found,) = test.ours(plain(result, test.left, test.right), PAPER)
     return found
 
 
@@ -268,15 +278,15 @@ def test_a_gap_may_be_of_averages_over_levels(
 
 def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, ClaimResult]) -> None:
     assert [one.status for one in claims_of["adaptive-average"].assessments][:1] == ["not run"]
-    values = {level: papers.Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
-    lines = (papers.Line(key="x", label="X", values=values), papers.Line(key="y", label="Y", values=values))
-    table = papers.Table(name="T", title="t", axis="a", columns=["a=1", "a=2"], lines=lines)
-    test = papers.Average(kind="average", left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
-    (found,) = outcomes.printed(test, papers.Paper(title="p", tables={"t": table}))
+    values = {level: Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
+    lines = (Line(key="x", label="X", values=values), Line(key="y", label="Y", values=values))
+    table = Table(name="T", title="t", axis="a", columns=["a=1", "a=2"], lines=lines)
+    test = Average(kind="average", left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
+    (found,) = test.on_paper(papers.Paper(title="p", tables={"t": table}))
     assert (found.verdict, found.text) == ("holds", "X − Y, mean over a = 1, a = 2: +0.00, to be above -1")
     short = lines[1].model_copy(update={"values": {"a=1": values["a=1"]}})
     table = table.model_copy(update={"lines": (lines[0], short)})
-    assert not list(outcomes.printed(test, papers.Paper(title="p", tables={"t": table})))
+    assert not list(test.on_paper(papers.Paper(title="p", tables={"t": table})))
 
 
 @pytest.mark.parametrize(
@@ -297,7 +307,7 @@ def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, 
 def test_the_epoch_of_overtaking(
     left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
 ) -> None:
-    assert crossings._overtaking(left, right) == epoch
+    assert overtakes._overtaking(left, right) == epoch
 
 
 @pytest.mark.parametrize(
@@ -306,23 +316,23 @@ def test_the_epoch_of_overtaking(
 def test_curves_cross_where_the_claim_says(
     result: PaperResult, bounds: dict[str, float], verdict: str
 ) -> None:
-    test = papers.Overtakes.model_validate(
+    test = Overtakes.model_validate(
         {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
     )
     rows = plain(result, test.left, test.right)
-    (found,) = outcomes.ours(test, rows, PAPER)
+    (found,) = test.ours(rows, PAPER)
     assert found.verdict == verdict
     assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")
     # the other way round it never happens
-    (never,) = outcomes.ours(test, {test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
+    (never,) = test.ours({test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
     assert (never.verdict, never.text[-15:]) == ("fails", "in 0 of 2 seeds")
-    (missing,) = outcomes.ours(test, {test.left: None, test.right: None}, PAPER)
+    (missing,) = test.ours({test.left: None, test.right: None}, PAPER)
     assert missing.verdict == "not run"
 
 
-def at_once(row: RowResult) -> outcomes.Outcome:
-    test = papers.SpentAtOnce(kind="spent_at_once", of="f4a/adlm", at=["epsilon=8"])
-    (found,) = outcomes.ours(test, {"f4a/adlm": row}, PAPER)
+def at_once(row: RowResult) -> Outcome:
+    test = SpentAtOnce(kind="spent_at_once", of="f4a/adlm", at=["epsilon=8"])
+    (found,) = test.ours({"f4a/adlm": row}, PAPER)
     return found
 
 
@@ -330,13 +340,13 @@ def test_what_is_released_once_is_spent_before_training(
     tables_of: dict[str, TableResult], claims_of: dict[str, ClaimResult]
 ) -> None:
     table = tables_of["f4a"]
-    once = at_once(row(table, adaptive.ADLM))
+    once = at_once(row(table, laplace.ADLM))
     assert (once.verdict, once.text[-36:]) == ("holds", "ε 8 at the first note, 8 at the last")
-    steps = at_once(row(table, adaptive.PSGD))
+    steps = at_once(row(table, laplace.PSGD))
     assert (steps.verdict, steps.text[-36:]) == ("fails", "ε 2 at the first note, 8 at the last")
-    unbounded = at_once(row(table, adaptive.CODE))
-    assert (unbounded.verdict, adaptive.SHARED in unbounded.text) == ("fails", True)
-    without = replace(row(table, adaptive.ADLM), history=None)
+    unbounded = at_once(row(table, laplace.CODE))
+    assert (unbounded.verdict, laplace.SHARED in unbounded.text) == ("fails", True)
+    without = replace(row(table, laplace.ADLM), history=None)
     assert at_once(without).verdict == "undecided"
     found = {one.variant: one.status for one in claims_of["independent"].assessments}
     assert (found[""], found["as in the code"]) == ("reproduced", "not reproduced")
@@ -348,16 +358,16 @@ def test_what_is_released_once_is_spent_before_training(
 def test_relevances_are_pictures_of_the_first_seed(
     report_of: Report, tables_of: dict[str, TableResult]
 ) -> None:
-    svg = relevance(tables_of["f3"])
+    svg = relevance_pictures.draw(tables_of["f3"])
     assert svg is not None
-    for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", adaptive.FIGURE):
+    for text in ("AdLM, ε = 0.25", "AdLM, ε = 8", laplace.FIGURE):
         assert text in svg
     found = [
         element.attrib["{http://www.w3.org/1999/xlink}href"].partition("base64,")[2]
         for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}image")
     ]
     images = [matplotlib.image.imread(BytesIO(b64decode(one))) for one in found]
-    shown = [one for one in images if one.shape[:2] == adaptive.PICTURE]
+    shown = [one for one in images if one.shape[:2] == laplace.PICTURE]
     assert len(shown) == 2
     # one pixel a feature; the green fades from yellow to dark red as relevance grows, row by row
     assert np.all(np.diff(shown[0][:, :, 1].flatten()) < 0)
@@ -367,8 +377,8 @@ def test_relevances_are_pictures_of_the_first_seed(
 
 
 def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
-    declared = adaptive.settings()
-    found = adaptive.record(adaptive.FIGURE, declared)
+    declared = laplace.settings()
+    found = laplace.record(laplace.FIGURE, declared)
     lines = [
         (
             "epsilon=8",
@@ -383,16 +393,16 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
         for channel in (0, 1, 2)
         for column in (0, 1)
     ]
-    example.write_history(adaptive.FIGURE, tmp_path, lines)
+    dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
     records.write(found, tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
-    ((level, picture),) = pictures(row(table, adaptive.FIGURE))
+    ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
 
 
 def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
-    assert relevance(tables_of["f4a"]) is None
-    declared = adaptive.settings()
-    records.write(adaptive.record(adaptive.FIGURE, declared), tmp_path)
+    assert not list(figures.drawn(tables_of["f4a"]))
+    declared = laplace.settings()
+    records.write(laplace.record(laplace.FIGURE, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
-    assert relevance(table) is None
+    assert relevance_pictures.draw(table) is None

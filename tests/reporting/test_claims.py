@@ -1,21 +1,21 @@
 from pathlib import Path
 
 import pytest
-from reporting import example, noisy
+from reporting.made_up import dpsgd, noisy
 
 from pipeline.params import Settings
-from pipeline.reporting import claims, outcomes, papers
-from pipeline.reporting.claims import Assessment, ClaimResult
+from pipeline.reporting import papers
+from pipeline.reporting.claims.gap import Gap
 from pipeline.reporting.gather import gather
-from pipeline.reporting.papers import Gap
+from pipeline.reporting.judging.assess import Assessment, ClaimResult, assess
 from pipeline.reporting.report import Report
 from pipeline.results import records
 
 PUBLIC, LITERAL = "public statistics", "Algorithm 1 to the letter"
 
 
-def assess(root: Path, declared: Settings) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in claims.assess(gather(declared, root)[0])}
+def assessed(root: Path, declared: Settings) -> dict[str, ClaimResult]:
+    return {found.claim.key: found for found in assess(gather(declared, root)[0])}
 
 
 def by_variant(result: ClaimResult) -> dict[str, Assessment]:
@@ -24,7 +24,7 @@ def by_variant(result: ClaimResult) -> dict[str, Assessment]:
 
 @pytest.fixture
 def found(root: Path, written: Report) -> dict[str, ClaimResult]:
-    return assess(root, example.settings())
+    return assessed(root, dpsgd.settings())
 
 
 def test_a_claim_that_holds_everywhere_is_reproduced_for_each_variant(found: dict[str, ClaimResult]) -> None:
@@ -50,7 +50,7 @@ def test_no_additional_loss_stands_and_falls_with_the_ledger(found: dict[str, Cl
     variants = by_variant(found["no-additional-loss"])
     assert variants[PUBLIC].status == "reproduced"
     assert variants[LITERAL].status == "not reproduced"
-    assert example.REASON in variants[LITERAL].outcomes[0].text
+    assert dpsgd.REASON in variants[LITERAL].outcomes[0].text
 
 
 def test_a_gain_must_lie_in_its_bounds_with_its_whole_interval(found: dict[str, ClaimResult]) -> None:
@@ -60,17 +60,17 @@ def test_a_gain_must_lie_in_its_bounds_with_its_whole_interval(found: dict[str, 
 
 
 def test_one_level_that_fails_is_enough(tmp_path: Path) -> None:
-    declared = example.fill(tmp_path)
-    example.put(example.record(example.LAYER, declared, shift=2), tmp_path)
-    result = by_variant(assess(tmp_path, declared)["batch-over-layer"])[PUBLIC]
+    declared = dpsgd.fill(tmp_path)
+    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared, shift=2), tmp_path)
+    result = by_variant(assessed(tmp_path, declared)["batch-over-layer"])[PUBLIC]
     assert result.status == "not reproduced"
     assert {outcome.verdict for outcome in result.outcomes} == {"holds", "fails"}
 
 
 def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
-    declared = example.settings()
-    example.put(example.record(example.PUBLIC, declared), tmp_path)
-    found = assess(tmp_path, declared)
+    declared = dpsgd.settings()
+    dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
+    found = assessed(tmp_path, declared)
     assert by_variant(found["batch-over-layer"])[PUBLIC].status == "not run"
     assert by_variant(found["batch-over-layer"])[PUBLIC].tally == "6 not run"
     assert by_variant(found["no-additional-loss"])[PUBLIC].status == "reproduced"  # has one side only
@@ -83,10 +83,10 @@ def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
 def test_what_is_no_reproduction_supports_no_claim(
     tmp_path: Path, edition: str, change: dict, caveat: str
 ) -> None:
-    declared = example.settings(**dict.fromkeys(example.ACCURACY, change))
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared, edition), tmp_path)
-    for name, result in assess(tmp_path, declared).items():
+    declared = dpsgd.settings(**dict.fromkeys(dpsgd.ACCURACY, change))
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared, edition), tmp_path)
+    for name, result in assessed(tmp_path, declared).items():
         if name == "no-additional-loss" and change:
             continue  # about the guarantee, and not about accuracy
         for one in result.assessments:
@@ -96,10 +96,10 @@ def test_what_is_no_reproduction_supports_no_claim(
 
 
 def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"budget": "reduced"} for key in example.ACCURACY})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
-    found = by_variant(assess(tmp_path, declared)["no-additional-loss"])
+    declared = dpsgd.settings(**{key: {"budget": "reduced"} for key in dpsgd.ACCURACY})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
+    found = by_variant(assessed(tmp_path, declared)["no-additional-loss"])
     assert {name: one.status for name, one in found.items()} == {
         PUBLIC: "reproduced",
         "Algorithm 1 to the letter": "not reproduced",
@@ -107,29 +107,29 @@ def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> N
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
-    declared = example.settings(**{example.PUBLIC: {"reproducible": True}})
-    example.put(example.record(example.PUBLIC, declared), tmp_path)
-    assert by_variant(assess(tmp_path, declared)["no-additional-loss"])[PUBLIC].status == "not run"
+    declared = dpsgd.settings(**{dpsgd.PUBLIC: {"reproducible": True}})
+    dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
+    assert by_variant(assessed(tmp_path, declared)["no-additional-loss"])[PUBLIC].status == "not run"
 
 
 def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"seeds": 1} for key in example.ACCURACY})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
-    result = by_variant(assess(tmp_path, declared)["batch-over-layer"])[PUBLIC]
+    declared = dpsgd.settings(**{key: {"seeds": 1} for key in dpsgd.ACCURACY})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
+    result = by_variant(assessed(tmp_path, declared)["batch-over-layer"])[PUBLIC]
     assert result.status == "undecided"
     assert "n = 1: no interval" in result.outcomes[0].text
 
 
 def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
     label = "DPSGD (BN-LeNet-5)"
-    declared = example.settings(**{key: {"label": label} for key in (example.PUBLIC, example.LITERAL)})
-    for key in example.ACCURACY:
-        example.put(example.record(key, declared), tmp_path)
-    variants = by_variant(assess(tmp_path, declared)["no-additional-loss"])
+    declared = dpsgd.settings(**{key: {"label": label} for key in (dpsgd.PUBLIC, dpsgd.LITERAL)})
+    for key in dpsgd.ACCURACY:
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
+    variants = by_variant(assessed(tmp_path, declared)["no-additional-loss"])
     assert {name: one.status for name, one in variants.items()} == {
         "": "reproduced",
-        example.LITERAL: "not reproduced",
+        dpsgd.LITERAL: "not reproduced",
     }
 
 
@@ -141,7 +141,7 @@ def on(result: ClaimResult, budget: str) -> Assessment:
 def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
     records.write(noisy.record(noisy.PLAIN, declared, sigma_2=(True, False, True)), tmp_path)
-    result = assess(tmp_path, declared)["baselines-threshold"]
+    result = assessed(tmp_path, declared)["baselines-threshold"]
     found = {outcome.text.partition(":")[0]: outcome for outcome in on(result, "full").outcomes}
     assert found["LeNet-5 at σ = 0"].verdict == "holds"
     assert found["LeNet-5 at σ = 1"].verdict == "holds"
@@ -159,14 +159,14 @@ def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
 def test_converging_where_the_paper_does_not_fails_the_claim(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
     records.write(noisy.record(noisy.PLAIN, declared, sigma_1=(True, True, True)), tmp_path)
-    result = assess(tmp_path, declared)["baselines-threshold"]
+    result = assessed(tmp_path, declared)["baselines-threshold"]
     assert on(result, "full").status == "not reproduced"
 
 
 def test_no_convergence_after_a_narrow_search_does_not_count(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
     noisy.search(tmp_path, (0.01, 0.1))
-    tested = on(assess(tmp_path, declared)["tolerant-to-noise"], "full").outcomes
+    tested = on(assessed(tmp_path, declared)["tolerant-to-noise"], "full").outcomes
     failed = [outcome for outcome in tested if outcome.text.startswith("LeNet-5 at")]
     assert len(failed) == 2
     assert all("too few step sizes" in (outcome.caveat or "") for outcome in failed)
@@ -175,7 +175,7 @@ def test_no_convergence_after_a_narrow_search_does_not_count(tmp_path: Path) -> 
 
 def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
-    for result in assess(tmp_path, declared).values():
+    for result in assessed(tmp_path, declared).values():
         assert [one.budget for one in result.assessments] == ["full", "reduced"]
         full, reduced = result.assessments
         assert {outcome.caveat for outcome in full.outcomes} == {None}
@@ -184,7 +184,7 @@ def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path
         )
         assert reduced.status == "not run"
     # three points are lost on the reduced budget; within it nothing changes
-    lines = [one.text for one in on(assess(tmp_path, declared)["no-change"], "reduced").outcomes]
+    lines = [one.text for one in on(assessed(tmp_path, declared)["no-change"], "reduced").outcomes]
     assert "BN-LeNet-5, σ = 2 − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5" in lines
 
 
@@ -192,14 +192,14 @@ def test_a_full_row_that_was_not_run_is_not_stood_in_for_by_a_reduced_one(tmp_pa
     declared = noisy.settings()
     noisy.search(tmp_path)
     records.write(noisy.record(noisy.BATCH + noisy.REDUCED, declared), tmp_path)
-    result = assess(tmp_path, declared)["no-change"]
+    result = assessed(tmp_path, declared)["no-change"]
     assert {outcome.verdict for outcome in on(result, "full").outcomes} == {"not run"}
     assert result.statuses == ["not run"]
 
 
 def test_levels_of_one_row_are_compared_seed_by_seed(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
-    texts = [one.text for one in on(assess(tmp_path, declared)["no-change"], "full").outcomes]
+    texts = [one.text for one in on(assessed(tmp_path, declared)["no-change"], "full").outcomes]
     # seeds spread by 0.05, their differences not at all
     assert "BN-LeNet-5, σ = 1 − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5" in texts
 
@@ -210,7 +210,7 @@ def test_a_factor_of_order_seven_lies_between_half_and_twice(
 ) -> None:
     monkeypatch.setitem(noisy.EPOCHS, 10, needed)
     declared = noisy.fill(tmp_path)
-    first = on(assess(tmp_path, declared)["seven-times-slower"], "full").outcomes[0]
+    first = on(assessed(tmp_path, declared)["seven-times-slower"], "full").outcomes[0]
     assert (first.verdict, first.caveat) == (verdict, None)
     assert first.text.startswith(
         "BN-LeNet-5, epochs at σ = 10 ÷ epochs at σ = 1, to reach a validation accuracy"
@@ -220,7 +220,7 @@ def test_a_factor_of_order_seven_lies_between_half_and_twice(
 
 def test_a_slow_down_on_a_reduced_budget_does_not_count(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
-    first = on(assess(tmp_path, declared)["seven-times-slower"], "reduced").outcomes[0]
+    first = on(assessed(tmp_path, declared)["seven-times-slower"], "reduced").outcomes[0]
     assert (first.verdict, first.caveat) == ("holds", "reduced budget")
 
 
@@ -241,18 +241,18 @@ def test_a_gap_is_a_share_of_anothers_loss(written: Report, share: float, verdic
     table = written.papers[0].tables[0]
     rows = {"t5/bn-lenet5": table.lines[2].rows[0], "t5/lenet5": table.lines[0].rows[0]}
     test = GAP.model_copy(update={"share": share})
-    (found,) = outcomes.ours(test, rows, written.papers[0].paper)
+    (found,) = test.ours(rows, written.papers[0].paper)
     assert found.verdict == verdict
     assert "loses less than" in found.text
     # the paper's: 8.52 of 16.20
-    (theirs,) = outcomes.printed(test, written.papers[0].paper)
+    (theirs,) = test.on_paper(written.papers[0].paper)
     assert theirs.verdict == ("holds" if share > 0.526 else "fails")
 
 
 def test_the_papers_sentences_that_its_tables_contradict() -> None:
     paper = papers.load("davody2020")
     found = {
-        claim.key: [one.text for test in claim.tests for one in outcomes.printed(test, paper)
+        claim.key: [one.text for test in claim.tests for one in test.on_paper(paper)
                     if one.verdict == "fails"]
         for claim in paper.claims
     }  # fmt: skip

@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import clipping
-from reporting.found import row
+from reporting.lookup import row
+from reporting.made_up import clipping
 from reporting.test_report import Elements, words
 
-from pipeline.reporting import claims, figures, layers, outcomes, papers, report, tables, tradeoffs
-from pipeline.reporting.claims import ClaimResult
+from pipeline.reporting import figures, papers, report
+from pipeline.reporting.claims.falls import Falls
+from pipeline.reporting.drawing import curves, levels
+from pipeline.reporting.figures import layer_norms, tradeoff
 from pipeline.reporting.gather import gather
+from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
 from pipeline.results import records
 
 PAPER = papers.load("nguyen2023")
@@ -72,7 +77,7 @@ def test_the_paper_contradicts_itself_at_sigma_one_half() -> None:
         (claim.key, one.text)
         for claim in PAPER.claims
         for test in claim.tests
-        for one in outcomes.printed(test, PAPER)
+        for one in test.on_paper(PAPER)
         if one.verdict == "fails"
     ]
     assert failing == [
@@ -89,9 +94,7 @@ def test_an_account_is_a_row_whose_number_is_exact(tables_of: dict[str, TableRes
     assert (cell.mean.value, cell.mean.half, cell.mean.exact) == (0.5199, 0.0, True)
     assert (found.marks, found.budget, found.searched) == ((), "full", None)
     assert cell.agreement == "agrees"  # to the two digits printed
-    line = next(
-        line for line in tables.markdown(tables_of["nguyen2023-gdp"]).splitlines() if clipping.GDP in line
-    )
+    line = next(line for line in markdown(tables_of["nguyen2023-gdp"]).splitlines() if clipping.GDP in line)
     assert "| 0.52, +0.00 |" in line
 
 
@@ -117,12 +120,12 @@ def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path
     ]
     records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
     table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
-    lines = tables.markdown(table).splitlines()
+    lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if f"| ours: {clipping.GDP} |" in line)
     line, privacy = lines[start : start + 2]
     assert "| ∞, +∞ | 1.2e53, +1.2e53 |" in line
     assert privacy.count("NO PRIVACY TO SPEAK OF: ε ≤ 114,000") == 2
-    assert figures.levels(table) is not None
+    assert levels.draw(table) is not None
 
 
 def test_an_account_of_other_settings_is_marked(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_claims_on_accounts_need_no_seeds(claims_of: dict[str, ClaimResult]) -> 
 def test_a_vacuous_bound_is_told_at_a_glance(report_of: Report, tables_of: dict[str, TableResult]) -> None:
     cell = row(tables_of["nguyen2023-f4"], clipping.BC).cells["batch=64"]
     assert cell.guarantee.state == "vacuous"
-    text = tables.markdown(tables_of["nguyen2023-f4"])
+    text = markdown(tables_of["nguyen2023-f4"])
     assert "| NO PRIVACY TO SPEAK OF: ε ≤ 114,000 |" in text
     assert "NO PRIVACY TO SPEAK OF: ε ≤ 2 million" in text
     page = words(report_of.page.read_text(encoding="utf-8"))
@@ -177,7 +180,7 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
             for replica in found.replicas
         ]
         records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
-    found_claims = {claim.claim.key: claim for claim in claims.assess(gather(declared, tmp_path)[0])}
+    found_claims = {claim.claim.key: claim for claim in assess(gather(declared, tmp_path)[0])}
     (outcome,) = found_claims["same-guarantee"].assessments[0].outcomes
     assert outcome.verdict == verdict
 
@@ -190,7 +193,7 @@ def test_the_ledger_tells_sampling_neighbours_and_an_approximate_mu(
     assert "∞ clt" in page
     assert "one training example; replace one" in page
     assert "0.52 of μ-GDP by the central limit theorem: an approximation, never a bound" in page
-    frame = pd.read_csv(StringIO(tables.csv(tables_of["nguyen2023-gdp"]))).set_index(["row", "level"])
+    frame = pd.read_csv(StringIO(csv(tables_of["nguyen2023-gdp"]))).set_index(["row", "level"])
     one = frame.loc[(clipping.GDP, "noise_multiplier=1.5")]
     assert (one["sampling"], one["mu_clt"]) == ("fixed", 1.9883)
 
@@ -217,9 +220,9 @@ def test_best_compares_with_every_other_level(claims_of: dict[str, ClaimResult])
 def test_falling_is_tested_step_by_step(
     tables_of: dict[str, TableResult], over: list[str], verdicts: list[str]
 ) -> None:
-    test = papers.Falls(kind="falls", of="f11/bc-alc", over=over)
+    test = Falls(kind="falls", of="f11/bc-alc", over=over)
     rows = {"f11/bc-alc": row(tables_of["nguyen2023-f11"], clipping.PUBLIC)}
-    assert [one.verdict for one in outcomes.ours(test, rows, PAPER)] == verdicts
+    assert [one.verdict for one in test.ours(rows, PAPER)] == verdicts
 
 
 def test_not_converging_at_the_papers_step_size_is_a_finding(claims_of: dict[str, ClaimResult]) -> None:
@@ -250,19 +253,19 @@ def test_rows_whose_levels_are_of_different_settings_stand_in_parts(
 
 
 def test_trade_off_curves_are_drawn_once_for_each_ledger(tables_of: dict[str, TableResult]) -> None:
-    svg = tradeoffs.tradeoffs(tables_of["nguyen2023-f12b"])
+    svg = tradeoff.draw(tables_of["nguyen2023-f12b"])
     assert svg is not None
     ElementTree.fromstring(svg)
     for level in clipping.NOISES:
         assert f"σ = {level}" in svg
     assert svg.count("type I error") == 3
-    assert tradeoffs.tradeoffs(tables_of["nguyen2023-f11"]) is None  # which does not ask for it
+    assert not list(figures.drawn(tables_of["nguyen2023-f4"]))  # which does not ask for it
 
 
 def test_levels_that_privacy_does_not_depend_on_share_a_panel(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["nguyen2023-f11"]
     asking = table.table.model_copy(update={"figures": ("tradeoff",)})
-    svg = tradeoffs.tradeoffs(TableResult(table.paper, table.key, asking, table.levels, table.lines))
+    svg = tradeoff.draw(TableResult(table.paper, table.key, asking, table.levels, table.lines))
     assert svg is not None
     assert svg.count("type I error") == 1
     # whose row tells that no bound holds, its curve does not hold either
@@ -274,23 +277,22 @@ def test_levels_that_privacy_does_not_depend_on_share_a_panel(tables_of: dict[st
     ("mu", "alpha", "beta"), [(0.0, 0.3, 0.7), (1.0, 0.5, 0.15866), (1.0, 0.05, 0.74049)]
 )
 def test_the_gaussian_curve_has_the_values_of_normal_tables(mu: float, alpha: float, beta: float) -> None:
-    curve = dict(tradeoffs.gaussian(mu))
+    curve = dict(tradeoff.gaussian(mu))
     assert curve[alpha] == pytest.approx(beta, abs=1e-4)
     assert (curve[0.0], curve[1.0]) == (1.0, 0.0)
 
 
 def test_layer_norms_have_a_figure_of_their_own(project: Path, tables_of: dict[str, TableResult]) -> None:
     table = tables_of["nguyen2023-f11"]
-    svg = layers.layers(table, project)
+    svg = layer_norms.draw(table)
     assert svg is not None
     ElementTree.fromstring(svg)
     for text in (clipping.PUBLIC, "C = 0.2", "conv", "norm", "linear", "expected gradient norm"):
         assert text in svg
     assert "shortcut" not in svg
-    curves = figures.curves(table, project)
-    assert curves is not None
-    assert "layer" not in curves
-    assert layers.layers(tables_of["nguyen2023-f12b"], project) is None
+    drawn = curves.draw(table)
+    assert drawn is not None
+    assert "layer" not in drawn
 
 
 def test_the_page_shows_every_figure_and_leads_to_every_table(report_of: Report, project: Path) -> None:

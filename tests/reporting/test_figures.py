@@ -2,10 +2,11 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
-from pipeline.reporting import drawing, figures
+from pipeline.reporting import histories
+from pipeline.reporting.drawing import curves, levels, style
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
@@ -18,7 +19,7 @@ def table(written: Report) -> TableResult:
 
 
 def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
-    svg = figures.levels(table)
+    svg = levels.draw(table)
     assert svg is not None
     ElementTree.fromstring(svg)
     for text in ("DPSGD (LN-LeNet-5), paper", "DPSGD (LN-LeNet-5), ours", "privacy budget ε", "∞", "0.05"):
@@ -26,7 +27,7 @@ def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
 
 
 def test_curves_are_drawn_with_the_epsilon_spent(root: Path, table: TableResult) -> None:
-    svg = figures.curves(table, root)
+    svg = curves.draw(table)
     assert svg is not None
     assert "validation accuracy" in svg
     assert "ε spent" in svg
@@ -34,7 +35,7 @@ def test_curves_are_drawn_with_the_epsilon_spent(root: Path, table: TableResult)
 
 def test_a_training_of_one_note_is_a_point(root: Path, table: TableResult) -> None:
     """A line needs two."""
-    longer = figures.curves(table, root)
+    longer = curves.draw(table)
     for row in table.rows:
         path = records.history_path(row.key, root)
         if path.exists():
@@ -42,17 +43,17 @@ def test_a_training_of_one_note_is_a_point(root: Path, table: TableResult) -> No
             last = max(int(line.split(",")[2]) for line in lines)
             kept = [line for line in lines if line.split(",")[2] == str(last)]
             path.write_text("\n".join([head, *kept]) + "\n")
-    short = figures.curves(table, root)
+    short = curves.draw(table)
     assert longer is not None
     assert short is not None
     assert short.count("<use") > longer.count("<use")
 
 
 def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"paper": "mine"} for key in example.LABELS})
+    declared = dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS})
     table = gather(declared, tmp_path)[0].tables[0]
-    assert figures.levels(table) is None
-    assert figures.curves(table, tmp_path) is None
+    assert levels.draw(table) is None
+    assert curves.draw(table) is None
 
 
 def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
@@ -62,23 +63,21 @@ def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
         "level,seed,step,epoch,metric,value\n"
         "epsilon=1,0,20,2.0,accuracy,0.8\nepsilon=1,1,20,2.0,accuracy,0.6\nepsilon=1,0,10,1.0,accuracy,0.5\n"
     )
-    assert figures.read_history("row", tmp_path) == {
-        "accuracy": {"epsilon=1": [(1.0, 0.5), (2.0, pytest.approx(0.7))]}
-    }
+    assert histories.averages(path) == {"accuracy": {"epsilon=1": [(1.0, 0.5), (2.0, pytest.approx(0.7))]}}
     path.write_text("level,seed\nepsilon=1,0\n")
     with pytest.raises(UserError, match="not a history"):
-        figures.read_history("row", tmp_path)
+        histories.averages(path)
 
 
 def test_inlined_figures_take_the_pages_colours_and_share_no_ids(root: Path, table: TableResult) -> None:
-    drawn = [figures.levels(table), figures.curves(table, root)]
-    inlined = [drawing.themed(svg, 'A "title"') for svg in drawn if svg]
+    drawn = [levels.draw(table), curves.draw(table)]
+    inlined = [style.themed(svg, 'A "title"') for svg in drawn if svg]
     assert len(inlined) == 2
     ids = []
     for svg in inlined:
         parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
         assert parsed.get("aria-label") == 'A "title"'
-        assert drawing.INK not in svg
+        assert style.INK not in svg
         assert "var(--ink)" in svg
         ids.append({found for element in parsed.iter() if (found := element.get("id"))})
     assert not ids[0] & ids[1]

@@ -1,17 +1,17 @@
 import math
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.ledgers.ledger import release_ledger
 from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.reporting.guarantees import VACUOUS, guarantee
+from pipeline.reporting.judging.guarantees import VACUOUS, guarantee
 from pipeline.reporting.wording import bound
 from pipeline.results.records import Replica
 
 
 def replica(claimed: float | None, accounted: float | None, reason: str | None = None) -> Replica:
-    ledger = example.ledger(example.PLAIN, 1).model_copy(
+    ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
         update={"claimed": claimed, "accounted": accounted, "reason": reason}
     )
     return Replica(

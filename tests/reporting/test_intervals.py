@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from pipeline.reporting.intervals import Mean, difference, mean, paired
+from pipeline.reporting.judging.intervals import Mean, difference, mean, paired
 
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
 

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import example, noisy
+from reporting.made_up import dpsgd, noisy
 
 from pipeline.params import Settings
-from pipeline.reporting import figures, page, report, tables
+from pipeline.reporting import page, report
+from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.wide import wide
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.results import records
 from pipeline.results.evaluation import CONVERGED
@@ -53,7 +57,7 @@ def cell_of(
 
 
 def source(table: TableResult, key: str) -> pd.Series:
-    frame = tables.wide(table)
+    frame = wide(table)
     return frame[frame["source"].str.startswith(f"ours: {key}")].iloc[0]
 
 
@@ -123,7 +127,7 @@ def test_failing_is_a_finding_only_after_a_wide_search(
     assert cell.agreement == (None if caveat else "agrees")
     # where training succeeds nobody asks for a search
     assert one(tmp_path, noisy.settings(), noisy.PLAIN).cells["sigma=0"].caveat is None
-    text = tables.markdown(gather(noisy.settings(), tmp_path)[0].tables[0])
+    text = markdown(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert (f"[{caveat}]" in text) == (caveat is not None)
 
 
@@ -155,7 +159,7 @@ def test_a_further_level_stands_where_its_number_belongs(tmp_path: Path) -> None
 
 
 def test_the_csv_has_convergence_and_the_spread_over_draws(table: TableResult) -> None:
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
     failed, fine = frame.loc[(noisy.PLAIN, "sigma=1")], frame.loc[(noisy.PLAIN, "sigma=0")]
     assert (failed["converged"], failed["agreement"], failed["paper_words"]) == (
         0,
@@ -194,17 +198,20 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     project: Path, tmp_path: Path
 ) -> None:
     table = gather(noisy.settings(), project)[0].tables[0]
-    svg = figures.levels(table)
+    svg = levels.draw(table)
     assert svg is not None
     assert "LeNet-5, ours (reduced budget)" in svg
-    cell_of(tmp_path, **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]})
-    failed = figures.levels(gather(noisy.settings(), tmp_path)[0].tables[0])
+    cell_of(
+        tmp_path,
+        **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]},
+    )
+    failed = levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert failed is not None
     assert "LeNet-5, paper" in failed
     assert "LeNet-5, ours" not in failed
-    curves = figures.curves(gather(noisy.settings(), project)[0].tables[1], project)
-    assert curves is not None
-    assert "(reduced budget)" in curves
+    drawn = curves.draw(gather(noisy.settings(), project)[0].tables[1])
+    assert drawn is not None
+    assert "(reduced budget)" in drawn
 
 
 def test_a_figure_without_printed_values_reads_as_one(project: Path, read: str) -> None:
@@ -231,15 +238,15 @@ def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconcl
     )
     assert (row.cells["sigma=0"].caveat == words) == bool(inconclusive)
     table = gather(declared, tmp_path)[0].tables[-1]
-    frame = tables.wide(table)
+    frame = wide(table)
     assert frame["N"].to_list()[:2] == ["96,000", f"{examples:,}"]
     assert f"N = {examples:,}" in report.write(declared, tmp_path).page.read_text()
 
 
 def test_every_row_shows_how_many_examples_it_had(tmp_path: Path) -> None:
-    table = gather(example.fill(tmp_path), tmp_path)[0].tables[0]
-    assert source(table, example.PLAIN)["N"] == "55,000"
-    assert source(table, example.MISSING)["N"] == ""
+    table = gather(dpsgd.fill(tmp_path), tmp_path)[0].tables[0]
+    assert source(table, dpsgd.PLAIN)["N"] == "55,000"
+    assert source(table, dpsgd.MISSING)["N"] == ""
 
 
 def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_path: Path) -> None:

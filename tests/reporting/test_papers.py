@@ -7,6 +7,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.params import load as load_settings
 from pipeline.reporting import papers
+from pipeline.reporting.judging.claim_test import ClaimTest
 from pipeline.reporting.wording import printed
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +152,7 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
         (
             "axis: noise σ",
             "axis: noise σ\n    figures: [trade]",
-            "'tradeoff', 'layers', 'norms' or 'relevance'",
+            "no figure trade; allowed: gradient_norms, layer_norms, relevance_pictures, tradeoff",
         ),
         ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
@@ -164,20 +165,17 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complai
     assert len(str(problem.value).splitlines()) == 1
 
 
-def compared(test: papers.Test) -> Iterator[tuple[str, str]]:
-    """(line, level) of everything that a test looks at."""
-    for part in test.parts if isinstance(test, papers.Falls | papers.Best) else (test,):
-        if isinstance(part, papers.AtBest | papers.CarriesOver):  # whatever levels there are
-            continue
-        levels = [part.start, part.end] if isinstance(part, papers.Slower) else list(part.at)
-        if isinstance(part, papers.Gap):
-            levels.append(part.start)
-        for reference in part.references:
-            shifted = isinstance(part, papers.Difference | papers.Ratio) and reference == part.right
-            elsewhere = shifted and part.right_at
-            yield from ((reference, level) for level in ([part.right_at] if elsewhere else levels))
-        if isinstance(part, papers.Difference | papers.Ratio) and part.left == part.right:
-            yield from ((part.left, level) for level in levels)
+def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
+    """(line, level) of everything that a test names, whatever its kind; some look at all levels there are."""
+    said = test.model_dump()
+    shifted = said.pop("right_at", None)
+    given = (value if isinstance(value, list) else [value] for value in said.values())
+    levels = {word for words in given for word in words if isinstance(word, str) and "=" in word}
+    for reference in test.references:
+        if shifted and reference == said["right"]:
+            yield reference, shifted
+        if not shifted or reference == said["left"]:
+            yield from ((reference, level) for level in levels)
 
 
 def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
 from pipeline.files import write_json
@@ -60,7 +60,7 @@ def test_everything_is_written(written: Report, root: Path) -> None:
 
 
 def test_the_same_input_gives_the_same_bytes(written: Report, root: Path, tmp_path: Path) -> None:
-    again = report.write(example.fill(tmp_path), tmp_path)
+    again = report.write(dpsgd.fill(tmp_path), tmp_path)
     for path in [*written.files["davody2020"], written.page]:
         assert (tmp_path / path.relative_to(root)).read_bytes() == path.read_bytes(), path.name
     assert again.papers[0].key == "davody2020"
@@ -84,7 +84,7 @@ def test_links_within_the_report_lead_somewhere(page: str, written: Report) -> N
     for link in links:
         if not link.startswith(("http", "#")):
             assert (written.page.parent / link).exists(), link
-    assert any("searchFilter=tags.row" in link and example.PUBLIC in link for link in links)
+    assert any("searchFilter=tags.row" in link and dpsgd.PUBLIC in link for link in links)
 
 
 def test_the_page_answers_both_questions_at_a_glance(page: str) -> None:
@@ -92,9 +92,7 @@ def test_the_page_answers_both_questions_at_a_glance(page: str) -> None:
     assert "18 the claimed ε holds 6 does not hold 4 claim no privacy" in text
     assert re.search(r"\d+ agree with the paper", text)
     assert "6 reproduced 1 not reproduced 1 undecided" in text
-    assert (
-        f"{example.LITERAL}: the claimed privacy DOES NOT HOLD. Batch statistics couple the examples" in text
-    )
+    assert f"{dpsgd.LITERAL}: the claimed privacy DOES NOT HOLD. Batch statistics couple the examples" in text
 
 
 def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
@@ -115,10 +113,10 @@ def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
 
 
 def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> None:
-    declared = example.settings()
-    row = declared.rows[example.LAYER].model_copy(update={"search": "layer"})
-    declared = declared.model_copy(update={"rows": {example.LAYER: row}})
-    example.put(example.record(example.LAYER, declared), tmp_path)
+    declared = dpsgd.settings()
+    row = declared.rows[dpsgd.LAYER].model_copy(update={"search": "layer"})
+    declared = declared.model_copy(update={"rows": {dpsgd.LAYER: row}})
+    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared), tmp_path)
     assert "search layer: not run" in words(report.write(declared, tmp_path).page.read_text())
     search = {"name": "layer", "candidates": [{}, {}], "chosen": {"epsilon=3": {"batch": 1024}}, "more": 1}
     write_json(tmp_path / "reports/searches/layer.json", search)
@@ -129,32 +127,32 @@ def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> N
 
 
 def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
-    text = words(report.write(example.settings(), tmp_path).page.read_text())
+    text = words(report.write(dpsgd.settings(), tmp_path).page.read_text())
     assert "Nothing has been run yet." in text
     assert "21 not run" in text
 
 
 def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) -> None:
-    levels = [{"epsilon": level, "batch": 2048 if level == 7 else 1024} for level in example.LEVELS]
-    declared = example.settings(**{example.PLAIN: {"levels": levels}})
-    example.put(example.record(example.PLAIN, declared), tmp_path)
+    levels = [{"epsilon": level, "batch": 2048 if level == 7 else 1024} for level in dpsgd.LEVELS]
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"levels": levels}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
     text = words(report.write(declared, tmp_path).page.read_text())
     assert "settings learning rate 0.5, schedule constant, epochs 8.0" in text
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
 def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
-    declared = example.settings()
-    record = example.record(example.PLAIN, declared)
+    declared = dpsgd.settings()
+    record = dpsgd.record(dpsgd.PLAIN, declared)
     made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
-    example.put(record.model_copy(update={"provenance": made}), tmp_path)
+    dpsgd.put(record.model_copy(update={"provenance": made}), tmp_path)
     assert "<script" not in report.write(declared, tmp_path).page.read_text()
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
-    declared = example.fill(tmp_path)
-    (tmp_path / "reports/records" / f"{example.PLAIN}.json").write_text("{}")
-    with pytest.raises(UserError, match=f"{example.PLAIN}.json: not a record"):
+    declared = dpsgd.fill(tmp_path)
+    (tmp_path / "reports/records" / f"{dpsgd.PLAIN}.json").write_text("{}")
+    with pytest.raises(UserError, match=f"{dpsgd.PLAIN}.json: not a record"):
         report.write(declared, tmp_path)
 
 

@@ -1,14 +1,16 @@
 from pathlib import Path
 
 import pytest
-from reporting import noisy
+from reporting.made_up import noisy
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
-from pipeline.reporting import histories, report, slowdown, tables
+from pipeline.reporting import histories, report
 from pipeline.reporting.gather import gather
+from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.slowdown import Slowdown
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.slowdown import Slowdown
+from pipeline.reporting.tables import slowdowns
 from pipeline.results import records
 
 REDUCED = noisy.CURVES + noisy.REDUCED
@@ -41,7 +43,11 @@ def test_the_ratio_is_of_epochs_to_the_threshold_between_epochs(tmp_path: Path) 
 
 
 def test_the_threshold_is_the_lower_levels_best(tmp_path: Path) -> None:
-    noisy.history(noisy.CURVES, tmp_path, curve=lambda *at: noisy.straight(*at) * (0.9 if at[0] == 10 else 1))
+    noisy.history(
+        noisy.CURVES,
+        tmp_path,
+        curve=lambda *at: noisy.straight(*at) * (0.9 if at[0] == 10 else 1),
+    )
     found = measured(tmp_path)
     assert found.threshold == pytest.approx(0.9 * noisy.BEST - 0.005)
 
@@ -54,7 +60,9 @@ def test_training_that_failed_has_no_slow_down(tmp_path: Path) -> None:
 
 def test_a_seed_that_never_comes_so_far_leaves_no_ratio(tmp_path: Path) -> None:
     noisy.history(
-        noisy.CURVES, tmp_path, curve=lambda *at: noisy.straight(*at) * (0.98 if at[:2] == (10, 1) else 1)
+        noisy.CURVES,
+        tmp_path,
+        curve=lambda *at: noisy.straight(*at) * (0.98 if at[:2] == (10, 1) else 1),
     )
     # the others are above the mean of all, and the threshold half a point below it is above the slow one
     assert measured(tmp_path).problem == "only 2 of 3 seeds came so far"
@@ -65,10 +73,14 @@ def test_without_curves_there_is_no_ratio(tmp_path: Path) -> None:
 
 
 def test_a_first_epoch_that_reaches_it_resolves_nothing(tmp_path: Path) -> None:
-    noisy.history(noisy.CURVES, tmp_path, curve=lambda *at: noisy.BEST if at[0] == 1 else noisy.straight(*at))
+    noisy.history(
+        noisy.CURVES,
+        tmp_path,
+        curve=lambda *at: noisy.BEST if at[0] == 1 else noisy.straight(*at),
+    )
     found = measured(tmp_path)
     assert found.caveat == "reached within the first epoch at σ = 1"
-    assert "[reached within the first epoch at σ = 1]" in tables.slowdown_cells(found)[-1]
+    assert "[reached within the first epoch at σ = 1]" in slowdowns.cells(found)[-1]
 
 
 def test_a_level_that_was_not_run_is_not_measured(tmp_path: Path) -> None:

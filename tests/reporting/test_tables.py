@@ -3,12 +3,16 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import example
+from reporting.made_up import dpsgd
 
-from pipeline.reporting import tables
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.remarks import reasons
+from pipeline.reporting.tables.wide import wide
 
 
 @pytest.fixture
@@ -17,67 +21,67 @@ def table(written: Report) -> TableResult:
 
 
 def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: TableResult) -> None:
-    lines = tables.markdown(table).splitlines()
+    lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| DPSGD (LN-LeNet-5) | paper"))
     paper, ours, privacy = (lines[start + offset].split(" | ") for offset in range(3))
     assert paper[5] == "96.68"
-    assert ours[1] == f"ours: {example.LAYER}"
+    assert ours[1] == f"ours: {dpsgd.LAYER}"
     assert ours[5].startswith("96.6")
     assert ours[5].endswith("(n = 3), −0.04")
     assert privacy[2:6] == ["no privacy", "ε ≤ 6.44", "ε ≤ 2.76", "ε ≤ 0.92"]
 
 
 def test_markdown_says_what_does_not_hold_and_why(table: TableResult) -> None:
-    text = tables.markdown(table)
+    text = markdown(table)
     assert text.count("DOES NOT HOLD") == 6 + 1
-    assert f"- {example.LITERAL}: **DOES NOT HOLD** {example.REASON}" in text
+    assert f"- {dpsgd.LITERAL}: **DOES NOT HOLD** {dpsgd.REASON}" in text
 
 
 def test_rows_that_were_not_run_say_so_at_every_level(table: TableResult) -> None:
-    line = next(line for line in tables.markdown(table).splitlines() if example.MISSING in line)
+    line = next(line for line in markdown(table).splitlines() if dpsgd.MISSING in line)
     assert line.count("not run") == 7
 
 
 def test_marks_stand_beside_the_row(tmp_path: Path) -> None:
-    declared = example.settings(**{example.PLAIN: {"budget": "reduced", "reproducible": True}})
-    example.put(example.record(example.PLAIN, declared, "synthetic"), tmp_path)
-    text = tables.markdown(gather(declared, tmp_path)[0].tables[0])
-    assert f"{example.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"budget": "reduced", "reproducible": True}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, "synthetic"), tmp_path)
+    text = markdown(gather(declared, tmp_path)[0].tables[0])
+    assert f"{dpsgd.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
 
 
 def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -> None:
-    declared = example.settings(**{key: {"reproducible": True} for key in (example.PLAIN, example.LAYER)})
-    for key in (example.PLAIN, example.LAYER, example.LITERAL):
-        example.put(example.record(key, declared), tmp_path)
-    found = tables.reasons(gather(declared, tmp_path)[0].tables[0])
-    assert [rows for rows, _, _ in found] == [[example.PLAIN, example.LAYER], [example.LITERAL]]
+    declared = dpsgd.settings(**{key: {"reproducible": True} for key in (dpsgd.PLAIN, dpsgd.LAYER)})
+    for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
+        dpsgd.put(dpsgd.record(key, declared), tmp_path)
+    found = reasons(gather(declared, tmp_path)[0].tables[0])
+    assert [rows for rows, _, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
 
 
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:
-    declared = example.settings(**{example.PLAIN: {"seeds": 1}})
-    example.put(example.record(example.PLAIN, declared), tmp_path)
-    line = tables.wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"seeds": 1}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
     assert "±" not in line["3"]
     assert "(n = 1: no interval)" in line["3"]
 
 
 def test_csv_carries_the_ledger_and_where_numbers_come_from(table: TableResult) -> None:
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
     assert len(frame) == 5 * 7
-    one = frame.loc[(example.PUBLIC, "epsilon=1")]
+    one = frame.loc[(dpsgd.PUBLIC, "epsilon=1")]
     assert (one["claimed"], one["accounted"], one["delta"], one["steps"]) == (1.0, 0.92, 1e-5, 400)
     assert (one["guarantee"], one["accountant"]) == ("holds", "pld (dp-accounting 0.6.0)")
     assert (one["unit"], one["neighbouring"]) == ("one training example", "add or remove one")
     assert one["opinions"] == "prv (opacus 1.5.4): none (PRV failed: no luck)"
     assert (one["budget"], one["examples"], one["seeds"]) == ("full", 55000, 3)
-    broken = frame.loc[(example.LITERAL, "epsilon=1")]
-    assert (broken["guarantee"], broken["reason"]) == ("DOES NOT HOLD", example.REASON)
+    broken = frame.loc[(dpsgd.LITERAL, "epsilon=1")]
+    assert (broken["guarantee"], broken["reason"]) == ("DOES NOT HOLD", dpsgd.REASON)
     assert pd.isna(broken["accounted"])
-    assert set(frame.loc[example.MISSING, "status"]) == {"not run"}
+    assert set(frame.loc[dpsgd.MISSING, "status"]) == {"not run"}
 
 
 def test_latex_is_a_tabular_of_escaped_text(table: TableResult) -> None:
-    text = tables.latex(table)
+    text = latex(table)
     assert r"\begin{tabular}" in text
     assert r"$\varepsilon$ $\le$ 2.76" in text
     assert not set("εδ∞±−≤") & set(text)

@@ -8,16 +8,28 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting import tan
-from reporting.found import plain, row
+from reporting.lookup import plain, row
+from reporting.made_up import tan
 from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
-from pipeline.reporting import figures, norms, optima, outcomes, page, papers, report, tables
-from pipeline.reporting.claims import ClaimResult
-from pipeline.reporting.gather import gather
+from pipeline.reporting import figures, page, papers, report
+from pipeline.reporting.claims.at_best import AtBest
+from pipeline.reporting.claims.carries_over import CarriesOver
+from pipeline.reporting.claims.difference import Difference
+from pipeline.reporting.claims.ratio import Ratio
+from pipeline.reporting.drawing import levels
+from pipeline.reporting.drawing.levels import _places
+from pipeline.reporting.figures import gradient_norms
+from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.judging import best_level
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import TableResult
+from pipeline.reporting.tables.long import csv
+from pipeline.reporting.tables.markdown import markdown
+from pipeline.reporting.tables.wide import wide
 from pipeline.results import records
 
 PAPER = papers.load("sander2022")
@@ -65,7 +77,7 @@ def test_the_papers_own_numbers_bear_its_claims_out() -> None:
         (claim.key, one.verdict)
         for claim in PAPER.claims
         for test in claim.tests
-        for one in outcomes.printed(test, PAPER)
+        for one in test.on_paper(PAPER)
     ]
     assert len(found) == 5
     assert {verdict for _, verdict in found} == {"holds"}
@@ -114,7 +126,7 @@ claims:
 
 def source(table: TableResult, name: str, line: int = 0) -> list[str]:
     """The cells of the wide table whose source is called so."""
-    frame = tables.wide(table)
+    frame = wide(table)
     return [str(cell) for cell in frame[frame["source"] == name].iloc[line, 2:-1]]
 
 
@@ -127,8 +139,8 @@ def test_an_account_shows_every_epsilon_below_the_one_the_paper_prints(
     assert source(table, f"ours: {tan.HALF}") == ["17.90, −0.08", "7.98, −0.02"]
     assert source(table, "ε of TAN (Eq. 4)") == ["17.95, −0.11", "8.21, −0.05"]
     assert source(table, "ε by PLD") == ["16.80", "7.49"]
-    assert set(tables.wide(table)["N"]) == {""}  # which each level has its own
-    assert "Numbers: ε by RDP, improved conversion." in tables.markdown(table)
+    assert set(wide(table)["N"]) == {""}  # which each level has its own
+    assert "Numbers: ε by RDP, improved conversion." in markdown(table)
 
 
 def test_an_epsilon_that_is_not_computed_is_a_gap_and_no_infinity(tables_of: dict[str, TableResult]) -> None:
@@ -141,7 +153,7 @@ def test_rows_show_the_weights_without_average_and_the_vote(tables_of: dict[str,
     # copies=4 was not run
     assert [cell[:5] for cell in source(table, "last weights")] == ["69.10", "", "75.10"]
     assert [cell[:5] for cell in source(table, "majority vote")] == ["72.60", "", "78.60"]
-    frame = pd.read_csv(StringIO(tables.csv(table))).set_index(["row", "level"])
+    frame = pd.read_csv(StringIO(csv(table))).set_index(["row", "level"])
     one = frame.loc[(tan.WHOLE, "copies=16")]
     assert (one["mean"], one["test_accuracy_vote"]) == pytest.approx((78.1, 78.6))
     assert one["test_accuracy_last_half_width_95"] > 0
@@ -179,7 +191,7 @@ def test_a_simulation_is_told_at_a_glance(report_of: Report, tables_of: dict[str
     assert found.comparable
     assert found.cells["copies=16"].guarantee.state == "vacuous"
     assert row(tables_of["f5"], tan.WHOLE).cells["copies=16"].guarantee.state == "holds"
-    assert f"{tan.SIMULATED}, simulated at B 256 [{mark}]" in tables.markdown(tables_of["f5"])
+    assert f"{tan.SIMULATED}, simulated at B 256 [{mark}]" in markdown(tables_of["f5"])
     assert mark in words(report_of.page.read_text(encoding="utf-8"))
 
 
@@ -199,9 +211,9 @@ def test_simulations_are_judged_apart_from_what_they_simulate(claims_of: dict[st
     assert found == {"": ["fails"], "simulated at B 256": ["holds"]}
 
 
-def ratio(result: PaperResult, left: str, right: str, at: str, **bounds: float | str) -> outcomes.Outcome:
-    test = papers.Ratio.model_validate({"kind": "ratio", "left": left, "right": right, "at": [at], **bounds})
-    (found,) = outcomes.ours(test, plain(result, left, right), PAPER)
+def ratio(result: PaperResult, left: str, right: str, at: str, **bounds: float | str) -> Outcome:
+    test = Ratio.model_validate({"kind": "ratio", "left": left, "right": right, "at": [at], **bounds})
+    (found,) = test.ours(plain(result, left, right), PAPER)
     return found
 
 
@@ -237,7 +249,7 @@ def test_means_over_seeds_are_related_with_their_intervals(
 
 
 def test_metrics_of_one_row_are_compared_seed_by_seed(result: PaperResult) -> None:
-    test = papers.Difference.model_validate(
+    test = Difference.model_validate(
         {
             "kind": "difference",
             "left": "f5/relu-norm:test_accuracy_vote",
@@ -246,7 +258,7 @@ def test_metrics_of_one_row_are_compared_seed_by_seed(result: PaperResult) -> No
             "above": 0.4,
         }
     )
-    (found,) = outcomes.ours(test, plain(result, test.left, "f5/relu-norm"), PAPER)
+    (found,) = test.ours(plain(result, test.left, "f5/relu-norm"), PAPER)
     # the vote gains the same in every seed, though seeds differ by more than the bound
     assert found.verdict == "holds"
     assert found.text.startswith("CONV-ReLU-GN, majority vote − CONV-ReLU-GN at K = 16: +0.50 ± 0.00 (n = 3)")
@@ -257,8 +269,8 @@ def test_a_best_level_carries_over_where_little_is_lost(
     result: PaperResult, below: float, verdict: str
 ) -> None:
     lines = ("rates/b64", "rates/b4096")
-    test = papers.CarriesOver(kind="carries_over", left=lines[0], right=lines[1], below=below)
-    (found,) = outcomes.ours(test, plain(result, *lines), PAPER)
+    test = CarriesOver(kind="carries_over", left=lines[0], right=lines[1], below=below)
+    (found,) = test.ours(plain(result, *lines), PAPER)
     assert found.verdict == verdict
     assert found.text.startswith(
         "B 4096, reference at its best − at the best of B 64, simulation "
@@ -268,11 +280,11 @@ def test_a_best_level_carries_over_where_little_is_lost(
 
 def test_lines_are_compared_each_at_its_best(result: PaperResult) -> None:
     lines = ("rates/b4096", "rates/b64")
-    test = papers.AtBest(kind="at_best", left=lines[0], right=lines[1], above=0)
-    (found,) = outcomes.ours(test, plain(result, *lines), PAPER)
+    test = AtBest(kind="at_best", left=lines[0], right=lines[1], above=0)
+    (found,) = test.ours(plain(result, *lines), PAPER)
     assert found.verdict == "holds"
     assert "each at its best (learning rate = 4 and learning rate = 2): +0.50 ± 0.2" in found.text
-    nobody = outcomes.ours(test, {lines[0]: None, lines[1]: None}, PAPER)
+    nobody = test.ours({lines[0]: None, lines[1]: None}, PAPER)
     assert [one.verdict for one in nobody] == ["not run"]
 
 
@@ -281,7 +293,7 @@ def test_lines_are_compared_each_at_its_best(result: PaperResult) -> None:
 
 def test_epsilons_are_drawn_against_a_logarithmic_axis(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["f2"]
-    svg = figures.levels(table)
+    svg = levels.draw(table)
     assert svg is not None
     ElementTree.fromstring(svg)
     for text in ("CIFAR-10, ours", "CIFAR-10, ε of TAN (Eq. 4)", "CIFAR-10, ε by PLD", "0.1875", "ε by RDP"):
@@ -290,7 +302,7 @@ def test_epsilons_are_drawn_against_a_logarithmic_axis(tables_of: dict[str, Tabl
 
 
 def test_further_metrics_of_trained_rows_stay_out_of_the_figure(tables_of: dict[str, TableResult]) -> None:
-    svg = figures.levels(tables_of["f5"])
+    svg = levels.draw(tables_of["f5"])
     assert svg is not None
     assert "test accuracy of the weights' EMA (%)" in svg
     assert "majority vote" not in svg
@@ -309,19 +321,19 @@ def test_further_metrics_of_trained_rows_stay_out_of_the_figure(tables_of: dict[
 def test_levels_far_apart_stand_on_a_logarithmic_axis(
     levels: tuple[str, ...], places: tuple[list[float], bool]
 ) -> None:
-    found, logarithmic = figures._places(levels)
+    found, logarithmic = _places(levels)
     assert (list(found.values()), logarithmic) == places
 
 
 def test_histograms_of_norms_have_a_figure_of_their_own(
     project: Path, report_of: Report, tables_of: dict[str, TableResult]
 ) -> None:
-    svg = norms.norms(tables_of["f7"], project)
+    svg = gradient_norms.draw(tables_of["f7"])
     assert svg is not None
     ElementTree.fromstring(svg)
     for text in (tan.NORMS, "K = 16, batch = 256", "first note", "where gradients are clipped", "0.0625"):
         assert text in svg
-    assert norms.norms(tables_of["f5"], project) is None
+    assert not list(figures.drawn(tables_of["f5"]))
     names = {path.name for path in report_of.files["sander2022"]}
     assert "sander2022-f7-norms.svg" in names
     assert "Norms of the examples' gradients before clipping" in words(report_of.page.read_text())
@@ -331,17 +343,17 @@ def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
     declared = tan.settings()
     records.write(tan.record(tan.NORMS, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f7"]
-    assert norms.norms(table, tmp_path) is None
+    assert gradient_norms.draw(table) is None
 
 
 def test_validation_data_say_which_level_is_best(result: PaperResult) -> None:
     row = plain(result, "rates/b64")["rates/b64"]
     assert row is not None
     worst = min(row.cells.values(), key=lambda cell: cell.mean.value)
-    assert optima.best(row) != worst
+    assert best_level.best(row) != worst
     replicas = tuple(
         one.model_copy(update={"metrics": one.metrics | {"validation_accuracy": 1.0}})
         for one in worst.replicas
     )
     chosen = replace(worst, replicas=replicas)
-    assert optima.best(replace(row, cells={**row.cells, worst.level: chosen})) == chosen
+    assert best_level.best(replace(row, cells={**row.cells, worst.level: chosen})) == chosen

@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
-from reporting import clipping, example
+from reporting.made_up import clipping
+from reporting.made_up import dpsgd as example
 
 from pipeline.errors import UserError
 from pipeline.params import Settings

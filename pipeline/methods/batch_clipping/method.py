@@ -26,12 +26,10 @@ from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-PLAIN = "trained without noise: no privacy"
-RUNNING = (
-    "batch norm's running averages are part of the model, and are computed from the private mini-sets "
-    "without clipping or noise; the epsilon covers the gradients alone"
-)
+PLAIN = statement("no_noise")
+RUNNING = statement("running_averages")
 
 
 class BatchClipping:
@@ -164,13 +162,13 @@ class BatchClipping:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's rounds spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=PLAIN)
+            return Guarantee(None, None, None, broken=(PLAIN,))
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
             claimed_by="clt",
-            broken=RUNNING if self.running else None,
-            uncounted=[CURVES],
+            broken=(RUNNING,) if self.running else (),
+            uncounted=(CURVES,),
         )
 
     def _epoch(self, step: int) -> int:

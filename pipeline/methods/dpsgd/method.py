@@ -22,8 +22,9 @@ from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-PLAIN = "trained without clipping and noise: no privacy"
+PLAIN = statement("no_clipping_no_noise")
 
 
 class Dpsgd:
@@ -135,14 +136,14 @@ class Dpsgd:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's steps spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=PLAIN)
+            return Guarantee(None, None, None, broken=(PLAIN,))
         own = self.settings[replica]
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=own.delta,
             claimed_by=own.accountant,
             broken=self.statistics.broken,
-            uncounted=[CURVES],
+            uncounted=(CURVES,),
         )
 
     def bounds(self, limits: Tensor) -> Bounds:

@@ -22,13 +22,14 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
+from pipeline.privacy.statements import Statement, statement
 
 
 class NoStatistics:
     """No batch norm: examples don't see each other. The base of the others."""
 
     # why the accounted epsilon doesn't hold for gradients taken this way
-    broken: str | None = None
+    broken: tuple[Statement, ...] = ()
     # whether a sample may be computed in pieces
     divisible = True
     # L2 norm of what an example adds to the released vector at most, over C
@@ -110,11 +111,7 @@ class JointStatistics(NoStatistics):
     with the public images, a batch of 1 + M of its own.
     """
 
-    broken = (
-        "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient, so the sum moves by up to about twice the batch size times C, not by C (Davody et al., "
-        "Algorithm 1)"
-    )
+    broken = (statement("joint_statistics"),)
     divisible = False
 
     def clipper(self) -> Clipper:
@@ -163,11 +160,7 @@ class NoisyAverages(JointStatistics):
     vector. Scaled to C sqrt(share / (1 - share)) the statistics make that vector C / sqrt(1 - share) long.
     """
 
-    broken = (
-        "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient and, behind the first layer, their summed inputs; S_mu and S_sigma^2 count its own alone, "
-        "and in a sample smaller than the expected batch it weighs more than they say"
-    )
+    broken = (statement("noisy_averages"),)
 
     def __init__(self, task: Task, settings: DpsgdSettings):
         """As the others, without public images."""

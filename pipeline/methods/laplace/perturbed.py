@@ -26,24 +26,10 @@ from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.statements import statement
 
-NOISELESS = "trained without noise: no privacy"
-EXACT = "the {} were left without noise"
-SHARED = (
-    "the noise on the inputs is one tensor for all examples of a batch: a common shift, under which they "
-    "differ as they did, so that nothing bounds what the weights tell of any of them"
-)
-# What a variant protects, and from whom. Not 'from whoever sees the noisy data': those are floating-point
-# numbers, some of which no other image could have become
-PROTECTS = {
-    "paper": "Every image and every label by itself, from whoever sees the model ({}), but at the accounted "
-    "epsilon: 1/|L| of the noise on an example buys |L| times the epsilon.",
-    "code": "Nobody from whoever sees the model: the examples of a batch share one noise, and the weights "
-    "learn from them as they are.",
-    "sound": "Every image and every label by itself, from whoever sees the model ({}), at the claimed "
-    "epsilon.",
-}
-UNPROTECTED = "Nobody's {} from whoever sees the model: they were left without noise."
+NOISELESS = statement("no_noise")
+SHARED = statement("shared_noise")
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
@@ -67,7 +53,7 @@ class Perturbed:
 
     test_draws = 1
     noise_drawn_once = True
-    model_of_trust = "local differential privacy"
+    trust = "local"  # who is trusted: nobody
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -141,20 +127,22 @@ class Perturbed:
         """What the releases of one replica spend, however long it trains."""
         own = self.settings[replica]
         if not own.private:
-            return Guarantee(None, None, None, broken=NOISELESS)
+            return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
-        protects = PROTECTS[self.variant].format(self.model_of_trust)
+        # with 1/|L| of the noise on an example, |L| times the epsilon is spent
+        at = "claimed" if self.variant == "sound" else "accounted"
+        protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
         if own.exact != "nothing":
             left = {"inputs": "inputs", "loss": "labels"}[own.exact]
-            protects = protects if reasons else UNPROTECTED.format(left)
-            reasons.append(EXACT.format(left))
+            protects = protects if reasons else statement("nobodys", quantity=left)
+            reasons.append(statement("exact", quantity=left))
         return Guarantee(
             spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
             delta=0.0,
             claimed_by="laplace",
-            broken="; ".join(reasons) or None,
+            broken=tuple(reasons),
             # other curves are computed from what was released
-            uncounted=[CURVES] if reasons else [],
+            uncounted=(CURVES,) if reasons else (),
             protects=protects,
         )
 

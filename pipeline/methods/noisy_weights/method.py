@@ -20,8 +20,9 @@ from pipeline.methods.optimizers import adam, adam_start
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.statements import statement
 
-ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
+ROBUSTNESS = statement("noisy_weights")  # gradients are neither clipped nor noised
 MEASURED = 1000  # training examples that give the statistics of a draw
 
 
@@ -108,7 +109,7 @@ class NoisyWeights:
 
     def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
-        return Guarantee(None, None, None, broken=ROBUSTNESS)
+        return Guarantee(None, None, None, broken=(ROBUSTNESS,))
 
     @property
     def _size(self) -> int:

@@ -38,8 +38,9 @@ from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-NOISELESS = "trained without noise: no privacy"
+NOISELESS = statement("no_noise")
 # Lower edges of the bins of gradient norms in the history (Figure 7)
 NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 
@@ -140,12 +141,12 @@ class Tan:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's steps spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=NOISELESS)
+            return Guarantee(None, None, None, broken=(NOISELESS,))
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
             claimed_by="rdp",
-            uncounted=[CURVES],
+            uncounted=(CURVES,),
         )
 
     def clipped_sums(self, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:

@@ -1,0 +1,119 @@
+"""What every kind of claim test shares: its base, what bounds it, and how its outcomes are worded."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.fields import Strict
+from pipeline.reporting.printed import PrintedTables
+from pipeline.reporting.results import Cell, RowResult
+from pipeline.reporting.wording import number
+
+# TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z_]+)?$")]
+Levels = Annotated[list[str], Field(min_length=1)]
+Verdict = Literal["holds", "fails", "undecided", "not run"]
+Rows = dict[str, RowResult | None]  # by the line's reference
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One comparison at one level."""
+
+    verdict: Verdict
+    text: str  # what was compared with what, in numbers
+    caveat: str | None = None  # why it does not count: reduced budget, synthetic data, ...
+
+
+class ClaimTest(Strict):
+    """One test of a claim: what the paper's file says for it, and how it is judged."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines looked at."""
+        raise NotImplementedError
+
+    def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
+        """The test on our records, at each of its levels."""
+        raise NotImplementedError
+
+    def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
+        """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
+        yield from ()
+
+
+class OfOneLine(ClaimTest):
+    """A test of a single line."""
+
+    of: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line looked at."""
+        return (self.of,)
+
+
+class OfTwoLines(ClaimTest):
+    """A test of two lines."""
+
+    left: Reference
+    right: Reference
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The lines compared."""
+        return (self.left, self.right)
+
+
+class Bounded(ClaimTest):
+    """A test of a number that must lie between ``above`` and ``below``."""
+
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Bounded":
+        if self.above is None and self.below is None:
+            raise ValueError("needs 'above', 'below' or both")
+        return self
+
+    @property
+    def needs(self) -> str:
+        """The bounds in words: ``to be above -2 and below 2``."""
+        parts = [
+            f"{word} {number(limit)}"
+            for word, limit in (("above", self.above), ("below", self.below))
+            if limit is not None
+        ]
+        return "to be " + " and ".join(parts)
+
+
+class BoundedLines(OfTwoLines, Bounded):
+    """A test of a number that two lines give."""
+
+
+def cell_of(row: RowResult | None, level: str) -> Cell | None:
+    """What a row reached at a level; None where it was not run."""
+    return row.cells.get(level) if row else None
+
+
+def not_run(title: str) -> Outcome:
+    """A comparison that a side is missing of."""
+    return Outcome("not run", f"{title}: not run")
+
+
+def caveat_of(*cells: Cell | None) -> str | None:
+    """Why a comparison of these decides nothing; the first reason there is."""
+    return next((cell.caveat for cell in cells if cell and cell.caveat), None)
+
+
+def guarantee_caveat(row: RowResult | None) -> str | None:
+    """Why the row's guarantee says nothing about the paper's.
+
+    Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
+    accounted for like many.
+    """
+    marks = row.marks if row else ()
+    return next((mark.words for mark in marks if mark.incomparable or mark.seeded), None)

@@ -1,0 +1,69 @@
+"""What a reader should take from a ledger: the privacy that a number really buys."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Literal
+
+from pipeline.reporting.statements import joined
+from pipeline.results.records import Ledger, Replica
+
+# An accountant other than the claim's may land this far above it by rounding alone.
+SLACK = 1.01
+
+# Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
+# an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
+ERROR = 1e-6
+VACUOUS = log(1 / ERROR - 1)
+VACUOUS_REASON = (
+    f"above ε = {VACUOUS:.1f} a bound allows an attacker to tell two neighbouring data sets apart with both "
+    "errors below one in a million"
+)
+WEAKER_REASON = "the mechanism as run spends more than is claimed"
+
+State = Literal["holds", "weaker", "vacuous", "broken", "none"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The verdict on one level of a row."""
+
+    state: State
+    reason: str | None  # why it is neither 'holds' nor 'none'
+    ledger: Ledger  # the worst of the level's replicas
+    kept: bool = False  # a bound is proven, no larger than the claim; as true of a vacuous one
+
+
+def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
+    """The verdict that holds for every one of a level's replicas.
+
+    ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
+    ``weaker``: a bound is proven, but larger than the claim. ``vacuous``: every bound that is proven is so
+    large that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
+    """
+    ledger = max((replica.ledger for replica in replicas), key=_badness)
+    if ledger.claimed is None and ledger.accounted is None:
+        return Guarantee("none", joined(ledger.reasons), ledger)
+    if ledger.accounted is None:
+        return Guarantee("broken", joined(ledger.reasons) or "no bound is known", ledger)
+    if reproducible:
+        return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
+    kept = ledger.claimed is None or ledger.accounted <= SLACK * ledger.claimed
+    if _least(ledger, ledger.accounted) > VACUOUS:
+        return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
+    return Guarantee("holds" if kept else "weaker", None if kept else WEAKER_REASON, ledger, kept)
+
+
+def _badness(ledger: Ledger) -> tuple[bool, float]:
+    """Larger is worse: a claim without a bound first, then the largest bound."""
+    unbounded = ledger.accounted is None and ledger.claimed is not None
+    return unbounded, ledger.accounted if ledger.accounted is not None else 0.0
+
+
+def _least(ledger: Ledger, accounted: float) -> float:
+    """The least epsilon proven. What is accounted of releases is pure; their opinions are bounds at a delta.
+
+    Such a bound protects as well: it keeps both errors above (1 - delta) / (1 + e^epsilon).
+    """
+    others = ledger.opinions if ledger.releases else ()
+    return min([accounted, *(one.epsilon for one in others if one.epsilon is not None)])

@@ -1,0 +1,105 @@
+"""How many times as long training takes at one level as at another, from the training curves."""
+
+from dataclasses import dataclass
+
+from pipeline.reporting import histories
+from pipeline.reporting.histories import Curve, averaged
+from pipeline.reporting.judging.intervals import Mean, mean
+from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.wording import level_words
+
+METRIC = "validation_accuracy"
+MARGIN = 0.005  # points below the best, as a share: the last bit of a curve is noise
+# Declared wherever a slow-down is shown.
+RULE = (
+    "Slow-down: epochs until validation accuracy first reaches the lower of the two levels' best (means "
+    f"over seeds) less {100 * MARGIN:g} points, between epochs by linear interpolation; one ratio a seed."
+)
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Training at level ``end`` against level ``start``."""
+
+    row: RowResult
+    start: str
+    end: str
+    threshold: float | None  # validation accuracy to reach, a share
+    epochs: tuple[float, float] | None  # at both levels, means over seeds
+    ratio: Mean | None  # None: see `problem`
+    problem: str | None  # why there is no ratio
+    unresolved: str | None  # why the curves are too coarse for it
+
+    @property
+    def caveat(self) -> str | None:
+        """Why the ratio decides nothing, if it doesn't."""
+        cells = (self.row.cells[self.start], self.row.cells[self.end])
+        return next((cell.caveat for cell in cells if cell.caveat), self.unresolved)
+
+
+def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
+    """The slow-down from ``start`` to ``end``; None where the row was not run at both.
+
+    Raises:
+        UserError: the row's history is not one.
+    """
+    if row is None or start not in row.cells or end not in row.cells:
+        return None
+    for level in (start, end):
+        cell = row.cells[level]
+        if cell.converged < cell.mean.n:
+            words = f"only {cell.converged} of {cell.mean.n} seeds converged at {level_words(level)}"
+            return Slowdown(row, start, end, None, None, None, words, None)
+    by_level = histories.read(row.history).get(METRIC, {}) if row.history else {}
+    before, after = by_level.get(start, {}), by_level.get(end, {})
+    seeds = sorted(before.keys() & after.keys())
+    if not seeds:
+        return Slowdown(row, start, end, None, None, None, "there are no training curves", None)
+    threshold = min(_best(before), _best(after)) - MARGIN
+    reached = [(_reached(before[seed], threshold), _reached(after[seed], threshold)) for seed in seeds]
+    both = [(first, second) for first, second in reached if first is not None and second is not None]
+    if len(both) < len(reached):
+        words = f"only {len(both)} of {len(reached)} seeds came so far"
+        return Slowdown(row, start, end, threshold, None, None, words, None)
+    early = [
+        level_words(level)
+        for side, (level, curves) in enumerate(((start, before), (end, after)))
+        if any(pair[side] == curves[seed][0][0] for seed, pair in zip(seeds, both, strict=True))
+    ]
+    return Slowdown(
+        row,
+        start,
+        end,
+        threshold,
+        (mean([first for first, _ in both]).value, mean([second for _, second in both]).value),
+        mean([second / first for first, second in both]),
+        None,
+        # nothing is recorded before the first epoch's end
+        f"reached within the first epoch at {' and at '.join(early)}" if early else None,
+    )
+
+
+def measured(result: TableResult) -> list[Slowdown]:
+    """Every slow-down that the table asks for and that rows were run for."""
+    start = result.table.slowdown
+    if start is None:
+        return []
+    measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
+    return [one for one in measurements if one is not None]
+
+
+def _best(curves: dict[int, Curve]) -> float:
+    return max(value for _, value in averaged(curves))
+
+
+def _reached(curve: Curve, threshold: float) -> float | None:
+    """The epoch at which the curve first reaches the threshold; None where it never does."""
+    previous = None
+    for epoch, value in curve:
+        if value >= threshold:
+            if previous is None:
+                return epoch
+            share = (threshold - previous[1]) / (value - previous[1])
+            return previous[0] + share * (epoch - previous[0])
+        previous = (epoch, value)
+    return None

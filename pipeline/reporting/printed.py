@@ -1,0 +1,159 @@
+"""What a paper prints: tables and figures, their lines and cells, as its file says them."""
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from pipeline.fields import Key, Strict
+
+FIGURES = Path(__file__).parent / "figures"
+NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
+VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
+_WITH_ERROR = re.compile(r"(?P<value>[\d.]+) ± (?P<error>[\d.]+)")
+
+
+class Printed(Strict):
+    """A cell as printed, in the table's unit: a number, a number with its error, or words."""
+
+    value: float | None = None
+    error: float | None = None  # as the paper defines it, e.g. a standard error
+    words: str | None = None  # e.g. `NO_CONVERGENCE`
+    decimals: int | None = None  # printed, where not as many as the table's
+
+    def rounding(self, decimals: int) -> float:
+        """Half a unit of the last digit printed, where the table prints ``decimals``."""
+        return 0.5 * 10.0 ** -(decimals if self.decimals is None else self.decimals)
+
+
+def _printed(raw: Any) -> Any:
+    """``98.2``, ``98.20 ± 0.07``, ``No-convergence``, or ``67``, a number without decimals."""
+    if isinstance(raw, str):
+        match = _WITH_ERROR.fullmatch(raw)
+        return {key: float(text) for key, text in match.groupdict().items()} if match else {"words": raw}
+    if isinstance(raw, int):
+        return {"value": raw, "decimals": 0}
+    return {"value": raw} if isinstance(raw, float) else raw
+
+
+Values = dict[str, Annotated[Printed, BeforeValidator(_printed)]]  # by level
+
+
+class Line(Strict):
+    """A line of a table or a curve of a figure."""
+
+    key: Key  # the name claims use
+    label: str
+    values: Values = Field(default_factory=dict)
+    also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
+
+
+class Table(Strict):
+    """A table or figure of the paper."""
+
+    name: str  # 'Table 5'
+    title: str
+    metric: str = "test_accuracy"  # of the records
+    measured: str | None = None  # the metric in words, where its name doesn't tell
+    also: dict[str, str] = Field(default_factory=dict)  # further metrics of the records, each in words
+    unit: Literal["percent", "number"] = "percent"  # records hold shares, papers print percent
+    # of the further metrics, those that say how much noise there is: numbers whatever the unit, and no result
+    # of training, so that neither a reduced budget nor failing to converge speaks against them
+    noises: tuple[str, ...] = ()
+    decimals: int = 2
+    axis: str  # what the columns are
+    columns: list[str]  # levels in the paper's order
+    examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
+    # False: the trained network is changed before it is tested, so chance level there is no failed training
+    convergence: bool = True
+    # The paper gives the step sizes, so that failing to train with them is a finding without any search.
+    rates_given: bool = False
+    slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
+    figures: tuple[str, ...] = ()  # further ones, by their modules' names in `figures/`
+    lines: tuple[Line, ...] = ()
+
+    @model_validator(mode="after")
+    def _values_in_columns(self) -> "Table":
+        for line in self.lines:
+            levels = {*line.values, *(level for values in line.also.values() for level in values)}
+            if unknown := sorted(levels - set(self.columns)):
+                raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
+            if unknown := sorted(set(line.also) - set(self.also)):
+                raise ValueError(f"lines: {line.key}: also: not in the table's 'also': {', '.join(unknown)}")
+        if unknown := sorted(set(self.noises) - set(self.also)):
+            raise ValueError(f"noises: not in the table's 'also': {', '.join(unknown)}")
+        if self.slowdown is not None and self.slowdown not in self.columns:
+            raise ValueError(f"slowdown: not in columns: {self.slowdown}")
+        return self
+
+    @field_validator("figures")
+    @classmethod
+    def _known_figures(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = sorted(path.stem for path in FIGURES.glob("[!_]*.py"))
+        if unknown := sorted(set(names) - set(known)):
+            raise ValueError(f"no figure {', '.join(unknown)}; allowed: {', '.join(known)}")
+        return names
+
+    @property
+    def prints(self) -> bool:
+        """Whether the paper prints any value of it; a figure's can't be read off."""
+        return any(line.values for line in self.lines)
+
+    @property
+    def gives_errors(self) -> bool:
+        """Whether the paper prints a standard error with any value of it."""
+        return any(value.error is not None for line in self.lines for value in line.values.values())
+
+    def scale_of(self, metric: str) -> float:
+        """Factor from a record's metric to the printed unit."""
+        return 100.0 if self.unit == "percent" and metric not in self.noises else 1.0
+
+    def decimals_of(self, metric: str) -> int | None:
+        """Decimals that a metric is shown with; None: three significant digits."""
+        return None if metric in self.noises else self.decimals
+
+    def line_of(self, label: str) -> tuple[Line | None, str]:
+        """The line a row's label belongs to, and what the row does differently ('' if nothing).
+
+        The longest fitting label wins, so a paper's own label may contain a comma.
+        """
+        for line in sorted(self.lines, key=lambda line: -len(line.label)):
+            if label == line.label:
+                return line, ""
+            if label.startswith(line.label + VARIANT):
+                return line, label.removeprefix(line.label + VARIANT)
+        return None, ""
+
+
+class PrintedTables(Strict):
+    """All tables and figures of a paper."""
+
+    tables: dict[Key, Table] = Field(default_factory=dict)
+
+    @cached_property
+    def lines(self) -> dict[str, Line]:
+        """Every line by its reference; of a further metric, with the values printed for that."""
+        by_reference: dict[str, Line] = {}
+        for key, table in self.tables.items():
+            for line in table.lines:
+                by_reference[f"{key}/{line.key}"] = line
+                for metric, words in table.also.items():
+                    by_reference[f"{key}/{line.key}:{metric}"] = Line(
+                        key=line.key, label=f"{line.label}, {words}", values=line.also.get(metric, {})
+                    )
+        return by_reference
+
+    def table_of(self, reference: str) -> Table:
+        """The table that a line stands in."""
+        return self.tables[reference.partition("/")[0]]
+
+    def decimals_of(self, reference: str) -> int | None:
+        """Decimals that the line's metric is shown with."""
+        return self.table_of(reference).decimals_of(reference.partition(":")[2])
+
+    def value(self, reference: str, level: str) -> float | None:
+        """The number printed for a line at a level; None where there is none."""
+        found = self.lines[reference].values.get(level)
+        return found.value if found else None

@@ -1,0 +1,1 @@
+"""A filled table as text, for reading and for computing."""

@@ -1,0 +1,76 @@
+"""What rows release of private data, once and with noise: how much noise that is, and what it buys."""
+
+from dataclasses import dataclass
+
+from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.statements import words
+from pipeline.reporting.wording import level_value, number
+from pipeline.results.records import Released
+
+# Declared wherever releases are shown.
+RULE = (
+    "In each cell: ε claimed → accounted; the noise's standard deviation on a coordinate, as median (least "
+    "to largest) where they differ; and how many times the span of the exact values its median is."
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A quantity that a row releases."""
+
+    row: RowResult
+    quantity: str
+    cells: tuple[tuple[str, ...], ...]  # by the table's levels; see `RULE`
+
+
+def releases(result: TableResult) -> list[Release]:
+    """Every quantity of every row, in the order in which rows release them."""
+    return [
+        Release(row, quantity, tuple(_cell(row, level, quantity) for level in result.levels))
+        for row in result.rows
+        for quantity in dict.fromkeys(one.quantity for level in row.cells for one in _of(row, level))
+    ]
+
+
+def head(result: TableResult) -> list[str]:
+    """Columns' heads."""
+    return ["row", "quantity", *map(level_value, result.levels)]
+
+
+def protections(result: TableResult) -> list[tuple[list[str], str]]:
+    """(rows, what of whom is protected, and from whom) where a ledger says so; alike rows together."""
+    rows_by_words: dict[str, list[str]] = {}
+    for row in result.rows:
+        said = (cell.guarantee.ledger.protects for cell in row.cells.values())
+        for told in dict.fromkeys(words(one) for one in said if one is not None):
+            rows_by_words.setdefault(told, []).append(row.key)
+    return [(rows, told) for told, rows in rows_by_words.items()]
+
+
+def text(released: Released) -> str:
+    """All of a release in one line."""
+    least, median, largest = released.noise
+    accounted = "none" if released.accounted is None else f"{released.accounted:.6g}"
+    return (
+        f"{released.quantity}: claimed {released.claimed:.6g}, accounted {accounted}, "
+        f"noise {least:.6g} / {median:.6g} / {largest:.6g} over a span of {released.span:.6g}"
+    )
+
+
+def _of(row: RowResult, level: str) -> tuple[Released, ...]:
+    cell = row.cells.get(level)
+    return cell.guarantee.ledger.releases if cell else ()
+
+
+def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
+    """Nothing where the level releases no such thing."""
+    released = next((one for one in _of(row, level) if one.quantity == quantity), None)
+    if released is None:
+        return ()
+    accounted = "no bound" if released.accounted is None else number(released.accounted)
+    epsilon = f"ε {number(released.claimed)} → {accounted}"
+    if released.noise[2] == 0:
+        return epsilon, "no noise"
+    least, median, largest = map(number, released.noise)
+    noise = median if least == largest else f"{median} ({least} to {largest})"
+    return epsilon, f"noise {noise}", f"{number(released.noise[1] / released.span)} × span"

@@ -1,0 +1,39 @@
+"""What a reader must know beside a table: which privacy doesn't hold and why, what is missing."""
+
+from pipeline.reporting import wording
+from pipeline.reporting.results import TableResult
+
+
+def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
+    """(rows, verdict, reason) wherever a bound is missing, too large or none; alike rows together."""
+    rows_by_reason: dict[tuple[str, str], list[str]] = {}
+    for row in result.rows:
+        for verdict, reason in dict.fromkeys(
+            (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
+            for cell in row.cells.values()
+            if cell.guarantee.state in ("broken", "weaker", "vacuous")
+        ):
+            rows_by_reason.setdefault((verdict, reason or ""), []).append(row.key)
+    return [(rows, verdict, reason) for (verdict, reason), rows in rows_by_reason.items()]
+
+
+def notes(result: TableResult) -> list[str]:
+    """What a reader must know beside the table: missing numbers, missing privacy, missing convergence."""
+    remarks: list[str] = []
+    cells = [cell for row in result.rows for cell in row.cells.values()]
+    printing = any(line.line and line.line.values for line in result.lines)
+    if silent := [line.label for line in result.lines if line.line and not line.line.values]:
+        which = f"for these lines: {'; '.join(silent)}." if printing else "here."
+        remarks.append(f"The paper prints no values {which}")
+    if cells and not result.private:
+        why = "; ".join(dict.fromkeys(cell.guarantee.reason or "no noise" for cell in cells)).rstrip(".")
+        remarks.append(f"No privacy is claimed here, and none holds: {why}.")
+    if any(map(wording.convergence, cells)):
+        given = result.table.rates_given
+        remarks.append(wording.CONVERGENCE_RULE_GIVEN if given else wording.CONVERGENCE_RULE)
+    if any(cell.draws is not None for cell in cells):
+        remarks.append(
+            "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "
+            "is in the CSV and on the page ('draws ±')."
+        )
+    return remarks

@@ -1,0 +1,176 @@
+"""A made-up project of the Laplace mechanisms: rows of Phan et al. that release, and pSGD beside them."""
+
+from collections.abc import Iterator
+from math import prod, sqrt
+from pathlib import Path
+from typing import Any
+
+from reporting.made_up import dpsgd
+
+from pipeline.params import Settings, parse
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record, Released
+
+ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
+SOUND, CODE, RUN = "phan-f4a-ilm-sound", "phan-f4a-ilm-code", "phan-f4a-ilm-code-run"
+FIGURE = "phan-f3"
+LATE, EARLY = "phan-f4b-adlm", "phan-f4b-psgd"
+SHARED = "the noise is one tensor for all examples of a batch"
+LOCAL = "Every image by itself, from whoever sees the model."
+NOBODY = "Nobody from whoever sees the model."
+PICTURE = (2, 3)  # of the made-up relevances
+PAPER = {"variant": "paper", "sensitivity": "maps"}
+AS_CODE = {"variant": "code", "sensitivity": 9800}
+# key: table, label, method, settings, test accuracy in percent by epsilon
+ROWS: dict[str, tuple[str, str, str, dict[str, Any], dict[float, float]]] = {
+    ADLM: ("f4a", "AdLM", "adlm", PAPER, {0.25: 90.0, 0.5: 93.0, 8: 97.0}),
+    ILM: ("f4a", "ILM", "ilm", PAPER, {0.25: 88.0, 0.5: 92.0, 8: 96.0}),
+    SOUND: ("f4a", "ILM, sound", "ilm", {"variant": "sound"}, {0.25: 10.0, 8: 12.0}),
+    CODE: ("f4a", "ILM, as in the code", "ilm", AS_CODE, {0.25: 88.0, 8: 96.0}),
+    RUN: ("f4a", "ILM, as the code runs", "ilm", {**AS_CODE, "exact": "loss"}, {0.25: 93.0, 8: 96.5}),
+    PSGD: ("f4a", "pSGD", "dpsgd", {}, {0.25: 82.0, 0.5: 86.0, 8: 97.0}),
+    FIGURE: ("f3", "AdLM", "adlm", {**PAPER, "note_relevance": True}, {0.25: 20.0, 8: 50.0}),
+    LATE: ("f4b", "AdLM", "adlm", PAPER, {0.5: 93.0}),
+    EARLY: ("f4b", "pSGD", "dpsgd", {}, {0.5: 88.0}),
+}
+
+
+def settings() -> Settings:
+    """The project's settings."""
+    network = {
+        "paper": "phan2017",
+        "table": "pretrained",
+        "label": "CNN",
+        "data": "mnist",
+        "model": {"name": "adlm_cnn", "normalization": "response"},
+        "method": "noisy_weights",
+        "seeds": 1,
+        "reproducible": True,
+        "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.001, "draws": 1},
+        "levels": [{"sigma": 0}],
+    }
+    return parse(
+        {
+            **dpsgd.DATA,
+            "relevances": {"mnist-relevance": {"data": "mnist", "row": "network"}},
+            "rows": {"network": network, **{key: _row(key) for key in ROWS}},
+        }
+    )
+
+
+def _row(key: str) -> dict[str, Any]:
+    table, label, method, own, accuracies = ROWS[key]
+    return {
+        "paper": "phan2017",
+        "table": table,
+        "label": label,
+        "data": "mnist-relevance" if method == "adlm" else "mnist",
+        "model": {
+            "name": "adlm_cnn",
+            "normalization": "batch_bn" if own.get("variant") == "code" else "response",
+        },
+        "method": method,
+        "seeds": 2,
+        "reproducible": False,
+        "settings": {"batch": 1800, "epochs": 600, "learning_rate": 0.001, **own},
+        "levels": [{"epsilon": level} for level in accuracies],
+    }
+
+
+def record(key: str, declared: Settings) -> Record:
+    """A row's record, seeds .2 points apart."""
+    row = declared.rows[key]
+    replicas = []
+    for own, accuracy in zip(row.resolved, ROWS[key][-1].values(), strict=True):
+        plain = own.model_dump(mode="json")
+        spent = ledger(row.method, plain)
+        noise = {f"noise_{one.quantity}": one.noise[1] / one.span for one in spent.releases}
+        for seed in range(row.seeds):
+            share = accuracy / 100 + 0.002 * seed
+            metrics = {"test_accuracy": share, "validation_accuracy": share, "converged": 1.0, **noise}
+            replicas.append(dpsgd.replica(row.level(own), seed, plain, metrics, spent))
+    made = {"config": declared.row_digest(key), "edition": {}}
+    return dpsgd.variant(key, declared, replicas, made).model_copy(
+        update={"model": row.model.model_dump(mode="json"), "method": row.method}
+    )
+
+
+def ledger(method: str, own: dict[str, Any]) -> Ledger:
+    """What a training spends: Gaussian noise in each step, or Laplace noise once."""
+    epsilon = own["epsilon"]
+    if method == "dpsgd":
+        return dpsgd.ledger(dpsgd.PLAIN, epsilon)
+    shares = {"relevances": 0.25, "inputs": 0.25, "labels": 0.5}
+    if method == "ilm":
+        shares = {"inputs": 0.5, "labels": 0.5}
+    code = own["variant"] == "code"
+    releases = tuple(
+        _released(name, share * epsilon, code, own["variant"] == "sound", own["exact"] == "loss")
+        for name, share in shares.items()
+    )
+    return Ledger(
+        event="inputs 784 x Laplace(223), labels 2 x Laplace(1)",
+        noise_multiplier=None,
+        sampling_rate=None,
+        steps=18000,
+        delta=0.0,
+        neighbouring="replace one",
+        claimed=epsilon,
+        claimed_by="laplace",
+        accounted=None if code else sum(one.accounted or 0.0 for one in releases),
+        accountant=None if code else "basic composition (closed form)",
+        reason=SHARED if code else None,
+        releases=releases,
+        protects=NOBODY if code else LOCAL,
+    )
+
+
+def _released(quantity: str, epsilon: float, code: bool, sound: bool, exact: bool) -> Released:
+    """Noise is the same on every coordinate, but on inputs that relevances go before."""
+    if quantity == "relevances":  # b = 2 d / (N e1), of means that one example moves by 1
+        b = 2 * 784 / 55000 / epsilon
+        return Released(
+            quantity=quantity, claimed=epsilon, accounted=784 / b, noise=(sqrt(2) * b,) * 3, span=0.5
+        )
+    moved, b = (784, 784.0) if quantity == "inputs" else (2, 2.0)
+    if not sound:
+        b = (9800 if code else 50176) / 1800 if quantity == "inputs" else 1812.5 / 1800
+    b = 0.0 if exact and quantity == "labels" else b / epsilon
+    return Released(
+        quantity=quantity,
+        claimed=epsilon,
+        accounted=None if code else moved / b,
+        noise=(0.5 * b, b, 20 * b) if quantity == "inputs" and not sound else (b, b, b),
+        span=1.0,
+    )
+
+
+def history(found: Record) -> Iterator[tuple[Any, ...]]:
+    """Releases are spent at once and learnt from slowly; the others' epsilon grows, and they end soon."""
+    for replica in found.replicas:
+        own, once = (replica.level, replica.seed), bool(replica.ledger.releases)
+        for note in (1, 2, 3, 4):
+            here = (*own, 100 * note, (150.0 if once else 15.0) * note)
+            share = note / 4 if once else 1.0
+            yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * share
+            assert replica.ledger.claimed is not None
+            yield *here, "epsilon_spent", replica.ledger.claimed * (1.0 if once else note / 4)
+        if replica.settings.get("note_relevance"):
+            for place in range(prod(PICTURE)):
+                row, column = divmod(place, PICTURE[1])
+                yield *own, 400, 600.0, f"relevance/0/{row}/{column}", place + 10.0 * replica.seed
+
+
+def put(key: str, declared: Settings, root: Path) -> None:
+    """Write a row's record and history where `evaluate` would."""
+    found = record(key, declared)
+    digest = dpsgd.write_history(key, root, history(found))
+    records.write(found.model_copy(update={"history": digest}), root)
+
+
+def fill(root: Path) -> Settings:
+    """The whole example; all rows run but the network's."""
+    declared = settings()
+    for key in ROWS:
+        put(key, declared, root)
+    return declared

@@ -1,0 +1,155 @@
+"""A made-up project with noisy weights: Davody et al.'s Table 2, where training fails, and Figure 1's curves.
+
+Every row stands twice, on the full budget and on a reduced one that reaches less.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reporting.made_up import dpsgd
+
+from pipeline.files import write_json
+from pipeline.params import Settings, parse
+from pipeline.results import records
+from pipeline.results.records import Ledger, Record, Replica
+
+PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
+REDUCED = "-reduced"
+REASON = "gradients are neither clipped nor noised"
+# epochs it takes to come as far as it ever does, by sigma; `reach` makes a straight line of it
+EPOCHS = {0: 4, 0.01: 4, 0.1: 4, 1: 5, 2: 8, 10: 25}
+BEST = 0.99
+# test accuracy in percent; below 15 no seed has converged
+ACCURACY = {
+    PLAIN: {0: 99.2, 0.01: 98.9, 0.1: 98.4, 1: 9.8, 2: 9.8},
+    BATCH: {0: 99.2, 0.01: 99.2, 0.1: 99.2, 1: 99.2, 2: 99.2},
+    CURVES: dict.fromkeys(EPOCHS, 99.0),
+}
+LABELS = {PLAIN: ("t2", "LeNet-5", "none"), BATCH: ("t2", "BN-LeNet-5", "running_bn")}
+LABELS[CURVES] = ("f1", "BN-LeNet-5", "running_bn")
+RATES = (0.001, 0.01, 0.1)
+
+
+def settings(**changes: dict[str, Any]) -> Settings:
+    """The project's settings; ``changes`` override parts of rows."""
+    full = {key: _row(key) for key in LABELS}
+    reduced = {key + REDUCED: row | {"budget": "reduced"} for key, row in full.items()}
+    rows = {key: row | changes.get(key, {}) for key, row in (full | reduced).items()}
+    return parse(
+        {
+            **dpsgd.DATA,
+            "rows": rows,
+            "searches": {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}},
+        }
+    )
+
+
+def _row(key: str) -> dict[str, Any]:
+    table, label, normalization = LABELS[key]
+    return {
+        "paper": "davody2020",
+        "table": table,
+        "label": label,
+        "data": "mnist",
+        "model": {"name": "lenet5", "normalization": normalization},
+        "method": "noisy_weights",
+        "seeds": 3,
+        "reproducible": True,
+        "search": PLAIN,
+        "settings": {"batch": 128, "epochs": 40, "learning_rate": 0.01},
+        "levels": [{"sigma": sigma} for sigma in ACCURACY[key]],
+    }
+
+
+def record(key: str, declared: Settings, examples: int = 55000, **converged: tuple[bool, ...]) -> Record:
+    """A row's record; ``converged`` says which seeds have at a level (``sigma_1``), if not by accuracy."""
+    row, base = declared.rows[key], key.removesuffix(REDUCED)
+    lost = 3.0 if row.budget == "reduced" else 0.0
+    replicas = []
+    for own, sigma in zip(row.resolved, ACCURACY[base], strict=True):
+        for seed in range(row.seeds):
+            accuracy = (ACCURACY[base][sigma] - lost + 0.05 * seed) / 100
+            told = converged.get(f"sigma_{sigma:g}")
+            replicas.append(
+                Replica(
+                    level=f"sigma={sigma:g}",
+                    seed=seed,
+                    settings=own.model_dump(mode="json"),
+                    metrics={
+                        "test_accuracy": accuracy,
+                        "validation_accuracy": accuracy,
+                        "test_accuracy_draws_std": 0.0012,
+                        "converged": float(told[seed] if told else accuracy > 0.15),
+                    },
+                    ledger=ledger(),
+                    seconds=100.0,
+                    started=dpsgd.STARTED,
+                    ended=dpsgd.STARTED + 100,
+                )
+            )
+    template = dpsgd.record(dpsgd.PLAIN, dpsgd.settings())
+    made = {"config": declared.row_digest(key), "reproducible": row.reproducible, "examples": examples}
+    return template.model_copy(
+        update={
+            "row": key,
+            "table": row.table,
+            "label": row.label,
+            "model": row.model.model_dump(mode="json"),
+            "method": row.method,
+            "budget": row.budget,
+            "search": row.search,
+            "replicas": replicas,
+            "provenance": template.provenance.model_copy(update=made),
+        }
+    )
+
+
+def ledger() -> Ledger:
+    """Nothing claimed, nothing proven."""
+    return Ledger(
+        event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
+        claimed=None, claimed_by=None, accounted=None, accountant=None, reason=REASON,
+    )  # fmt: skip
+
+
+def search(root: Path, rates: tuple[float, ...] = RATES) -> None:
+    """The search's results, with every rate tried at every level."""
+    candidates = [
+        {"level": f"sigma={sigma:g}", "settings": {"learning_rate": rate}, "validation_accuracy": [0.1]}
+        for sigma in EPOCHS
+        for rate in rates
+    ]
+    write_json(records.search_path(PLAIN, root), {"name": PLAIN, "candidates": candidates})
+
+
+def straight(sigma: float, seed: int, epoch: int) -> float:
+    """Validation accuracy on a straight line to `BEST`; later seeds take an epoch longer at sigma 10."""
+    needed = EPOCHS[sigma] * (1 + 0.04 * seed * (sigma == 10))
+    return BEST * min(1.0, epoch / needed)
+
+
+def history(
+    key: str, root: Path, seeds: int = 3, curve: Callable[[float, int, int], float] = straight
+) -> None:
+    """Training curves over 40 epochs for every level and seed."""
+    dpsgd.write_history(
+        key,
+        root,
+        (
+            (f"sigma={sigma:g}", seed, 430 * epoch, epoch, "validation_accuracy", curve(sigma, seed, epoch))
+            for sigma in ACCURACY[key.removesuffix(REDUCED)]
+            for seed in range(seeds)
+            for epoch in range(1, 41)
+        ),
+    )
+
+
+def fill(root: Path, **changes: dict[str, Any]) -> Settings:
+    """Everything: every row run on both budgets, the search, the curves."""
+    declared = settings(**changes)
+    search(root)
+    for key in declared.rows:
+        records.write(record(key, declared), root)
+        history(key, root)
+    return declared
