@@ -17,7 +17,7 @@ from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.tan.settings import TanSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 GOOD = YAML(typ="safe", pure=True).load("""
 raw: {mnist: {}, kmnist: {}}
 data:
