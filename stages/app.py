@@ -7,6 +7,7 @@ import typer
 
 from pipeline.errors import UserError
 from stages.account import account
+from stages.equivalence import equivalence
 from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.identity import identity
@@ -50,6 +51,7 @@ for command in (
     ui,
     pack,
     adopt,
+    equivalence,
 ):
     app.command()(command)
 app.add_typer(tan, name="tan")

@@ -20,16 +20,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from ruamel.yaml import YAML
 from torch import Tensor
 
+from pipeline.data import prepared
+from pipeline.data.prepared import PREPARED
 from pipeline.errors import UserError
 from pipeline.identity import equivalences, first_steps
 from pipeline.identity.code import measure_code, train_code
 from pipeline.identity.equivalences import DIFFERENT, SAME_BITS, TO_ROUNDING, Finding
 from pipeline.identity.syntax import PACKAGE
 from pipeline.params import Settings
+from pipeline.pretrained.joining import join
 from pipeline.results import records
 
 STEPS = 3
@@ -120,7 +124,8 @@ def _findings(settings: Settings, asked: Asked, before: Any, after: Any, common:
     apart = 0.0 if bits or error else max(gap for *_, gap in _gaps(before, common))
     classes = after if bits else common
     same = not error and all(
-        torch.equal(one["classes"], classes[name]["classes"]) for name, one in before.items()
+        one["classes"].numel() and torch.equal(one["classes"], classes[name]["classes"])
+        for name, one in before.items()
     )
     kinds: list[tuple[Any, str, str, Any, str]] = [
         ("train", asked.code, train_code(row.method, row.model.name).digest, weights, why)
@@ -193,14 +198,29 @@ def _gap(one: Tensor, other: Tensor) -> float:
 def _job(settings: Settings, key: str, place: Path, root: Path) -> dict[str, Any]:
     """A folder with the row, seeded, its data, and nothing else that a version of any age must understand."""
     folder = place / key
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "data").exists():
-        (folder / "data").symlink_to(root / "data")
+    if not folder.exists():
+        (folder / PREPARED).mkdir(parents=True)
+        for path in (root / PREPARED).iterdir():
+            (folder / PREPARED / path.name).symlink_to(path)
+        _stand_in(settings, key, folder)
     parts: dict[str, dict[str, Any]] = {"raw": {}, "data": {}, "starts": {}, "relevances": {}, "rows": {}}
     _collect(settings, key, parts)
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         YAML(typ="safe", pure=True).dump({name: part for name, part in parts.items() if part}, file)
     return {"folder": str(folder), "row": key, "steps": STEPS}
+
+
+def _stand_in(settings: Settings, key: str, folder: Path) -> None:
+    """Where relevances aren't here, any others: it is steps that are compared, and both take the same."""
+    name = settings.rows[key].data
+    if name not in settings.relevances or (folder / PREPARED / name).exists():
+        return
+    source = prepared.load(settings.relevances[name].data, folder)
+    mean = np.random.default_rng(0).random(source.input_shape)
+    about = {"row": "none", "data": "none", "config": "none", "examples": len(source.splits["train"])}
+    public = settings.relevances[name].of == "public"
+    about |= {"of": "public" if public else "train", "informed": not public, "test_examples_seen": 0}
+    join(name, source, "relevance", {"mean": mean}, about, folder)
 
 
 def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> None:

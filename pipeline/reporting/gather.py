@@ -13,6 +13,7 @@ from pipeline.params import Account, Row, Settings
 from pipeline.reporting import papers
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
+from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
 from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.results import (
@@ -137,8 +138,9 @@ def _row(
     cells: dict[str, Cell] = {}
     also: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
-        digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
-        marks += tuple(_marks(record, digest(key), table))
+        marks += tuple(_marks(record, table))
+        stale = made_otherwise(key, row, root) if isinstance(row, Row) else _other_account(record, settings)
+        marks += tuple(stale)
         printed = line.values if line else {}
         cells = dict(_cells(record, table.metric, printed, table, marks, search))
         for metric in table.also:
@@ -154,7 +156,7 @@ def _declared_marks(row: Row | Account, budget: str) -> Iterator[Mark]:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
 
-def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
+def _marks(record: Record, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
     if SYNTHETIC in provenance.edition.values():
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
@@ -169,9 +171,11 @@ def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
-    if provenance.config != config:
-        # shown rather than hidden: the numbers are real, but of other settings than those declared now
-        yield Mark("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+def _other_account(record: Record, settings: Settings) -> Iterator[Mark]:
+    if record.provenance.config != settings.account_digest(record.row):
+        yield SETTINGS_CHANGED
 
 
 def _cells(
