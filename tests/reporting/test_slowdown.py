@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from keeping import keep
 from reporting.made_up import noisy
 
 from pipeline.errors import UserError
@@ -11,7 +12,6 @@ from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.slowdown import Slowdown
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.tables import slowdowns
-from pipeline.results import records
 
 REDUCED = noisy.CURVES + noisy.REDUCED
 
@@ -23,7 +23,7 @@ def row(root: Path, declared: Settings, key: str = noisy.CURVES) -> RowResult:
 def measured(root: Path, start: str = "sigma=1", end: str = "sigma=10", **converged: tuple) -> Slowdown:
     """Of Figure 1's row alone, with the curves that lie there."""
     declared = noisy.settings()
-    records.write(noisy.record(noisy.CURVES, declared, **converged), root)
+    keep(noisy.record(noisy.CURVES, declared, **converged), root)
     found = slowdown.measure(row(root, declared), start, end)
     assert found is not None
     return found

@@ -41,7 +41,7 @@ class SpentAtOnce(OfOneLine):
             return Outcome("fails", text, guarantee_caveat(row))
         spent = histories.spending(row.record).get(level, {}) if row.record else {}
         if not spent:
-            return Outcome("undecided", f"{title}: its history has no ε", guarantee_caveat(row))
+            return Outcome("undecided", f"{title}: its ledger has no ε by step", guarantee_caveat(row))
         first, last = (fmean(curve[place][1] for curve in spent.values()) for place in (0, -1))
         text = f"{title}: ε {number(first)} at the first note, {number(last)} at the last"
         return Outcome("holds" if last <= SLACK * first else "fails", text, guarantee_caveat(row))

@@ -5,6 +5,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
 from reporting.made_up import dpsgd
 
 from pipeline.params import Settings, parse
@@ -170,7 +171,7 @@ def fill(root: Path) -> Settings:
     for key in declared.rows:
         found = record(key, declared)
         digest = dpsgd.write_history(key, root, history(found))
-        records.write(found.model_copy(update={"history": digest}), root)
+        keep(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
-        records.write(account(key, declared), root)
+        keep(account(key, declared), root)
     return declared
