@@ -24,7 +24,7 @@ def load(path: Path = PARAMS) -> Settings:
         UserError: with one line per problem: file, key, value and what is allowed.
     """
     try:
-        raw = YAML(typ="safe", pure=True).load(path.read_text())
+        raw = YAML(typ="safe").load(path.read_text())
     except OSError as problem:
         raise UserError(
             f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"

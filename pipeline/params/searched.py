@@ -8,7 +8,8 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
-from pipeline.results.records import SEARCHES
+
+SEARCHES = Path("reports/searches")
 
 # of each search, of each level it tried: the settings that were best there
 Choices = Mapping[str, Mapping[str, dict[str, Any]]]
