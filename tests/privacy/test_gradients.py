@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from pipeline.models import bilstm, lenet5
 from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import BookKeeping, Bounds, Outer, PerExample, clip_factors
+from pipeline.privacy.gradients import BookKeeping, Bounds, PerExample, clip_factors
+from pipeline.privacy.layer_gradients import Outer
 from pipeline.settings import Model
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
