@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
-from pipeline.privacy.layer_gradients import Gradients, Tensors, rule_for, squares, weighted_sum
+from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for, squares, weighted_sum
 
 Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
 
@@ -96,6 +96,17 @@ def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) ->
     return ClippedSum(sums, norms, losses)
 
 
+def channels_last(inputs: Tensor) -> Tensor:
+    """Images (B, C, H, W) with their channels last in memory, as a CPU's convolutions and poolings want it.
+
+    Other inputs stay as they are. Always a copy: an image of one channel lies both ways, and the layers
+    behind the first would go on with their channels first.
+    """
+    if inputs.dim() != 4:
+        return inputs
+    return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
+
+
 def fastest(
     net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, alone: bool = False
 ) -> Clipper:
@@ -137,14 +148,17 @@ class BookKeeping:
     """The fast way: one forward and backward pass for all examples, then clip and sum layer by layer.
 
     A per-example gradient of a layer is a product of its input and the gradient at its output, and both are
-    there after one ordinary pass over the batch (the book-keeping of Bu et al. 2023, arXiv:2210.00038). Linear
-    layers used once an example, and embeddings, never write their per-example gradients out.
+    there after one ordinary pass over the batch (the book-keeping of Bu et al. 2023, arXiv:2210.00038).
+    Linear layers used once an example, and embeddings, never write their per-example gradients out.
     """
 
-    def __init__(self, net: nn.Module, example: Tensor, copies: int = 1, alone: bool = False):
+    def __init__(
+        self, net: nn.Module, example: Tensor, copies: int = 1, alone: bool = False, wide: float = WIDE
+    ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``alone`` is for one replica after the other on a CPU: faster, but no pure function that `vmap` takes.
+        Which of its convolutions are taken example by example, ``wide`` says (see `layer_gradients.WIDE`).
         Layers none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
@@ -171,7 +185,7 @@ class BookKeeping:
             net(example)
         self.shapes = shapes
         self.rules = {
-            name: rule_for(layer, shapes[name], copies, alone) for name, layer in self.layers.items()
+            name: rule_for(layer, shapes[name], copies, alone, wide) for name, layer in self.layers.items()
         }
         for name, found in shapes.items():
             if not found:
@@ -230,17 +244,10 @@ class BookKeeping:
             uses[name].append(inputs.detach())
             outputs[name].append(output)
 
-        if inputs.dim() == 4:
-            # Convolutions and poolings are faster so. A copy, as an image of one channel lies both ways, and
-            # would go on with its channels first.
-            inputs = torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
         with torch.enable_grad(), self._hooks(note):
-            losses = self._losses(tensors, inputs, labels)
-            found = iter(
-                torch.autograd.grad(
-                    losses.sum(), [output for own in outputs.values() for output in own], materialize_grads=True
-                )
-            )
+            losses = self._losses(tensors, channels_last(inputs), labels)
+            every = [output for own in outputs.values() for output in own]
+            found = iter(torch.autograd.grad(losses.sum(), every, materialize_grads=True))
         return losses.detach(), uses, {name: [next(found) for _ in own] for name, own in outputs.items()}
 
     def _run_pure(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:

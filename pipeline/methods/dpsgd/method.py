@@ -11,10 +11,9 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from pipeline.method_settings import DpsgdSettings
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import sgd, sgd_start
 from pipeline.methods.samples import clipped_sums, padded
@@ -157,7 +156,7 @@ class Dpsgd:
             loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
             return loss, loss
 
-        gradient_sum = over_replicas(grad(total, has_aux=True), self.task.execution)
+        gradient_sum = over_replicas(gradient(total, self.task.execution), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
         for batch in self._batches(samples):
