@@ -50,12 +50,11 @@ class Outer(NamedTuple):
     def square_norms(self) -> Tensor:
         """(B,) squared Frobenius norms: those of the two vectors, multiplied.
 
-        Each is divided by its largest entry first: a tiny vector squared would be 0, and with a huge one at
-        its side a gradient could pass unclipped.
+        Each in double precision: a tiny vector squared would be 0, and with a huge one at its side a gradient
+        could pass unclipped.
         """
-        largest = [side.abs().amax(1).clamp_min(1e-37) for side in self]
-        squares = [(side / size[:, None]).square().sum(1) for side, size in zip(self, largest, strict=True)]
-        return squares[0] * squares[1] * (largest[0] * largest[1]).square()
+        left, right = (torch.linalg.vector_norm(side, dim=1, dtype=torch.float64) for side in self)
+        return (left * right).square().to(self.left.dtype)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """(O, I) sum over examples, one matrix product."""
@@ -223,7 +222,8 @@ def _conv(
     layer: nn.Conv2d, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors, alone: bool = False
 ) -> dict[str, Gradients]:
     """Products of what the kernel sees and the gradients at the output, of some examples at a time."""
-    last = alone and layer.in_channels * layer.kernel_size[1] >= TOGETHER
+    lying = alone and inputs[0].flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+    last = lying and layer.in_channels * layer.kernel_size[1] >= TOGETHER
     weights, copies = [], outs[0].shape[1]
     for use, out in zip(inputs, outs, strict=True):
         size = max(1, CACHED // (layer.weight[0].numel() * out[0, 0, 0].numel()))

@@ -104,7 +104,7 @@ def gradient(
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, found)
 
-    differentiate = differentiated(loss, execution)
+    differentiate = differentiated(loss, net, execution)
     size = -(-len(labels) // settings.local_steps)
     pieces = list(zip(inputs.split(size), labels.split(size), mask.split(size), strict=True))
     place, total = parameters, rate.new_zeros(())

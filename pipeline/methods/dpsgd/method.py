@@ -157,7 +157,7 @@ class Dpsgd:
             loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
             return loss, loss
 
-        gradient_sum = over_replicas(gradient(total, self.task.execution), self.task.execution)
+        gradient_sum = over_replicas(gradient(total, self.task.net, self.task.execution), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
         for batch in self._batches(samples):

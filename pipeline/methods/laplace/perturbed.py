@@ -79,9 +79,9 @@ class Perturbed:
         """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         batch = self._shared(chosen, step) if self.variant == "code" else self._released(chosen)
-        gradients, losses = over_replicas(gradient(self._loss, self.task.execution), self.execution)(
-            state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors
-        )
+        gradients, losses = over_replicas(
+            gradient(self._loss, self.task.net, self.task.execution), self.execution
+        )(state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors)
         rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         if self.adaptive_steps:
             return adam(state, gradients, rates, step), {"train_loss": losses}

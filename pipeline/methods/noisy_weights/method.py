@@ -71,7 +71,7 @@ class NoisyWeights:
         weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
         gradients, (losses, measured) = over_replicas(
-            gradient(self._loss, self.task.execution), self.task.execution.holding(self.batch)
+            gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
             name: value + each(value, self.shares) * (measured[name] - value)
