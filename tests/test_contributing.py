@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is true: a copy of the package trains its model by its method without another change."""
+"""What is written on adding is true: a copy trains that model by that method without another change."""
 
 import json
 import os
@@ -13,10 +13,12 @@ import pytest
 from pipeline import params
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+METHOD, MODEL = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "docs/own-model.md")
+)
 # each block of Python, by the path that stands before it
-FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", TEXT, re.DOTALL))
-(ROW,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
+(ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
 PARAMS = f"""
 source: {{kind: synthetic}}
 raw:

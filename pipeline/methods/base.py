@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
+from torch.func import grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.gradients import Tensors, channels_last
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
@@ -31,6 +31,11 @@ class Execution:
     physical: int
     # per-example gradients by the obvious vmap(grad) instead of the fast way
     reference: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether replicas are taken one by one, by ordinary backward passes, on a CPU."""
+        return self.replicas_at_once == 1 and self.device.type == "cpu"
 
     def examples_at_once(self, replicas: int) -> int:
         """Examples of one replica in one forward pass."""
@@ -141,9 +146,34 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
         own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
         replicas = len(tree_leaves(own)[0])
         parts = [function(*_of(own, replica), *common) for replica in range(replicas)]
+        if replicas == 1:
+            return tree_map(lambda tensor: tensor[None], parts[0])  # a view
         return tree_map(lambda *tensors: torch.stack(tensors), *parts)
 
     return alone if execution.replicas_at_once == 1 else together
+
+
+def gradient(loss: Callable[..., tuple[Tensor, Any]], execution: Execution) -> Callable[..., Any]:
+    """`torch.func.grad` of one replica's ``loss`` with respect to its first argument.
+
+    ``loss`` takes the network's tensors, its inputs, and whatever else there is, and returns the loss () and
+    what is handed on beside the gradients. Where replicas are taken one by one an ordinary backward pass
+    gives the same without what `torch.func` costs, on images that lie as convolutions are fastest.
+    """
+
+    def alone(tensors: Tensors, inputs: Tensor, *others: Any) -> tuple[Tensors, Any]:
+        own = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+        with torch.enable_grad():
+            value, beside = loss(own, channels_last(inputs), *others)
+            found = torch.autograd.grad(value, list(own.values()), materialize_grads=True)
+        gradients = {
+            # in the order of the network's own, whatever the way in which they were computed
+            name: part.contiguous()
+            for name, part in zip(own, found, strict=True)
+        }
+        return gradients, tree_map(lambda tensor: tensor.detach(), beside)
+
+    return alone if execution.alone else grad(loss, has_aux=True)
 
 
 def _of(stacked: Any, replica: int) -> Any:

@@ -1,4 +1,4 @@
-"""Every row of ``params.yaml`` beside this file through the whole pipeline in one process: `make test-broad`."""
+"""Every row of ``params.yaml`` beside this file, from raw files to the report: `make test-broad`."""
 
 import csv
 import shutil

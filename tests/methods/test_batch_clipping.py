@@ -139,7 +139,8 @@ def test_how_it_is_computed_never_changes_the_result(
     wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
     ways = (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True))
     models = [trained(make(tiny, model, *wanted, how=how), steps=3) for how in ways]
-    check_alike(models, rtol=1e-3, atol=1e-5)
+    # batch norm over a few examples multiplies rounding errors, and so does every step
+    check_alike(models, rtol=1e-3, atol=1e-4)
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
