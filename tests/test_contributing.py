@@ -13,9 +13,8 @@ import pytest
 from pipeline import params
 
 ROOT = Path(__file__).parents[1]
-METHOD, MODEL = (
-    (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "docs/own-model.md")
-)
+METHOD = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MODEL = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
 # each block of Python, by the path that stands before it
 FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
 (ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
