@@ -7,6 +7,7 @@ import typer
 
 from pipeline.errors import UserError
 from stages.account import account
+from stages.bench import bench
 from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.pack import adopt, pack
@@ -46,6 +47,7 @@ for command in (
     ui,
     pack,
     adopt,
+    bench,
 ):
     app.command()(command)
 app.add_typer(tan, name="tan")

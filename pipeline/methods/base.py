@@ -145,12 +145,11 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     def alone(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
         own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        first = own[0]
-        while not isinstance(first, Tensor):
-            first = next(iter(first.values() if isinstance(first, dict) else first))
+        counts: list[int] = []
+        mapped(lambda value: counts.append(len(value)) or value, own)
         parts = [
             function(*mapped(lambda value, at=replica: value[at], own), *common)
-            for replica in range(len(first))
+            for replica in range(counts[0])
         ]
         if len(parts) == 1:
             return mapped(lambda value: value[None], parts[0])  # a view
