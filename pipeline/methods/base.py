@@ -1,6 +1,6 @@
 """What a method is given, and what it must offer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -143,9 +143,7 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     def alone(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
         own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        first = own[0]
-        while not isinstance(first, Tensor):
-            first = next(iter(first.values() if isinstance(first, dict) else first))
+        first = next(tensors_of(own))
         parts = [
             function(*mapped(lambda value, at=replica: value[at], own), *common)
             for replica in range(len(first))
@@ -197,6 +195,15 @@ def mapped(function: Callable[..., Tensor], tree: Any, *others: Any) -> Any:
         }
     parts = [mapped(function, *values) for values in zip(tree, *others, strict=True)]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def tensors_of(tree: Any) -> Iterator[Tensor]:
+    """The tensors in dictionaries and tuples."""
+    if isinstance(tree, Tensor):
+        yield tree
+    else:
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(part)
 
 
 def each(like: Tensor, values: Tensor) -> Tensor:
