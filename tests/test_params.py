@@ -32,7 +32,7 @@ def test_a_row_uses_what_its_search_chose(key: str) -> None:
 
 @pytest.mark.parametrize("key", [key for key, row in OWN.rows.items() if row.search])
 def test_a_row_that_was_run_was_searched_before(key: str) -> None:
-    assert records.read(key, ROOT) is None or key in SEARCHED
+    assert records.read_run(key, ROOT) is None or key in SEARCHED
 
 
 # Sander et al.: every level of these lies on one curve of constant TAN
