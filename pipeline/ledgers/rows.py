@@ -1,4 +1,7 @@
-"""What ran of a row -> its ledgers. Needs neither weights nor data nor torch."""
+"""What ran of a row -> its ledgers. Needs neither weights nor data.
+
+Nor torch, but where Opacus, asked for a second opinion on Poisson samples, brings it along.
+"""
 
 from pathlib import Path
 

@@ -2,8 +2,8 @@
 
 A row's results grow by the replica: those that were trained before, by code and from data and settings that
 still stand, are kept, and only the others are trained. What is trained appears as a whole when its last step
-is done. Until then a checkpoint lies under a name made of the row and the digests of everything that decides
-its numbers.
+is done. Until then a checkpoint lies under a name made of the row, the digests of everything that decides its
+numbers, and which replicas it is of.
 """
 
 import platform
@@ -147,18 +147,20 @@ def train(
     check_relevance(data, settings)
     row = settings.row(key)
     source = provenance_of(key, settings, data, execution)
-    before = records.read_run(key, root)
-    kept = before.replicas if before else ()
-    if before:
+    # by the row, whatever of it is trained: what stands must not change before the results are written
+    with alone(root / CHECKPOINTS / key):
+        before = records.read_run(key, root)
         stands = Standing(key, row, data.digests)
-        kept = tuple(one for one in kept if stands.why_not(before, one) is None)
-    names = {(one.level, one.seed) for one in kept}
-    wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
-    if not wanted:
-        return Done(records.run_path(key, root), 0, len(kept))
-    identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
-    checkpoint = root / CHECKPOINTS / f"{key}-{identity[7:19]}"
-    with alone(checkpoint):
+        kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
+        names = {(one.level, one.seed) for one in kept}
+        wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
+        # DVC expects the folder, also of replicas that came without their weights
+        runs.make_folder(key, root)
+        if not wanted and before and len(kept) == len(before.replicas):
+            return Done(records.run_path(key, root), 0, len(kept))
+        missing = [replica.name for replica in wanted]
+        identity = digest_json([source.config, source.code, source.data, missing])
+        checkpoint = root / CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
@@ -202,7 +204,7 @@ def _write(
         method=row.method,
         data=row.data,
         replicas=tuple(trained[name] for name in order),
-        origins=(*origins, source),
+        origins=(*origins, *([source] if groups else [])),
         history=digest_file(history),
     )
     records.write(run, root)

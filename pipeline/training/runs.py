@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes
 from pipeline.privacy.gradients import Tensors
 
@@ -17,6 +17,17 @@ RUNS = Path("runs")
 def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
     """Where a replica's weights lie: ``runs/ROW/epsilon=3,seed=0.pt``."""
     return root / RUNS / row / f"{level},seed={seed}.pt"
+
+
+def make_folder(row: str, root: Path = Path()) -> None:
+    """Make the folder of a row's weights, where there is none.
+
+    Raises:
+        UserError: the disk can't be written.
+    """
+    folder = root / RUNS / row
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_weights(path: Path, model: Tensors) -> str:

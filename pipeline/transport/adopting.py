@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_text
+from pipeline.identity.code import measure_code
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
@@ -87,7 +88,12 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         raise UserError(f"{row}: not adopted: its training curves belong to another run")
     here = records.read_run(row)
     stands = Standing(row, own, _data(own.data))
-    if wrong := {why for one in there.replicas if (why := stands.why_not(there, one))}:
+    wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
+    known = stands.findings.canonical("evaluate", row, measure_code(own.method, own.model.name).digest)
+    codes = {one.code for one in evaluation.replicas}
+    if {stands.findings.canonical("evaluate", row, code) for code in codes} != {known}:
+        wrong.add("measuring code")
+    if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
     measured = {(one.level, one.seed): one for one in evaluation.replicas}
     for one in there.replicas:

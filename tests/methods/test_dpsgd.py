@@ -17,6 +17,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
+from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 from tests.methods.conftest import check_alike, trained
@@ -139,7 +140,7 @@ def test_with_batch_statistics_the_clip_bounds_nothing(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd()], "batch_bn")
     assert isinstance(method.statistics, JointStatistics)
     assert moved_by_one_record(method, np.arange(60), 0.1) > 3 * 0.1
-    assert method.guarantee(0).broken is not None
+    assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 
 def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
@@ -213,7 +214,7 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     test = torch.from_numpy(tiny.splits["test"].inputs)
     alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
     assert torch.equal(alone, method.predict(network, test[:5]))
-    assert method.guarantee(0).broken is not None
+    assert method.guarantee(0).broken == (statement("noisy_averages"),)
 
 
 def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:

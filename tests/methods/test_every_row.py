@@ -110,7 +110,7 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
             sums.append(method.statistics.clipper()(network, inputs, method.task.labels, mask, bounds).sums)
         assert set(sums[0]) == set(network)
         moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
-        if STATISTICS[model.normalization].broken is None:
+        if not STATISTICS[model.normalization].broken:
             assert 0 < moved <= clip * (1 + 1e-4)
         elif model.normalization == "batch_bn":
             # the ledger's reason, seen in the very network that the row trains
@@ -185,7 +185,7 @@ def test_one_record_moves_nothing_of_the_data_but_its_own_release(
     if own.variant == "code":
         assert guarantee.broken  # the ledger's reason stands in place of a bound
         return
-    assert (guarantee.broken is None) == (own.exact == "nothing")
+    assert (guarantee.broken == ()) == (own.exact == "nothing")
     assert isinstance(guarantee.spending, Releases)
     spent = {part.quantity: part for part in guarantee.spending.laplace}
     for part, name in ((spent["inputs"], "inputs"), (spent["labels"], "first")):

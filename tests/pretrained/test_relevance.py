@@ -15,7 +15,6 @@ from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, RELEVANCE, Split
 from pipeline.errors import UserError
 from pipeline.files import digest_file
-from pipeline.identity import plan
 from pipeline.methods.base import Execution
 from pipeline.models import lenet5
 from pipeline.models.model import Model
@@ -25,9 +24,9 @@ from pipeline.pretrained import starts
 from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import check_relevance, read_relevance
+from pipeline.results import records
 from pipeline.training import loop as training
 from pipeline.training import runs
-from pipeline.transport import packing
 from stages.app import app
 from tests.conftest import make_data
 from tests.pretrained.conftest import check_same_examples, write
@@ -119,9 +118,9 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     assert data.relevance.name == RELEVANCE
     assert data.digests == {**source.digests, "relevance": digest_file(data.relevance)}
     # the first replica's network, with its running statistics, one example at a time
-    weights = runs.weights(mapped / "runs/seeing", torch.device("cpu"))
+    path = runs.weights_path("seeing", "sigma=0", 0, mapped)
     net = lenet5.build(Model(**BN), (1, 28, 28), 10)
-    net.load_state_dict({name: value[0] for name, value in weights.items()})
+    net.load_state_dict(torch.load(path, weights_only=True))
     assert not torch.equal(net[1].mean, torch.zeros(6))
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
@@ -208,21 +207,24 @@ def test_a_task_comes_with_them(mapped: Path) -> None:
 def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; there are: grey, late, map"):
         make_relevance("mop", parsed(), world)
-    with pytest.raises(UserError, match="seeing: not trained yet; run `dprepro train seeing` first"):
+    with pytest.raises(UserError, match=r"seeing\.json: not there; run `dprepro train seeing` first"):
         make_relevance("map", parsed(), world)
     with pytest.raises(UserError, match="or `dprepro relevance map` where 'relevances' has it"):
         prepared.load("map", world)
     train("seeing", world)
-    with pytest.raises(UserError, match="seeing: trained with other settings"):
-        make_relevance("map", parsed(seeds=3), world)
+    with pytest.raises(UserError, match=r"seeing\.json: trained with other settings"):
+        make_relevance("map", parsed(levels=[{"sigma": 0.5}]), world)
     train("sharing", world)
     with pytest.raises(
         UserError, match=r"sharing: 1\.mean: not kept with the weights; allowed: .*running_bn"
     ):
         make_relevance("shared", parsed(), world)
-    weights = runs.weights(world / "runs/seeing", torch.device("cpu"))
+    path, run = runs.weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
+    weights = torch.load(path, weights_only=True)
     weights["0.weight"] *= torch.nan
-    torch.save(weights, world / "runs/seeing/weights.pt")
+    assert run is not None
+    broken = run.replicas[0].model_copy(update={"weights": runs.write_weights(path, weights)})
+    records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
     with pytest.raises(UserError, match="seeing: relevances to it are not finite"):
         make_relevance("map", parsed(), world)
     assert not (world / PREPARED / "map").exists()
@@ -273,14 +275,9 @@ def test_a_damaged_file_is_one_line(mapped: Path, content: str) -> None:
 
 
 def test_a_row_stands_on_the_network_behind_its_relevances() -> None:
-    parts = packing.behind(parsed(), "adaptive")
-    assert parts["relevances.map.row"] == "seeing"
-    assert parts["rows.seeing.method"] == "noisy_weights"
-    assert parts["data.digits.train"] == 60
-    assert {"prepare@digits", "train@seeing", "relevance@map", "train@adaptive"} <= plan._way(
-        parsed(), "adaptive"
-    )
-    assert "start@tuned" in plan._way(parsed(), "tuning")
+    now, then = parsed(), parsed(levels=[{"sigma": 0.5}])
+    for row, moves in (("adaptive", True), ("tuning", True), ("sharing", False)):
+        assert (now.row_digest(row) != then.row_digest(row)) == moves
 
 
 def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from pipeline.models import bilstm, lenet5, resnet18
 from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import starts
+from pipeline.results import records
 from pipeline.training import loop as training
 from pipeline.training import runs
 from tests.pretrained.conftest import check_same_examples, letters, write
@@ -71,11 +72,17 @@ def parsed(**before: Any) -> Settings:
 
 
 def train(row: str, root: Path) -> dict[str, Tensor]:
+    """The row's weights, stacked over its replicas."""
     own = parsed()
     data = prepared.load(own.rows[row].data, root)
-    return runs.weights(
-        training.train(row, own, data, CPU, lambda progress: None, 60, root), torch.device("cpu")
-    )
+    training.train(row, own, data, CPU, lambda progress: None, 60, root)
+    run = records.read_run(row, root)
+    assert run is not None
+    every = [
+        runs.read_weights(runs.weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
+        for one in run.replicas
+    ]
+    return {name: torch.stack([each[name] for each in every]) for name in every[0]}
 
 
 @pytest.fixture
@@ -142,11 +149,11 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
 
 
 def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
-    with pytest.raises(UserError, match="before: not trained yet; run `dprepro train before` first"):
+    with pytest.raises(UserError, match=r"before\.json: not there; run `dprepro train before` first"):
         starts.make_start("tuned", parsed(), world)
     train("before", world)
-    with pytest.raises(UserError, match="before: trained with other settings"):
-        starts.make_start("tuned", parsed(seeds=3), world)
+    with pytest.raises(UserError, match=r"before\.json: trained with other settings"):
+        starts.make_start("tuned", parsed(levels=[{"sigma": 0.5}]), world)
     with pytest.raises(UserError, match="run `dprepro prepare tuned` first, or `dprepro start tuned`"):
         prepared.load("tuned", world)
     with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; there are: tuned"):
@@ -195,7 +202,7 @@ def test_a_row_trained_on_other_data_than_is_compared_is_refused(world: Path) ->
     data.splits["train"].inputs[0] = 0
     rewrite(data, "letters", world)
     with pytest.raises(
-        UserError, match=r"before: trained on other data than data/prepared/letters; run `dpre"
+        UserError, match=r"before\.json: trained on other data than data/prepared/letters; run `dpre"
     ):
         starts.make_start("tuned", parsed(), world)
 
