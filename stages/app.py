@@ -7,6 +7,7 @@ import typer
 
 from pipeline.errors import UserError
 from stages.account import account
+from stages.bench import bench
 from stages.equivalence import equivalence
 from stages.evaluate import evaluate
 from stages.fetch import fetch
@@ -52,6 +53,7 @@ for command in (
     pack,
     adopt,
     equivalence,
+    bench,
 ):
     app.command()(command)
 app.add_typer(tan, name="tan")

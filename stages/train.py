@@ -37,8 +37,10 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
     """
     import torch
 
+    from pipeline.memory import keep_freed
     from pipeline.methods.base import Execution
 
+    keep_freed()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.fields import Strict
 from pipeline.files import digest_json, write_text
 from pipeline.params import Account, Row
+from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement
@@ -23,7 +24,6 @@ RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
-SEARCHES = Path("reports/searches")
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")

@@ -20,6 +20,7 @@ from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
+from tests.methods.conftest import check_alike, trained
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 
@@ -72,15 +73,8 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalizati
         replace(CPU, replicas_at_once=2, physical=23),
         replace(CPU, reference=True),
     ]
-    results = []
-    for how in ways:
-        method = make(tiny, settings, normalization, how)
-        state = method.init()
-        for step in range(2):
-            state, _ = method.step(state, step)
-        results.append(torch.cat([v.flatten(1) for v in method.model(state).values()], dim=1))
-    for other in results[1:]:
-        torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-5)
+    models = [trained(make(tiny, settings, normalization, how), steps=2) for how in ways]
+    check_alike(models, rtol=1e-4, atol=1e-5)
 
 
 def test_momentum_and_rate_are_torchs(tiny: Prepared) -> None:

@@ -86,7 +86,8 @@ class BatchClipping:
     def clipper(self) -> Clipper:
         """Clipped sums of single examples' gradients, where those don't see each other."""
         example = self.views.plain(self.task.public[:1])
-        return fastest(self.task.net, example, reference=self.task.execution.reference)
+        how = self.task.execution
+        return fastest(self.task.net, example, reference=how.reference, alone=how.alone)
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
@@ -293,8 +294,8 @@ class BatchClipping:
         self, state: State, inputs: Tensor, labels: Tensor, mask: Tensor, rates: Tensor
     ) -> mini_sets.Gradient:
         """(R, K, ...) each: the gradients of K mini-sets of every replica."""
-        one = partial(mini_sets.gradient, self.task.net, self.first)
         how = self.task.execution
+        one = partial(mini_sets.gradient, self.task.net, self.first, how)
 
         def of_replica(*arguments: Any) -> mini_sets.Gradient:
             return over_replicas(one, how, shared=2)(*arguments)

@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import sgd, sgd_start
@@ -158,7 +157,7 @@ class Dpsgd:
             loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
             return loss, loss
 
-        gradient_sum = over_replicas(grad(total, has_aux=True), self.task.execution)
+        gradient_sum = over_replicas(gradient(total, self.task.net, self.task.execution), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
         for batch in self._batches(samples):

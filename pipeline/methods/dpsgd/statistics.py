@@ -62,7 +62,8 @@ class NoStatistics:
 
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
-        return fastest(self.net, self.example, reference=self.execution.reference)
+        how = self.execution
+        return fastest(self.net, self.example, reference=how.reference, alone=how.alone)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""

@@ -14,10 +14,9 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.func import grad
 from torch.nn import functional as F
 
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
 from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
 from pipeline.methods.laplace.settings import IlmSettings
@@ -80,9 +79,9 @@ class Perturbed:
         """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         batch = self._shared(chosen, step) if self.variant == "code" else self._released(chosen)
-        gradients, losses = over_replicas(grad(self._loss, has_aux=True), self.execution)(
-            state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors
-        )
+        gradients, losses = over_replicas(
+            gradient(self._loss, self.task.net, self.task.execution), self.execution
+        )(state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors)
         rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         if self.adaptive_steps:
             return adam(state, gradients, rates, step), {"train_loss": losses}
@@ -284,7 +283,7 @@ class Perturbed:
         units: Tensor,
         bias_factor: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        with measuring(self.parts.features, inputs.new_ones(len(inputs))):
+        with measuring(self.parts.features):
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
         bounded = self._bounded(hidden, hidden.amin(0), hidden.amax(0)) + units
         loss = polynomial(self.parts.outputs(parameters, bounded), first, second).mean()

@@ -81,7 +81,8 @@ class Tan:
     def clipper(self) -> Clipper:
         """Clipped sums of gradients averaged over copies; made once, as the fast way runs an example."""
         example = self.views.plain(self.task.public[:1])
-        return fastest(self.task.net, example, self.first.copies, self.task.execution.reference)
+        how = self.task.execution
+        return fastest(self.task.net, example, self.first.copies, how.reference, how.alone)
 
     def init(self) -> State:
         """Initial parameters, which are their own average, and what the optimiser keeps."""

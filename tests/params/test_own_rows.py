@@ -9,7 +9,7 @@ import pytest
 from pipeline import params
 from pipeline.results import records
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")
 
 

@@ -10,12 +10,12 @@ from pipeline.models.model import Model, architectures
 from pipeline.params import Settings, load
 from pipeline.reporting import papers
 
-DEMO = Path(__file__).parents[1] / "demo"
+PARAMS = Path(__file__).with_name("params.yaml")
 
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    return load(DEMO / "params.yaml")
+    return load(PARAMS)
 
 
 def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import io
-import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from pipeline import params
 from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, START, Prepared, Split
+from pipeline.data.prepared import PREPARED, START, Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.methods.base import Execution
@@ -27,7 +26,7 @@ from pipeline.pretrained import starts
 from pipeline.results import records
 from pipeline.training import loop as training
 from pipeline.training import runs
-from tests.conftest import make_data
+from tests.pretrained.conftest import check_same_examples, letters, write
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 ROW: dict[str, Any] = {
@@ -72,33 +71,6 @@ def parsed(**before: Any) -> Settings:
     return params.parse(raw)
 
 
-def write(data: Prepared, name: str, root: Path) -> None:
-    """Lay out prepared data as `prepare` does."""
-    folder = root / PREPARED / name
-    folder.mkdir(parents=True)
-    digests = {}
-    for split, examples in data.splits.items():
-        for kind, array in (("inputs", examples.inputs), ("labels", examples.labels)):
-            np.save(folder / f"{split}.{kind}.npy", array)
-            digests[f"{split}.{kind}"] = digest_file(folder / f"{split}.{kind}.npy")
-    (folder / "manifest.json").write_text(json.dumps({**data.manifest, "name": name, "digests": digests}))
-
-
-def letters() -> Prepared:
-    """Images like those of `make_data`, and none the same."""
-    data = make_data(60, 10, 10)
-    splits = {name: Split(255 - split.inputs, split.labels) for name, split in data.splits.items()}
-    return dataclasses.replace(data, splits=splits)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    """Prepared data of two sets, and nothing trained."""
-    write(make_data(60, 10, 10), "digits", tmp_path)
-    write(letters(), "letters", tmp_path)
-    return tmp_path
-
-
 def train(row: str, root: Path) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
     own = parsed()
@@ -126,9 +98,7 @@ def test_a_start_is_the_data_and_the_first_replicas_weights(
 ) -> None:
     root, before = started
     source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
-    for split, examples in source.splits.items():
-        assert np.array_equal(tuned.splits[split].inputs, examples.inputs)
-        assert np.array_equal(tuned.splits[split].labels, examples.labels)
+    check_same_examples(source, tuned)
     assert source.start is None
     assert tuned.start is not None
     assert tuned.start.name == START

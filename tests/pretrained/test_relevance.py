@@ -29,7 +29,7 @@ from pipeline.training import loop as training
 from pipeline.training import runs
 from stages.app import app
 from tests.conftest import make_data
-from tests.test_starts import letters, write
+from tests.pretrained.conftest import check_same_examples, write
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
@@ -103,14 +103,6 @@ def train(row: str, root: Path) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Path:
-    """Prepared data of two sets, and nothing trained."""
-    write(make_data(60, 10, 10), "digits", tmp_path)
-    write(letters(), "letters", tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def mapped(world: Path) -> Path:
     """The world with `seeing` trained and its relevances made."""
     train("seeing", world)
@@ -120,9 +112,7 @@ def mapped(world: Path) -> Path:
 
 def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> None:
     source, data = prepared.load("digits", mapped), prepared.load("map", mapped)
-    for split, examples in source.splits.items():
-        assert np.array_equal(data.splits[split].inputs, examples.inputs)
-        assert np.array_equal(data.splits[split].labels, examples.labels)
+    check_same_examples(source, data)
     assert source.relevance is None
     assert data.relevance is not None
     assert data.relevance.name == RELEVANCE
