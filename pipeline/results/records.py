@@ -5,6 +5,7 @@ than the one before: training needs the data, measuring the weights, and a ledge
 holds a row's replicas one by one: they may come from different machines and times.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -257,6 +258,19 @@ def read_run(row: str, root: Path = Path()) -> Run | None:
         UserError: the file is there but is no run's.
     """
     return _read(run_path(row, root), Run)
+
+
+def with_origins(
+    made: Iterable[tuple[Trained, Provenance]],
+) -> tuple[tuple[Trained, ...], tuple[Provenance, ...]]:
+    """A run's replicas and origins from pairs of the two: each origin once, the first replica's first."""
+    replicas: list[Trained] = []
+    origins: list[Provenance] = []
+    for one, origin in made:
+        if origin not in origins:
+            origins.append(origin)
+        replicas.append(one.model_copy(update={"origin": origins.index(origin)}))
+    return tuple(replicas), tuple(origins)
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:

@@ -222,7 +222,7 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Pa
     _log(client, parent, _row_parameters(record), values)
     for path in (records.run_path, records.evaluation_path, records.ledger_path):
         if (kept := path(record.row, root)).exists():
-            client.log_artifact(parent, str(kept))
+            client.log_artifact(parent, str(kept), kept.parent.name)  # all three have the row's name
     client.set_terminated(parent, end_time=ended)
     client.set_tag(parent, "digest", digest)
     return True

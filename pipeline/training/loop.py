@@ -181,15 +181,13 @@ def _write(
     root: Path,
 ) -> None:
     """Weights, then the history, then the run that vouches for both by their digests."""
-    origins = [before.origins[place] for place in sorted({one.origin for one in kept})] if before else []
-    places = {place: index for index, place in enumerate(sorted({one.origin for one in kept}))}
-    trained = {(one.level, one.seed): one.model_copy(update={"origin": places[one.origin]}) for one in kept}
+    trained = {(one.level, one.seed): (one, before.origin(one)) for one in kept} if before else {}
     for group in groups:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
             path = runs.weights_path(key, replica.level, replica.seed, root)
             digest = runs.write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.level, replica.seed] = _trained(group, index, digest, len(origins), data)
+            trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
     lines = [line for group in groups for line in group.history]
     history = records.history_path(key, root)
     if before:
@@ -198,13 +196,14 @@ def _write(
         ]
     write_text(history, history_csv(lines))
     order = [(one.level, one.seed) for one in replicas(row)]
+    every, origins = records.with_origins(trained[name] for name in order)
     run = Run(
         row=key,
         model=row.model.model_dump(mode="json"),
         method=row.method,
         data=row.data,
-        replicas=tuple(trained[name] for name in order),
-        origins=(*origins, *([source] if groups else [])),
+        replicas=every,
+        origins=origins,
         history=digest_file(history),
     )
     records.write(run, root)
@@ -338,7 +337,7 @@ def _train_group(members: list[Replica], context: Context, number: int, groups: 
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 
 
-def _trained(group: Group, index: int, weights: str, origin: int, data: Prepared) -> Trained:
+def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
     replica = group.replicas[index]
     guarantee = group.method.guarantee(index)
     return Trained(
@@ -356,7 +355,7 @@ def _trained(group: Group, index: int, weights: str, origin: int, data: Prepared
         seconds=round(group.seconds, 3),
         started=group.started,
         ended=group.ended,
-        origin=origin,
+        origin=0,  # until it stands among its row's others
     )
 
 

@@ -89,9 +89,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     here = records.read_run(row)
     stands = Standing(row, own, _data(own.data))
     wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
-    known = stands.findings.canonical("evaluate", row, measure_code(own.method, own.model.name).digest)
+    later = stands.findings.canonical("evaluate", row, measure_code(own.method, own.model.name).digest)
     codes = {one.code for one in evaluation.replicas}
-    if {stands.findings.canonical("evaluate", row, code) for code in codes} != {known}:
+    if {stands.findings.canonical("evaluate", row, code) for code in codes} != {later}:
         wrong.add("measuring code")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
@@ -101,24 +101,18 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     keep = [one for one in here.replicas if stands.why_not(here, one) is None] if here else []
     names = {(one.level, one.seed) for one in keep}
     new = [one for one in there.replicas if (one.level, one.seed) not in names]
-    made = [one.model_copy(update={"adopted": origin}) for one in there.origins]
-    shift = len(here.origins) if here else 0
     target = staged / "merged"
     lines = [] if here is None else [x for x in read_history(records.history_path(row)) if x[:2] in names]
     taken = {(one.level, one.seed) for one in new}
     lines += [x for x in read_history(records.history_path(row, staged)) if x[:2] in taken]
     history = records.history_path(row, target)
     write_text(history, history_csv(lines))
-    moved = (one.model_copy(update={"origin": one.origin + shift}) for one in new)
-    replicas = {(one.level, one.seed): one for one in (*keep, *moved)}
+    made = {(one.level, one.seed): (one, here.origin(one)) for one in keep} if here else {}
+    for one in new:
+        made[one.level, one.seed] = (one, there.origin(one).model_copy(update={"adopted": origin}))
     order = [(own.level(x), seed) for x in own.resolved for seed in range(own.seeds)]
-    run = there.model_copy(
-        update={
-            "replicas": tuple(replicas[name] for name in order if name in replicas),
-            "origins": (*(here.origins if here else ()), *made),
-            "history": digest_file(history),
-        }
-    )
+    replicas, origins = records.with_origins(made[name] for name in order if name in made)
+    run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
     records.write(run, target)
     before = records.read_evaluation(row)
     known = {(one.level, one.seed): one for one in before.replicas} if before else {}

@@ -216,7 +216,7 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
         make_relevance("map", parsed(levels=[{"sigma": 0.5}]), world)
     train("sharing", world)
     with pytest.raises(
-        UserError, match=r"sharing: 1\.mean: not kept with the weights; allowed: .*running_bn"
+        UserError, match=r"epsilon=3,seed=0\.pt: 1\.mean: not kept with the weights; allowed: .*running_bn"
     ):
         make_relevance("shared", parsed(), world)
     path, run = runs.weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
@@ -225,7 +225,7 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     assert run is not None
     broken = run.replicas[0].model_copy(update={"weights": runs.write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
-    with pytest.raises(UserError, match="seeing: relevances to it are not finite"):
+    with pytest.raises(UserError, match=r"sigma=0,seed=0\.pt: relevances to it are not finite"):
         make_relevance("map", parsed(), world)
     assert not (world / PREPARED / "map").exists()
 

@@ -126,11 +126,11 @@ def test_runs_keep_the_times_of_the_training(root: Path, declared: Settings) -> 
     assert (one.info.start_time, one.info.end_time) == (first + 2_000, first + 102_000)
 
 
-def test_the_record_is_an_artifact_beside_the_database(root: Path, declared: Settings) -> None:
+def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(root: Path, declared: Settings) -> None:
     record = example.put(small(example.LAYER, declared), root)
     tracking.publish([record], root)
     kept = [
-        path(example.LAYER, root) for path in (records.run_path, records.evaluation_path, records.ledger_path)
+        path(example.LAYER, root) for path in (records.evaluation_path, records.ledger_path, records.run_path)
     ]
     artifacts = sorted((root / tracking.ARTIFACTS).rglob("*"))
     assert [path.read_bytes() for path in artifacts if path.is_file()] == [path.read_bytes() for path in kept]
