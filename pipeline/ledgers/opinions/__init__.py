@@ -1,8 +1,8 @@
 """Second opinions on what a Gaussian mechanism spends: one module an accountant, found by standing here.
 
-A module has ``opinions(spending, steps, delta, least)``, which yields what its accountant says after ``steps``
-steps, where ``least`` is the least epsilon that is proven; it yields nothing where its accountant has no say.
-An opinion stands on the ledger beside the bounds, and is never taken for one.
+A module has ``opinions(spending, steps, delta, least)``, which yields what its accountant says after
+``steps`` steps, where ``least`` is the least epsilon that is proven; it yields nothing where its accountant
+has no say. An opinion stands on the ledger beside the bounds, and is never taken for one.
 """
 
 from functools import cache
