@@ -200,8 +200,9 @@ class Row(Line):
     seeds: Count
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
-    # 'reduced' rows are marked in every report and never compared as if they were the paper's
-    budget: Literal["full", "reduced"] = "full"
+    # 'reduced' rows are marked in every report and never compared as if they were the paper's; 'own': the
+    # paper gives no budget, so that ours counts
+    budget: Literal["full", "own", "reduced"] = "full"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and

@@ -25,7 +25,7 @@ def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: 
     start = next(index for index, line in enumerate(lines) if line.startswith("| DPSGD (LN-LeNet-5) | paper"))
     paper, ours, privacy = (lines[start + offset].split(" | ") for offset in range(3))
     assert paper[5] == "96.68"
-    assert ours[1] == f"ours: {dpsgd.LAYER}"
+    assert ours[1] == f"ours: {dpsgd.LAYER} [{dpsgd.EXAMPLES}]"
     assert ours[5].startswith("96.6")
     assert ours[5].endswith("(n = 3), −0.04")
     assert privacy[2:6] == ["no privacy", "ε ≤ 6.44", "ε ≤ 2.76", "ε ≤ 0.92"]
@@ -46,7 +46,9 @@ def test_marks_stand_beside_the_row(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"budget": "reduced", "reproducible": True}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, "synthetic"), tmp_path)
     text = markdown(gather(declared, tmp_path)[0].tables[0])
-    assert f"{dpsgd.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
+    assert (
+        f"[reduced budget: 8 epochs] [synthetic data] [{dpsgd.EXAMPLES}] [noise seeded: no guarantee]" in text
+    )
 
 
 def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -> None:
