@@ -17,7 +17,7 @@ from pipeline.reporting.judging import slowdown, values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.printed import NO_CONVERGENCE
-from pipeline.reporting.results import AGREEMENT_RULE, TableResult
+from pipeline.reporting.results import AGREEMENT_RULE, LineResult, TableResult
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
 from pipeline.results.records import Record
 
@@ -85,6 +85,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "mlflow": links.row,
         "agreement": agreement,
         "verdicts": verdicts,
+        "verdict": verdict,
         "privacy_bought": privacy_bought,
         "claims_met": claims_met,
         "inline": _inline,
@@ -119,6 +120,11 @@ def agreement(result: PaperResult) -> list[Share]:
         ("waits for a GPU", "wait for a GPU", "faint"),
         ("not run", "not run", "faint"),
     )
+
+
+def verdict(line: LineResult, level: str) -> str:
+    """What became of a printed value, in words."""
+    return values.of_line(line.line, line.rows, level).words if line.line else ""
 
 
 def verdicts(result: PaperResult) -> str:

@@ -242,7 +242,7 @@ def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconcl
     assert (row.cells["sigma=0"].caveat == words) == bool(inconclusive)
     table = gather(declared, tmp_path)[0].tables[-1]
     frame = wide(table)
-    assert frame["N"].to_list()[:2] == ["96,000", f"{examples:,}"]
+    assert frame["N"].to_list()[:3] == ["96,000", "", f"{examples:,}"]
     assert f"N = {examples:,}" in report.write(declared, tmp_path).page.read_text()
 
 

@@ -23,7 +23,8 @@ def table(written: Report) -> TableResult:
 def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: TableResult) -> None:
     lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| DPSGD (LN-LeNet-5) | paper"))
-    paper, ours, privacy = (lines[start + offset].split(" | ") for offset in range(3))
+    paper, verdict, ours, privacy = (lines[start + offset].split(" | ") for offset in range(4))
+    assert verdict[1:6] == ["verdict", "agrees", "above", "above", "agrees"]
     assert paper[5] == "96.68"
     assert ours[1] == f"ours: {dpsgd.LAYER} [{dpsgd.EXAMPLES}]"
     assert ours[5].startswith("96.6")
@@ -62,7 +63,7 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"seeds": 1}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
-    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
+    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[2]
     assert "±" not in line["3"]
     assert "(n = 1: no interval)" in line["3"]
 

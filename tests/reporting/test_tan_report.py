@@ -172,7 +172,9 @@ def test_the_page_shows_them_and_stays_well_formed(report_of: Report) -> None:
     assert re.search(r"majority vote 72\.60 ± \d\.\d+ 78\.60 ± ", read)
     assert "paper: ε of TAN (Eq. 4) 18.06 8.26" in read
     assert "tan (Eq. 4): 7.48 (an approximation, and no bound)" in read
-    assert "50K paper 74.0 ours no row declared not run" in read
+    assert (
+        "50K paper 74.0 verdict all 50K images would leave none to validate on ours no row declared" in read
+    )
 
 
 def test_printed_values_of_further_metrics_count(result: PaperResult) -> None:

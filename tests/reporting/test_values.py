@@ -14,6 +14,7 @@ PRINTED = {"sigma=0": 90.0}
 
 def verdict(result: PaperResult) -> tuple[str, str]:
     (value,) = values.judge(result)
+    assert value.words == (value.why or value.verdict)
     return value.verdict, value.why
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.printed import Line
 from pipeline.reporting.results import Cell, RowResult
 
 Verdict = Literal["agrees", "above", "below", "not judged", "waits for a GPU", "not run"]
@@ -14,11 +15,14 @@ Verdict = Literal["agrees", "above", "below", "not judged", "waits for a GPU", "
 class Value:
     """A printed value and what became of it."""
 
-    reference: str  # of its line
-    level: str
     verdict: Verdict
     why: str  # it has no verdict; nothing where it has one
     row: RowResult | None  # that decides it, or that would
+
+    @property
+    def words(self) -> str:
+        """The verdict, or why there is none."""
+        return self.why or self.verdict
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,18 @@ class Summary:
 def judge(result: PaperResult) -> list[Value]:
     """Every value printed in the paper's tables, declared or not; none of an experiment of our own."""
     return [
-        _judge(f"{key}/{line.key}" + metric, level, result)
+        of_line(line, _rows(result, f"{key}/{line.key}{metric}"), level)
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines
         for metric, levels in (("", line.values), *((f":{name}", also) for name, also in line.also.items()))
         for level in levels
     ]
+
+
+def _rows(result: PaperResult, reference: str) -> tuple[RowResult, ...]:
+    line = result.line(reference)
+    return line.rows if line else ()
 
 
 def summary(result: PaperResult) -> Summary:
@@ -69,22 +78,19 @@ def summary(result: PaperResult) -> Summary:
     )
 
 
-def _judge(reference: str, level: str, result: PaperResult) -> Value:
+def of_line(line: Line, rows: tuple[RowResult, ...], level: str) -> Value:
     """By the first row that is the line as it stands and tells; else why none does."""
-    line = result.line(reference)
-    rows = line.rows if line else ()
     plain = sorted((row for row in rows if not row.variant), key=lambda row: not row.counts)
     cells = [(row, row.cells[level]) for row in plain if level in row.cells]
     for row, cell in cells:
         if cell.agreement:
-            return Value(reference, level, cell.agreement, "", row)
+            return Value(cell.agreement, "", row)
     for row, cell in cells:
-        return Value(reference, level, "not judged", _untold(cell, row), row)
+        return Value("not judged", _untold(cell, row), row)
     for row in plain:
         if row.waits:
-            return Value(reference, level, "waits for a GPU", "waits for a GPU", row)
-    untried = result.paper.lines[reference].untried
-    return Value(reference, level, "not run", untried or _missing(rows, plain, level), None)
+            return Value("waits for a GPU", "waits for a GPU", row)
+    return Value("not run", line.untried or _missing(rows, plain, level), None)
 
 
 def _untold(cell: Cell, row: RowResult) -> str:
