@@ -155,6 +155,9 @@ def _row(
         for metric in table.also:
             printed = line.also.get(metric, {}) if line else {}
             also[metric] = dict(_cells(record, metric, printed, table, marks, search, above))
+    waits = record is None and budgets.needs_gpu(row, settings)
+    if waits:
+        marks += (Mark("waits for a GPU"),)
     return RowResult(
         key,
         row,
@@ -165,7 +168,7 @@ def _row(
         also,
         path if path.exists() else None,
         search,
-        waits=record is None and budgets.needs_gpu(row, settings),
+        waits=waits,
         hours=budgets.hours(row, settings, sources.speeds) if isinstance(row, Row) else None,
     )
 

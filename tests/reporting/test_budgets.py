@@ -64,6 +64,7 @@ def test_large_models_and_full_budgets_on_cifar_10_wait_for_a_gpu(row: dict[str,
     assert budgets.needs_gpu(declared.rows["row"], declared) is needed
     (result,) = toys.judged(toys.paper(), declared).tables[0].rows
     assert result.waits is needed
+    assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
 
 
 def test_a_row_that_was_run_waits_for_nothing() -> None:
