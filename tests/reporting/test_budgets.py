@@ -24,6 +24,7 @@ def share(key: str, table: Table = TABLE, **rows: Any) -> str:
 def test_a_reduced_row_has_a_share_of_its_full_twin() -> None:
     assert share("row-reduced", row={}, row_reduced=short(10)) == "10 of 50 epochs"
     assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 of 50 epochs"
+    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
 
 
 def test_levels_of_several_lengths_are_a_range() -> None:

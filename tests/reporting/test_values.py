@@ -97,6 +97,14 @@ def test_why_there_is_no_number() -> None:
     ]
 
 
+def test_a_row_waits_at_its_own_levels_alone() -> None:
+    on_cifar = {"data": "cifar10", "levels": [{"sigma": 1}]}
+    declared = toys.settings(row=on_cifar)
+    paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
+    found = [value.verdict for value in values.judge(toys.judged(paper, declared))]
+    assert found == ["not run", "waits for a GPU"]
+
+
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     paper = toys.paper(values=PRINTED, table={"own": True})
     assert values.judge(toys.judged(paper, toys.settings(row={}))) == []
