@@ -7,8 +7,8 @@ import typer
 
 def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
     """Account for a training without training it: its privacy ledger, as a record."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.ledgers import accounts
 
-    path = accounts.account(key, settings.load())
+    path = accounts.account(key, params.load())
     print(f"{key}: accounted, {path}")

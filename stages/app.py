@@ -7,8 +7,12 @@ import typer
 
 from pipeline.errors import UserError
 from stages.account import account
+from stages.bench import bench
+from stages.equivalence import equivalence
 from stages.evaluate import evaluate
 from stages.fetch import fetch
+from stages.identity import identity
+from stages.ledger import ledger
 from stages.pack import adopt, pack
 from stages.plan import plan
 from stages.prepare import prepare
@@ -32,6 +36,7 @@ app = typer.Typer(
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
 for command in (
+    identity,
     plan,
     fetch,
     prepare,
@@ -40,12 +45,15 @@ for command in (
     start,
     relevance,
     evaluate,
+    ledger,
     account,
     publish,
     report,
     ui,
     pack,
     adopt,
+    equivalence,
+    bench,
 ):
     app.command()(command)
 app.add_typer(tan, name="tan")

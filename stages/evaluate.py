@@ -12,13 +12,13 @@ def evaluate(
     device: Device = "auto",
     physical: Physical = 0,
 ) -> None:
-    """Judge a trained row on test data and write its record with the privacy ledger."""
-    from pipeline import settings
+    """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
+    from pipeline import params
     from pipeline.data import prepared
     from pipeline.results import evaluation
     from stages.train import enough_memory, execution
 
-    loaded = settings.load()
+    loaded = params.load()
     own = loaded.row(row)
     data = prepared.load(own.data)
     how = execution(device, physical, 0, False)

@@ -19,7 +19,7 @@ def fetch(
 ) -> None:
     """Download, copy or make the raw files of a data set, checked against the catalogue."""
     from pipeline.data.fetch import fetch as run
-    from pipeline.settings import load
+    from pipeline.params import load
 
     done = run(name, load(), folder=mirror)
     print(f"{done.folder}: {len(done.files)} files, edition {done.edition}, {done.digest}")

@@ -20,7 +20,7 @@ def pack(
     ] = False,
 ) -> None:
     """Put records, curves and models of rows into one file, to be adopted in another checkout."""
-    from pipeline.settings import load
+    from pipeline.params import load
     from pipeline.transport import pack as run
 
     run(load(), rows, output, weights=not without_weights)
@@ -31,7 +31,7 @@ def adopt(
     file: Annotated[Path, typer.Argument(help="A file that `dprepro pack` wrote.")],
 ) -> None:
     """Take in rows trained elsewhere, if settings, data and code are the same as here."""
-    from pipeline.settings import load
+    from pipeline.params import load
     from pipeline.transport import adopt as run
 
     for adopted in run(load(), file):

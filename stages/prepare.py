@@ -11,7 +11,7 @@ def prepare(
     """Split raw data into train, validation, test and public, with a manifest."""
     from pipeline.data.prepare import prepare as run
     from pipeline.files import digest_json
-    from pipeline.settings import load
+    from pipeline.params import load
 
     done = run(name, load())
     counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())

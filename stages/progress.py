@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from pipeline.rounding import rounded_up
+
 if TYPE_CHECKING:
     from pipeline.training.loop import Progress as State
     from pipeline.training.loop import Show
@@ -24,9 +26,9 @@ def describe(state: "State") -> str:
     judged = ""
     if state.validation_accuracy is not None:
         judged = f"validation {100 * state.validation_accuracy:.2f} %  "
-    spent = f"epsilon spent {_spent(state, ' to ', '.2f')}" if state.epsilon else "not private"
+    spent = _spent(state, "epsilon spent at most ", " to ", 3) or "not private"
     return (
-        f"group {state.group + 1}/{state.groups} ({state.replicas} replicas)  "
+        f"group {state.group + 1}/{state.groups} ({len(state.guarantees)} replicas)  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {spent}  "
         f"loss {state.train_loss:.3f}  {judged}{_minutes(state.seconds_left)} left"
     )
@@ -35,15 +37,21 @@ def describe(state: "State") -> str:
 def glance(state: "State") -> str:
     """The same in few letters: a terminal of 80 columns has a bar and the row's name beside it."""
     judged = f" acc {100 * state.validation_accuracy:.1f}%" if state.validation_accuracy is not None else ""
-    spent = f" ε {_spent(state, '-', '.2g')}" if state.epsilon else ""
+    spent = _spent(state, " ε≤", "-", 2)
     place = f"{state.group + 1}/{state.groups} " if state.groups > 1 else ""
     return f"{place}epoch {state.epoch:.1f}{spent}{judged} {_minutes(state.seconds_left)} left"
 
 
-def _spent(state: "State", between: str, digits: str) -> str:
-    assert state.epsilon is not None
-    low, high = (format(value, digits) for value in state.epsilon)
-    return low if low == high else f"{low}{between}{high}"
+def _spent(state: "State", before: str, between: str, digits: int) -> str:
+    """Least and most that the replicas have spent, rounded up; empty where nothing bounds it."""
+    from pipeline.ledgers.spending import spent_so_far
+
+    found = [spent_so_far(one, state.reproducible, state.step) for one in state.guarantees]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return ""
+    low, high = (str(rounded_up(value, digits)) for value in (min(known), max(known)))
+    return before + (low if low == high else f"{low}{between}{high}")
 
 
 @contextmanager

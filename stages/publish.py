@@ -3,8 +3,8 @@
 
 def publish() -> None:
     """Bring MLflow up to date with the records; run twice, the second changes nothing."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.results import tracking
 
-    done = tracking.publish(tracking.declared(settings.load()))
+    done = tracking.publish(tracking.declared(params.load()))
     print(f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there")

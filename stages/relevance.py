@@ -12,8 +12,8 @@ def relevance(
     device: Device = "auto",
 ) -> None:
     """Join a prepared data set with how relevant each feature is to a trained row, on average."""
+    from pipeline.params import load
     from pipeline.pretrained.average_relevance import make_relevance
-    from pipeline.settings import load
     from stages.train import enough_memory, execution
 
     loaded = load()

@@ -9,10 +9,10 @@ def report(
     mlflow: Annotated[bool, typer.Option(help="Also log the tables to MLflow.")] = True,
 ) -> None:
     """Write tables, figures and one self-contained page from the records; trains nothing."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.reporting import report as reporting
 
-    written = reporting.write(settings.load())
+    written = reporting.write(params.load())
     count = sum(map(len, written.files.values()))
     print(f"{written.page}: written, with {count} tables and figures beside it")
     if not mlflow:

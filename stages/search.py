@@ -14,14 +14,14 @@ def search(
     replicas_at_once: AtOnce = 0,
 ) -> None:
     """Try a grid of settings on validation data and write down how each did."""
-    from pipeline import settings
+    from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import search as library
     from stages.progress import showing
     from stages.train import enough_memory, execution
 
-    loaded = settings.load()
-    asked = settings.pick(loaded.searches, name, "search")
+    loaded = params.load()
+    asked = params.pick(loaded.searches, name, "search")
     data = prepared.load(loaded.row(asked.row).data)
     how = execution(device, physical, replicas_at_once, False)
     with showing(f"search {name}") as show, enough_memory(device):

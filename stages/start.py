@@ -9,8 +9,8 @@ def start(
     name: Annotated[str, typer.Argument(help="A key of 'starts' in params.yaml.")],
 ) -> None:
     """Join a prepared data set with the weights of a row that was trained on public data."""
+    from pipeline.params import load
     from pipeline.pretrained.starts import make_start
-    from pipeline.settings import load
 
     loaded = load()
     print(f"{make_start(name, loaded)}: starts from {loaded.starts[name].row}")

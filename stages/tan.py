@@ -71,10 +71,10 @@ def scale(
 
     from ruamel.yaml import YAML
 
-    from pipeline import settings
-    from pipeline.methods.tan.simulation import simulation
+    from pipeline import params
+    from pipeline.methods.tan.scaling import simulation
 
-    made = simulation(row, settings.load(), batch)
+    made = simulation(row, params.load(), batch)
     text = StringIO()
     yaml = YAML()
     yaml.width = WIDTH

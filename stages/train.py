@@ -37,8 +37,10 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
     """
     import torch
 
+    from pipeline.memory import keep_freed
     from pipeline.methods.base import Execution
 
+    keep_freed()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -86,20 +88,22 @@ def train(
     reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train every replica (levels x seeds) of a row; a run that was killed goes on from its checkpoint."""
-    from pipeline import settings
+    """Train the replicas (levels x seeds) that a row lacks; a killed run goes on from its checkpoint."""
+    from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import loop as training
     from stages.progress import showing
 
-    loaded = settings.load()
+    loaded = params.load()
     own = loaded.row(row)
     how = execution(device, physical, replicas_at_once, reference)
+    if own.needs == "gpu" and how.device.type == "cpu":
+        raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     data = prepared.load(own.data)
     print(
-        f"{row}: {len(own.resolved) * own.seeds} replicas on {training.describe_device(how.device)}",
+        f"{row}: {len(own.resolved) * own.seeds} replicas, on {training.describe_device(how.device)}",
         flush=True,
     )
     with showing(row) as show, enough_memory(device):
-        folder = training.train(row, loaded, data, how, show, checkpoint_every)
-    print(f"{row}: trained, {folder}")
+        done = training.train(row, loaded, data, how, show, checkpoint_every)
+    print(f"{row}: {done.trained} replicas trained, {done.kept} stand, {done.path}")

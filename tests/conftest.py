@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pipeline.data.prepared import Prepared, Split
-from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Execution
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 
 
 @pytest.fixture(scope="session", autouse=True)

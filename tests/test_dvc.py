@@ -17,8 +17,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.files import digest_file
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.params import Settings, parse
 from pipeline.results import records
-from pipeline.settings import NORMALIZATIONS, Settings, parse
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -285,7 +286,7 @@ def test_no_source_is_forgotten(stage: str, entry: str) -> None:
     deps = {dep for name in before for dep in found[name]["deps"]}
     listed = {dep.removeprefix("${code}/").removesuffix(".py").replace("/", ".") for dep in deps}
     if "methods.${item.method}" in listed:
-        listed |= {f"methods.{name}" for name in NORMALIZATIONS}
+        listed |= {f"methods.{name}" for name in METHOD_SETTINGS}
     assert imported(entry) <= listed | BYSTANDERS
 
 

@@ -5,7 +5,6 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from pipeline.identity import provenance
 
@@ -25,38 +24,6 @@ def commit(folder: Path) -> None:
     who = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "test"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
-
-
-def test_code_digest_counts_what_decides_numbers(checkout: Path) -> None:
-    before = provenance.code_digest("dpsgd", "lenet5")
-    (checkout / "pipeline/tracking.py").write_text("# projects records\n")
-    (checkout / "pipeline/models/more.py").write_text("# another row's model\n")
-    assert provenance.code_digest("dpsgd", "lenet5") == before
-
-    for name in ("models/lenet5.py", "privacy/gradients.py"):
-        (checkout / "pipeline" / name).write_text("# decides numbers\n")
-        assert provenance.code_digest("dpsgd", "lenet5") != before
-        before = provenance.code_digest("dpsgd", "lenet5")
-
-
-def test_dvc_watches_the_same_sources() -> None:
-    """A source that changes a record's code digest must also make DVC run the row again."""
-    stages = YAML(typ="safe").load(Path("dvc.yaml").read_text())["stages"]
-    watched = {
-        dep for name in ("train", "evaluate") for dep in stages[name]["do"]["deps"] if "${code}" in dep
-    }
-    names = {"${code}": "pipeline", "${item.method}": "dpsgd", "${item.model.name}": "lenet5"}
-    for placeholder, name in names.items():
-        watched = {dep.replace(placeholder, name) for dep in watched}
-    root = provenance.PIPELINE.parent
-    assert watched == {path.relative_to(root).as_posix() for path in provenance.sources("dpsgd", "lenet5")}
-
-
-def test_dvc_watches_the_sources_of_accounts() -> None:
-    stages = YAML(typ="safe").load(Path("dvc.yaml").read_text())["stages"]
-    watched = {dep.replace("${code}", "pipeline") for dep in stages["account"]["do"]["deps"]}
-    root = provenance.PIPELINE.parent
-    assert watched == {path.relative_to(root).as_posix() for path in provenance.account_sources()}
 
 
 def test_revision_is_dirty_by_code_alone(checkout: Path) -> None:

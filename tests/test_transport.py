@@ -7,15 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from pipeline import settings
+from pipeline import params
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
-from pipeline.files import digest, digest_file, write_json
-from pipeline.identity import provenance
+from pipeline.files import digest, digest_file, write_json, write_text
+from pipeline.identity.code import measure_code, train_code
+from pipeline.params import Settings
+from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.settings import Settings
-from pipeline.transport import Adopted, adopt, archive, dvclock, pack, packing
+from pipeline.results.histories import history_csv, read_history
+from pipeline.training.runs import weights_path, write_weights
+from pipeline.transport import Adopted, adopt, archive, pack
 
 ROW = "toy-row"
 TUNED = "tuned-row"  # on weights of `before`
@@ -47,9 +51,9 @@ PARAMS = {
 
 def parsed(**changes: object) -> Settings:
     """Settings of the toy row, some of them changed."""
-    params = json.loads(json.dumps(PARAMS))
-    params["rows"][ROW]["settings"].update(changes)
-    return settings.parse(params)
+    raw = json.loads(json.dumps(PARAMS))
+    raw["rows"][ROW]["settings"].update(changes)
+    return params.parse(raw)
 
 
 def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
@@ -65,46 +69,74 @@ def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
     return digests
 
 
-def train(root: Path, name: str = ROW) -> None:
-    """Leave behind what train and evaluate leave behind."""
-    run = root / archive.RUNS / name
-    run.mkdir(parents=True)
-    (run / "run.json").write_text("{}")
-    (run / "weights.pt").write_bytes(b"weights")
+SPENDING = Spending(sampling="poisson", noise_multiplier=2.0, examples=8, batch=4)
+
+
+def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tuple[int, ...] = (0,)) -> None:
+    """Leave behind what training and measuring leave behind, of these seeds."""
+    made = made or parsed()
+    row, data = made.rows[name], prepare(root, name=made.rows[name].data)
+    (own,) = row.resolved
+    level, weights = row.level(own), {}
+    for seed in seeds:
+        path = weights_path(name, level, seed, root)
+        weights[seed] = write_weights(path, {"weight": torch.full((3,), float(seed))})
     history = records.history_path(name, root)
-    history.parent.mkdir(parents=True, exist_ok=True)
-    history.write_text(",".join(records.HISTORY_COLUMNS) + "\n")
-    made = parsed()
-    row = made.rows[name]
-    records.write(
-        records.Record(
-            row=name,
-            paper=row.paper,
-            table=row.table,
-            label=row.label,
-            data=row.data,
-            model=row.model.model_dump(),
-            method=row.method,
-            budget=row.budget,
-            search=None,
-            replicas=[],
-            history=digest_file(history),
-            provenance=records.Provenance(
-                config=made.row_digest(name),
-                code=provenance.code_digest(row.method, row.model.name),
-                revision=None,
-                dirty=None,
-                data=prepare(root, name=row.data),
-                examples=8,
-                edition={},
-                versions={},
-                device="cpu",
-                reproducible=False,
-                command=f"dprepro train {name}",
-            ),
-        ),
-        root,
+    write_text(history, history_csv([(level, seed, 2, 1.0, "train_loss", seed) for seed in seeds]))
+    origin = records.Provenance(
+        config=made.row_digest(name),
+        code=train_code(row.method, row.model.name).digest,
+        revision=None,
+        dirty=None,
+        data=data,
+        examples=8,
+        edition={},
+        versions={},
+        device="cpu",
+        reproducible=False,
+        command=f"dprepro train {name}",
     )
+    replicas = tuple(
+        records.Trained(
+            level=level,
+            seed=seed,
+            settings=own.model_dump(mode="json"),
+            steps=2,
+            spending=SPENDING,
+            delta=1e-5,
+            claimed_by="rdp",
+            broken=(),
+            uncounted=(),
+            weights=weights[seed],
+            seconds=1,
+            started=0,
+            ended=1,
+            origin=0,
+        )
+        for seed in seeds
+    )
+    run = records.Run(
+        row=name,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
+        replicas=replicas,
+        origins=(origin,),
+        history=digest_file(history),
+    )
+    records.write(run, root)
+    code = measure_code(row.method, row.model.name).digest
+    measured = tuple(
+        records.Evaluated(
+            level=level,
+            seed=seed,
+            weights=weights[seed],
+            code=code,
+            metrics={"test_accuracy": 0.5 + seed / 10},
+        )
+        for seed in seeds
+    )
+    records.write(records.Evaluation(row=name, replicas=measured), root)
 
 
 @pytest.fixture
@@ -148,74 +180,122 @@ def placed(root: Path) -> list[str]:
     )
 
 
-ALL = [
-    f"reports/histories/{ROW}.csv",
-    f"reports/records/{ROW}.json",
-    f"runs/{ROW}/run.json",
-    f"runs/{ROW}/weights.pt",
-]
+RUN, HISTORY = f"reports/runs/{ROW}.json", f"reports/histories/{ROW}.csv"
+MEASURED, LEDGERS = f"reports/evaluations/{ROW}.json", f"reports/ledgers/{ROW}.json"
+WEIGHTS = f"runs/{ROW}/epsilon=3,seed=0.pt"
+ALL = sorted([RUN, HISTORY, MEASURED, LEDGERS, WEIGHTS])
 
 
 def test_same_input_gives_the_same_bytes(away: Path) -> None:
     pack(parsed(), [ROW], away / "one.tar.gz")
-    (away / archive.RUNS / ROW / "run.json").touch()
+    (away / RUN).touch()
     pack(parsed(), [ROW, ROW], away / "two.tar.gz")
     assert digest_file(away / "one.tar.gz") == digest_file(away / "two.tar.gz")
 
 
-def test_a_row_comes_home_and_says_from_where(bring: Callable[..., list[Adopted]], home: Path) -> None:
+def test_a_row_comes_home_and_says_from_where(
+    bring: Callable[..., list[Adopted]], home: Path, away: Path
+) -> None:
     (adopted,) = bring()
-    assert adopted.row == ROW
-    assert "no DVC here" in adopted.notes[0]
+    assert (adopted.row, adopted.replicas) == (ROW, 1)
+    assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == ALL
-    record = records.read(ROW, home)
+    record = records.read(ROW, parsed().rows[ROW], home)
     assert record is not None
     assert record.provenance.adopted == f"{NAME} ({digest_file(home / NAME)})"
+    for path in (HISTORY, MEASURED, WEIGHTS):
+        assert (home / path).read_bytes() == (away / path).read_bytes()
+    # accounted for here, from what ran there
+    ledger = record.replicas[0].ledger
+    assert (ledger.noise_multiplier, ledger.steps) == (2.0, 2)
+    assert ledger.accounted == ledger.spent[-1][1] or ledger.accounted < ledger.spent[-1][1]
 
 
-def test_adopting_again_replaces_what_was_there(bring: Callable[..., list[Adopted]], home: Path) -> None:
-    (home / archive.RUNS / ROW).mkdir(parents=True)
-    (home / archive.RUNS / ROW / "stale").touch()
+def test_adopting_again_changes_nothing(bring: Callable[..., list[Adopted]], home: Path) -> None:
     bring()
-    assert placed(home) == ALL
-    adopt(parsed(), Path(NAME))
-    assert placed(home) == ALL
+    before = {path: (home / path).read_bytes() for path in ALL}
+    (adopted,) = adopt(parsed(), Path(NAME))
+    assert adopted.replicas == 0
+    assert {path: (home / path).read_bytes() for path in placed(home)} == before
+
+
+def more(seeds: int) -> Settings:
+    """The settings with so many seeds in every row."""
+    raw = json.loads(json.dumps(PARAMS))
+    raw["rows"][ROW]["seeds"] = seeds
+    return params.parse(raw)
+
+
+def test_replicas_of_two_machines_are_one_row(
+    bring: Callable[..., list[Adopted]], away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds 0 and 1 were trained here, 1 and 2 there: 1 stands, and 2 is taken."""
+    train(home, made=more(2), seeds=(0, 1))
+    kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.pt")}
+    train(away, made=more(3), seeds=(1, 2))
+    measured = records.read_evaluation(ROW, away)
+    assert measured is not None
+    other = measured.replicas[0].model_copy(update={"metrics": {"test_accuracy": 0.0}})
+    records.write(measured.model_copy(update={"replicas": (other, *measured.replicas[1:])}), away)
+    pack(more(3), [ROW], home / NAME)
+    monkeypatch.chdir(home)
+    (adopted,) = adopt(more(3), Path(NAME))
+    assert adopted.replicas == 1
+    record = records.read(ROW, more(3).rows[ROW], home)
+    assert record is not None
+    assert [one.seed for one in record.replicas] == [0, 1, 2]
+    assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
+    assert [one.metrics["test_accuracy"] for one in record.replicas] == [0.5, 0.6, 0.7]
+    assert all(one.ledger.accounted is not None for one in record.replicas)
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert (home / f"runs/{ROW}/epsilon=3,seed=2.pt").exists()
+    lines = read_history(records.history_path(ROW, home))
+    assert [(seed, value) for _, seed, *_, value in lines] == [(0, 0.0), (1, 1.0), (2, 2.0)]
+    assert record.history == digest_file(records.history_path(ROW, home))
 
 
 def test_without_weights(bring: Callable[..., list[Adopted]], home: Path) -> None:
     (adopted,) = bring(weights=False)
     assert "without weights" in adopted.notes[-1]
-    assert placed(home) == ALL[:-1]
+    assert placed(home) == [path for path in ALL if path != WEIGHTS]
 
 
-def test_other_settings_are_refused_by_key(bring: Callable[..., list[Adopted]], home: Path) -> None:
-    with pytest.raises(UserError, match=r"settings: rows\.toy-row\.settings\.batch is 4 there, 2 here$"):
+def test_other_settings_are_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
+    with pytest.raises(UserError, match=r"^toy-row: not adopted: made from other settings$"):
         bring(here=parsed(batch=2))
     assert placed(home) == []
 
 
-def test_other_data_is_refused_by_array(bring: Callable[..., list[Adopted]], home: Path) -> None:
+def test_other_data_are_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
     prepare(home, fill=1)
-    with pytest.raises(UserError, match=r"data 'toy': public\.inputs; public\.labels; test"):
+    with pytest.raises(UserError, match=r"made from other data$"):
         bring()
     assert placed(home) == []
 
 
-def test_other_code_is_refused_by_file(
-    bring: Callable[..., list[Adopted]], home: Path, away: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pack(parsed(), [ROW], home / NAME)
-    changed = [path for path in provenance.sources("dpsgd", "lenet5") if path.name != "lenet5.py"]
-    monkeypatch.setattr(provenance, "sources", lambda method, model: changed)
-    monkeypatch.chdir(home)
-    with pytest.raises(UserError, match=r"other code: pipeline/models/lenet5\.py$"):
-        adopt(parsed(), Path(NAME))
-    assert placed(home) == []
+def test_other_code_is_refused(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
+    assert run is not None
+    assert measured is not None
+    made = run.origins[0].model_copy(update={"code": "sha256:other"})
+    other = run.model_copy(update={"origins": (made,)})
+    late = measured.model_copy(
+        update={"replicas": (measured.replicas[0].model_copy(update={"code": "sha256:other"}),)}
+    )
+    for kept, said in (((other, measured), "code"), ((run, late), "measuring code")):
+        monkeypatch.chdir(away)
+        for one in kept:
+            records.write(one, away)
+        pack(parsed(), [ROW], home / NAME)
+        monkeypatch.chdir(home)
+        with pytest.raises(UserError, match=rf"made from other {said}$"):
+            adopt(parsed(), Path(NAME))
+        assert placed(home) == []
 
 
 def test_a_row_unknown_here_is_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
     with pytest.raises(UserError, match="no row 'toy-row'"):
-        bring(here=settings.parse({**PARAMS, "starts": {}, "rows": {}}))
+        bring(here=params.parse({**PARAMS, "starts": {}, "rows": {}}))
     assert placed(home) == []
 
 
@@ -229,115 +309,38 @@ def test_data_not_prepared_here_is_said(away: Path, tmp_path: Path, monkeypatch:
     assert placed(bare) == ALL
 
 
-@pytest.mark.parametrize(
-    ("row", "name", "stage"), [(ROW, "toy", "prepare@toy"), (TUNED, "tuned", "start@tuned")]
-)
-def test_data_not_prepared_here_is_compared_by_lock(
-    away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, name: str, stage: str
-) -> None:
-    if row != ROW:
-        train(away, row)
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    entry = {f"train@{row}": {"deps": [{"path": f"data/prepared/{name}", "md5": "a.dir"}]}}
-    monkeypatch.setattr(dvclock, "vouched", lambda stages: json.dumps(entry))  # which is YAML too
-    pack(parsed(), [row], bare / NAME)
-    monkeypatch.chdir(bare)
-
-    def sign(md5: str) -> None:
-        out = {"path": f"data/prepared/{name}", "md5": md5}
-        (bare / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {stage: {"outs": [out]}}}))
-
-    sign("b.dir")
-    with pytest.raises(UserError, match=rf"data '{name}': its digest in dvc\.lock"):
-        adopt(parsed(), Path(NAME))
-    assert placed(bare) == []
-    sign("a.dir")
-    (adopted,) = adopt(parsed(), Path(NAME))
-    assert not any("compared" in note for note in adopted.notes)
-
-
 def test_a_tuned_row_comes_home(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(away, TUNED)
     pack(parsed(), [ROW, TUNED], home / NAME)
     monkeypatch.chdir(home)
     prepare(home, fill=1, name="tuned")
-    with pytest.raises(
-        UserError, match=r"^tuned-row: not adopted: made from other data 'tuned': public\.inputs"
-    ):
+    with pytest.raises(UserError, match=r"^tuned-row: not adopted: made from other data$"):
         adopt(parsed(), Path(NAME))
     assert placed(home) == []
     prepare(home, name="tuned")
     assert [adopted.row for adopted in adopt(parsed(), Path(NAME))] == [ROW, TUNED]
 
 
-@pytest.mark.parametrize(("row", "command"), [(ROW, "prepare toy"), (TUNED, "start tuned")])
-def test_the_command_that_is_missing_is_named(
-    away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, command: str
-) -> None:
-    if row != ROW:
-        train(away, row)
-    pack(parsed(), [row], tmp_path / NAME)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dvclock, "available", lambda: True)
-    (adopted,) = adopt(parsed(), Path(NAME))
-    assert f"`dprepro {command}` and adopt again" in adopted.notes[1]
-
-
-def test_a_tuned_row_stands_on_its_pretraining_too() -> None:
-    parts = packing.behind(parsed(), TUNED)
-    assert parts["starts.tuned.row"] == "before"
-    assert parts["data.toy.raw"] == "mnist"
-    assert parts["data.open.raw"] == "kmnist"
-    assert parts["rows.before.settings.batch"] == 4
-    assert {f"raw.{name}.edition" for name in ("mnist", "kmnist")} <= parts.keys()
-    assert not any(key.startswith("data.tuned") for key in parts)
-    assert "rows.before.settings.batch" not in packing.behind(parsed(), ROW)
-
-
-def test_another_pretraining_is_refused_by_key(
-    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(away, TUNED)
-    pack(parsed(), [TUNED], home / NAME)
-    monkeypatch.chdir(home)
-    params = json.loads(json.dumps(PARAMS))
-    params["rows"]["before"]["settings"]["batch"] = 2
-    with pytest.raises(UserError, match=r"settings: rows\.before\.settings\.batch is 4 there, 2 here$"):
-        adopt(settings.parse(params), Path(NAME))
-
-
+@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
 def test_failure_on_the_way_leaves_what_was_there(
-    bring: Callable[..., list[Adopted]], home: Path, monkeypatch: pytest.MonkeyPatch
+    bring: Callable[..., list[Adopted]], home: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    old = records.path(ROW, home)
-    old.parent.mkdir(parents=True)
-    old.write_text("old")
+    train(home, made=parsed(batch=2))
+    before = {path: (home / path).read_bytes() for path in placed(home)}
     rename = Path.rename
 
     def full(self: Path, target: Path) -> Path:
-        if target == archive.RUNS / ROW:
+        if target == Path(path) and "replaced" not in self.parts:
             raise OSError(28, "No space left on device")
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(UserError, match="No space left on device"):
         bring()
-    assert placed(home) == [ALL[1]]
-    assert old.read_text() == "old"
+    assert {path: (home / path).read_bytes() for path in placed(home)} == before
 
 
-@pytest.mark.parametrize("kind", ["settings", "code"])
-def test_stale_results_are_not_packed(away: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = parsed(batch=2) if kind == "settings" else parsed()
-    if kind == "code":
-        monkeypatch.setattr(provenance, "code_digest", lambda method, model: "sha256:other")
-    with pytest.raises(UserError, match=f"other {kind}"):
-        pack(here, [ROW], away / NAME)
-    assert not (away / NAME).exists()
-
-
-@pytest.mark.parametrize("path", [ALL[0], ALL[1], ALL[3]])
+@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
 def test_a_missing_result_is_named(away: Path, path: str) -> None:
     (away / path).unlink()
     with pytest.raises(UserError, match=path):
@@ -394,7 +397,8 @@ def forged(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Forged:
         f"runs/{ROW}/./evil",
         f"runs/{ROW}",
         "runs/other/evil",
-        "reports/records/other.json",
+        "reports/runs/other.json",
+        LEDGERS,
         "params.yaml",
     ],
 )
@@ -408,7 +412,7 @@ def test_only_a_rows_own_files_are_taken(forged: Forged, home: Path, name: str) 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_links_and_devices_are_refused(forged: Forged, home: Path, kind: bytes) -> None:
-    link = tarfile.TarInfo(f"runs/{ROW}/link")
+    link = tarfile.TarInfo(f"runs/{ROW}/link.pt")
     link.type, link.linkname = kind, "/etc/passwd"
     forged.files[link.name] = digest(b"")
     with pytest.raises(UserError, match="is not a plain file"):
@@ -417,12 +421,12 @@ def test_links_and_devices_are_refused(forged: Forged, home: Path, kind: bytes) 
 
 
 def test_damage_is_refused(forged: Forged, home: Path) -> None:
-    forged.members[f"runs/{ROW}/weights.pt"] = b"changed"
-    with pytest.raises(UserError, match=r"weights\.pt is not what its digest says"):
+    forged.members[WEIGHTS] = b"changed"
+    with pytest.raises(UserError, match=r"seed=0\.pt is not what its digest says"):
         adopt(parsed(), forged.write(home / NAME))
 
-    del forged.members[f"runs/{ROW}/weights.pt"]
-    with pytest.raises(UserError, match=r"weights\.pt is missing"):
+    del forged.members[WEIGHTS]
+    with pytest.raises(UserError, match=r"seed=0\.pt is missing"):
         adopt(parsed(), forged.write(home / NAME))
 
     forged.members["extra"] = b""
@@ -442,8 +446,30 @@ def test_what_is_not_a_pack_is_refused(forged: Forged, home: Path) -> None:
     assert placed(home) == []
 
 
-def test_a_record_of_another_history_is_refused(forged: Forged, home: Path) -> None:
-    forged.put(f"reports/histories/{ROW}.csv", b"other")
-    with pytest.raises(UserError, match="another history"):
+def test_a_run_of_another_history_is_refused(forged: Forged, home: Path) -> None:
+    forged.put(HISTORY, b"other")
+    with pytest.raises(UserError, match="its training curves belong to another run"):
+        adopt(parsed(), forged.write(home / NAME))
+    assert placed(home) == []
+
+
+def test_numbers_that_can_not_be_are_refused(forged: Forged, home: Path) -> None:
+    good = forged.members[MEASURED]
+    for before, after, said in (
+        (b'"test_accuracy": 0.5', b'"test_accuracy": 1.5', r"test_accuracy: 1\.5; allowed: 0 to 1"),
+        (b'"seed": 0', b'"seed": 1', "was not measured with the weights that it says"),
+        (b'"weights": "sha256:', b'"weights": "sha256:0', "was not measured with the weights that it says"),
+        (ROW.encode(), b"other", "belong to another row"),
+    ):
+        assert before in good
+        forged.put(MEASURED, good.replace(before, after))
+        with pytest.raises(UserError, match=said):
+            adopt(parsed(), forged.write(home / NAME))
+        assert placed(home) == []
+    forged.put(MEASURED, good)
+    flipped = bytearray(forged.members[WEIGHTS])
+    flipped[-1] ^= 1
+    forged.put(WEIGHTS, bytes(flipped))
+    with pytest.raises(UserError, match="its weights are not the ones that were trained"):
         adopt(parsed(), forged.write(home / NAME))
     assert placed(home) == []

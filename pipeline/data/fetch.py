@@ -9,7 +9,7 @@ from pipeline.data.folders import replacing
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError
 from pipeline.files import digest_json
-from pipeline.settings import PARAMS, Raw, Settings, pick
+from pipeline.params import PARAMS, Raw, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
 

@@ -20,7 +20,7 @@ from pipeline.data.raw import RawSet
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_text
-from pipeline.settings import PARAMS, Data, Settings, pick
+from pipeline.params import PARAMS, Data, Settings, pick
 
 
 @dataclass(frozen=True)

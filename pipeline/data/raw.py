@@ -14,7 +14,7 @@ from pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
-from pipeline.settings import PARAMS, Settings
+from pipeline.params import PARAMS, Settings
 
 RAW = Path("data/raw")
 SOURCE = "source.json"

@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 
 from pipeline.errors import UserError
-from pipeline.settings import PARAMS, Data
+from pipeline.params import PARAMS, Data
 
 RULE = (
     "public: the first `count`, in the seed's permutation, whose content occurs nowhere else in the private "

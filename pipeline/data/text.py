@@ -15,7 +15,7 @@ from torchtext.data import get_tokenizer
 from torchtext.vocab import Vocab
 
 from pipeline.files import digest_file, write_text
-from pipeline.settings import Text
+from pipeline.params import Text
 
 TOKENIZER = "basic_english"
 PADDING, UNKNOWN = 0, 1

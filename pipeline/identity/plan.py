@@ -1,50 +1,81 @@
-"""What `dvc repro` would train, and how long that took before: to be read before hours are spent."""
+"""What `dvc repro` would train and why, and in which order an hour is used best."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.data import prepared
+from pipeline.identity.standing import Standing
+from pipeline.params import Row, Settings
 from pipeline.results import records
-from pipeline.settings import Settings
-from pipeline.transport import dvclock
+
+NEVER = "never ran"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A row that would be trained."""
+    """A row of which some replicas would be trained."""
 
     row: str
-    replicas: int
-    seconds: float | None  # that its last training took; None: never trained
-    device: str | None  # it was trained on
+    replicas: int  # to train
+    kept: int  # that stand
+    reasons: tuple[str, ...]  # why, of those that ran
+    waits: bool  # for a GPU, and there is none here
+    seconds: float | None  # that so many replicas would take, by those that ran; None: none ever did
+    device: str | None  # that those ran on
 
 
-def plan(settings: Settings) -> list[Planned]:
-    """The rows that DVC finds changed, or whose data it does.
+def plan(settings: Settings, gpu: bool) -> list[Planned]:
+    """Rows to train: those that can be trained here first, the shortest of them first.
 
-    What changed upstream may turn out to give the same data, so some may be skipped in the end.
+    Args:
+        settings: all settings.
+        gpu: whether there is one here.
     """
-    changed = dvclock.changed()
-    planned = []
-    for key, row in settings.rows.items():
-        if _way(settings, key) & changed:
-            record = records.read(key)
-            # replicas trained together share their times
-            spans = {(replica.started, replica.ended) for replica in record.replicas} if record else set()
-            planned.append(
-                Planned(
-                    row=key,
-                    replicas=len(row.levels) * row.seeds,
-                    seconds=sum(ended - started for started, ended in spans) if record else None,
-                    device=record.provenance.device if record else None,
-                )
-            )
-    return planned
+    planned = [found for key in settings.rows if (found := _row(settings, key, gpu)).replicas]
+    return sorted(planned, key=lambda one: (one.waits, one.seconds is None, one.seconds or 0.0))
 
 
-def _way(settings: Settings, key: str) -> set[str]:
-    """The DVC stages that lead to a trained row."""
-    name = settings.rows[key].data
-    data = settings.split(name)
-    way = {f"fetch@{data.raw}", f"fetch@{data.public.raw}", f"{settings.maker(name)}@{name}", f"train@{key}"}
-    if joined := settings.joined.get(name):
-        return way | {f"prepare@{joined.data}"} | _way(settings, joined.row)
-    return way
+def gpu_here() -> bool:
+    """Whether this machine has a GPU that torch can use."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
+    """DVC's stages in the order that makes an hour useful: accounts, what can be trained here, the report."""
+    yield from (f"account@{key}" for key in settings.accounts)
+    waiting = {one.row for one in planned if one.waits}
+    due = [one.row for one in planned if not one.waits]
+    rest = [key for key in settings.rows if key not in waiting and key not in due]
+    yield from (f"ledger@{key}" for key in rest)
+    yield from (f"evaluate@{key}" for key in rest)
+    for key in due:
+        yield from (f"evaluate@{key}", f"ledger@{key}")
+    yield from ("publish", "report")
+
+
+def _row(settings: Settings, key: str, gpu: bool) -> Planned:
+    row = settings.rows[key]
+    wanted = len(row.levels) * row.seeds
+    run = records.read_run(key)
+    waits = row.needs == "gpu" and not gpu
+    if run is None:
+        return Planned(key, wanted, 0, (NEVER,), waits, None, None)
+    stands = Standing(key, row, _data(row))
+    why = [stands.why_not(run, one) for one in run.replicas]
+    kept = why.count(None)
+    reasons = tuple(dict.fromkeys(reason for reason in why if reason))
+    if kept + len(why) - why.count(None) < wanted or not reasons:
+        reasons = (*reasons, NEVER)
+    # replicas trained together share their times
+    spans = {(one.started, one.ended) for one in run.replicas}
+    each = sum(ended - started for started, ended in spans) / len(run.replicas)
+    return Planned(key, wanted - kept, kept, reasons, waits, each * (wanted - kept), run.origins[-1].device)
+
+
+def _data(row: Row) -> dict[str, str] | None:
+    """Digests of the row's prepared arrays, where they are here."""
+    if not (prepared.PREPARED / row.data / "manifest.json").exists():
+        return None
+    return prepared.load(row.data).digests

@@ -5,78 +5,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from pipeline.files import digest_files
-
 PIPELINE = Path(__file__).parents[1]
-# Sources behind every epsilon; the same that dvc.yaml lists under `account`, beside accounts.py.
-ACCOUNTING = (
-    "ledger.py",
-    "privacy/accounting.py",
-    "privacy/clt.py",
-    "privacy/gaussian.py",
-    "privacy/inclusion.py",
-    "privacy/laplace.py",
-    "privacy/renyi.py",
-    "privacy/spending.py",
-    "privacy/subsampling.py",
-    "privacy/tan.py",
-    "privacy/tradeoff.py",
-)
-# Sources behind every row's numbers, besides its own model and method; the same that dvc.yaml lists under
-# `train` and `evaluate`. What reads settings and data is left out, because their values have digests of their
-# own, and so is what shows or carries numbers: a message or a table may be mended, and another model added,
-# without disowning every number there is.
-ENGINE = (
-    "checkpoints.py",
-    "evaluation.py",
-    "joined.py",
-    "methods/augment.py",
-    "methods/base.py",
-    "methods/colour.py",
-    "methods/layer_bounds.py",
-    "methods/mini_sets.py",
-    "methods/optimizers.py",
-    "methods/parts.py",
-    "methods/perturbed.py",
-    "methods/recipes.py",
-    "methods/registry.py",
-    "methods/samples.py",
-    "methods/sensitivities.py",
-    "methods/sparsify.py",
-    "methods/statistics.py",
-    "methods/taylor.py",
-    "methods/views.py",
-    "models/normalization.py",
-    *ACCOUNTING,
-    "privacy/gradients.py",
-    "privacy/mechanisms.py",
-    "privacy/randomness.py",
-    "relevance.py",
-    "runs.py",
-    "starts.py",
-    "training.py",
-)
 PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")
-
-
-def code_digest(method: str, model: str) -> str:
-    """Digest over the names and bytes of the sources that decide a row's numbers."""
-    return digest_files(PIPELINE, sources(method, model))
-
-
-def account_digest() -> str:
-    """Digest over the names and bytes of the sources that decide an account's numbers."""
-    return digest_files(PIPELINE, account_sources())
-
-
-def account_sources() -> list[Path]:
-    """The sources that decide an account's numbers."""
-    return sorted(PIPELINE / name for name in ("accounts.py", *ACCOUNTING))
-
-
-def sources(method: str, model: str) -> list[Path]:
-    """The sources that decide the numbers of a row with this method and model."""
-    return sorted(PIPELINE / name for name in (*ENGINE, f"methods/{method}.py", f"models/{model}.py"))
 
 
 def revision() -> tuple[str | None, bool | None]:

@@ -1,46 +1,37 @@
 """An account: the ledger of a training that is only described, as a record among the others."""
 
-import platform
-import sys
-import time
 from math import isfinite, sqrt
 from pathlib import Path
 
-from pipeline.identity import provenance
+from pipeline.identity.code import account_code
+from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.method_settings import AccountSettings
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.params import Settings, pick
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon
+from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records
-from pipeline.results.records import Record
-from pipeline.settings import Settings, pick
-
-DATA = "none"
+from pipeline.results.records import Entry, Ledgers
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the record of ``accounts.KEY`` of params.yaml, one replica a level; returns its path.
+    """Write the ledgers of ``accounts.KEY`` of params.yaml, one a level; returns their path.
 
     Raises:
         UserError: there is no such account.
     """
     line = pick(settings.accounts, key, "account")
-    record = Record(
-        row=key,
-        paper=line.paper,
-        table=line.table,
-        label=line.label,
-        data=DATA,
-        model={},
-        method=records.ACCOUNTING,
-        budget="full",
-        search=None,
-        replicas=[_replica(line.level(own), own) for own in line.resolved],
-        history=None,
-        provenance=_provenance(key, settings),
+    return records.write(
+        Ledgers(
+            row=key,
+            config=settings.account_digest(key),
+            code=account_code(),
+            versions=versions(),
+            replicas=tuple(entry(line.level(own), own) for own in line.resolved),
+        ),
+        root,
     )
-    return records.write(record, root)
 
 
 def spending_of(own: AccountSettings) -> Spending:
@@ -54,19 +45,15 @@ def spending_of(own: AccountSettings) -> Spending:
     )
 
 
-def _replica(level: str, own: AccountSettings) -> records.Replica:
-    started = time.time()
+def entry(level: str, own: AccountSettings) -> Entry:
+    """The ledger of one level, and what papers draw and print of such."""
     ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
-    ended = time.time()
-    return records.Replica(
+    return Entry(
         level=level,
         seed=0,
+        ledger=ledger,
         settings=own.model_dump(mode="json"),
         metrics=renyi_metrics(own) if own.claimed_by == "rdp" else _limit(ledger),
-        ledger=ledger,
-        seconds=round(ended - started, 3),
-        started=started,
-        ended=ended,
     )
 
 
@@ -95,20 +82,3 @@ def renyi_metrics(own: AccountSettings) -> dict[str, float]:
             found["renyi"] = renyi_divergence(spending, steps, own.order)
             found["renyi_tan"] = tan_divergence(eta, own.order)
     return {name: value for name, value in found.items() if value is not None and isfinite(value)}
-
-
-def _provenance(key: str, settings: Settings) -> records.Provenance:
-    revision, dirty = provenance.revision()
-    return records.Provenance(
-        config=settings.account_digest(key),
-        code=provenance.account_digest(),
-        revision=revision,
-        dirty=dirty,
-        data={},
-        examples=settings.accounts[key].resolved[0].examples,
-        edition={},
-        versions=provenance.versions(),
-        device=f"cpu ({platform.machine()})",
-        reproducible=False,
-        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-    )

@@ -1,44 +1,38 @@
 """The privacy ledger: what a training really buys, by every accountant that can tell."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib.metadata import version
 from math import inf, isfinite
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+from pipeline.ledgers.opinions import library, second_opinions
 from pipeline.privacy.accounting import (
-    classic_epsilon,
     describe,
-    opacus_prv,
-    opacus_rdp,
     pld_epsilon,
     rdp_epsilon,
     renyi_epsilon,
+    spent,
 )
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, losses
-from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
-from pipeline.results.records import Ledger, Opinion, Released
+from pipeline.results.records import Ledger, Opinion, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"
 TOLD = "taken as if it were known in which steps an example was drawn"
 SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
 LIMIT = "a central limit theorem: an approximation, and no bound"
-CLASSIC = "a looser bound, as Sander et al. state it"
-TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
-# beyond which Opacus's PRV accountant takes minutes and ends at infinity
-PRV_LARGEST = 1e2
 BASIC = "basic composition (closed form)"
 # of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
 DELTA = 1e-5
@@ -47,12 +41,40 @@ AT_DELTA = "a bound too, at delta 1e-5"
 LAPLACE_LARGEST = 700
 
 
-def empty_ledger(steps: int, reason: str | None) -> Ledger:
+def ledger_of(
+    trained: Trained, reproducible: bool, searched: str | None, steps: Iterable[int] = ()
+) -> Ledger:
+    """What privacy a replica really buys, from the numbers of the mechanism that ran.
+
+    Args:
+        trained: the replica.
+        reproducible: whether its noise was seeded, so that nothing holds.
+        searched: the search that chose its hyper-parameters, if any did.
+        steps: after which it is told what had been spent.
+    """
+    reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
+    outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
+    uncounted = (*outside, *trained.uncounted)
+    if trained.accounted_then is not None:
+        return trained.accounted_then.model_copy(update={"reasons": reasons, "uncounted": uncounted})
+    if isinstance(trained.spending, Releases):
+        releases, protects = trained.spending, trained.protects
+        if reproducible:
+            releases, protects = releases.known(), None
+        return release_ledger(releases, trained.steps, reasons, uncounted, protects, steps)
+    if trained.spending is None or trained.delta is None:
+        return empty_ledger(trained.steps, trained.broken)
+    return make_ledger(
+        trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, uncounted, steps
+    )
+
+
+def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
     """The ledger of a training in which nothing is private."""
     return Ledger(
         event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
         claimed=None, claimed_by=None, accounted=None, accountant=None,
-        reason=reason,
+        reasons=reasons,
     )  # fmt: skip
 
 
@@ -61,10 +83,11 @@ def make_ledger(
     steps: int,
     delta: float,
     claimed_by: str | None,
-    reason: str | None = None,
-    uncounted: Iterable[str] = (),
+    reasons: tuple[Statement, ...] = (),
+    uncounted: Iterable[Statement] = (),
+    told: Iterable[int] = (),
 ) -> Ledger:
-    """What ``steps`` steps really buy at ``delta``; ``reason`` says why no bound holds, where none does.
+    """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
 
     The claim is what the accountant ``claimed_by`` says: 'rdp', 'pld' or 'clt'. What is accounted is the
     least of the bounds that hold.
@@ -73,8 +96,8 @@ def make_ledger(
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
     opinions = [*bounds.values()]
-    if spending.sampling == "poisson":
-        opinions += [*_sander(spending, steps, delta), *_opacus(spending, steps, delta, epsilons[least])]
+    for module in second_opinions():
+        opinions += module.opinions(spending, steps, delta, epsilons[least])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
@@ -93,29 +116,31 @@ def make_ledger(
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
-        accounted=None if reason else epsilons[least],
-        accountant=None if reason else bounds[least].accountant,
-        reason=reason,
+        accounted=None if reasons else epsilons[least],
+        accountant=None if reasons else bounds[least].accountant,
+        reasons=reasons,
         opinions=tuple(opinions),
         uncounted=tuple(uncounted),
-        mu=None if reason else mu,
-        tradeoff=() if reason else curve or (),
+        mu=None if reasons else mu,
+        tradeoff=() if reasons else curve or (),
+        spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
     )
 
 
 def release_ledger(
     releases: Releases,
     steps: int,
-    reason: str | None = None,
-    uncounted: Iterable[str] = (),
-    protects: str | None = None,
+    reasons: tuple[Statement, ...] = (),
+    uncounted: Iterable[Statement] = (),
+    protects: Statement | None = None,
+    told: Iterable[int] = (),
 ) -> Ledger:
     """What Laplace noise that was added once really buys, however many ``steps`` were trained on it.
 
-    Claimed and accounted are pure, at delta 0; ``reason`` says why no bound holds, where none does.
+    Claimed and accounted are pure, at delta 0; ``reasons`` say why no bound holds, where none does.
     """
     bounded = isfinite(releases.epsilon)
-    proven = bounded and reason is None
+    proven = bounded and not reasons
     return Ledger(
         event=str(releases),
         noise_multiplier=None,
@@ -127,7 +152,7 @@ def release_ledger(
         claimed_by="laplace",
         accounted=releases.epsilon if proven else None,
         accountant=BASIC if proven else None,
-        reason=reason,
+        reasons=reasons,
         opinions=_at_delta(releases) if bounded else (),
         uncounted=tuple(uncounted),
         releases=tuple(
@@ -141,18 +166,20 @@ def release_ledger(
             for one in releases.laplace
         ),
         protects=protects,
+        # all of it before the first step
+        spent=tuple((step, releases.epsilon) for step in told) if proven else (),
     )
 
 
 @lru_cache(maxsize=64)
 def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
     """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
-    library, pure = _library("dp-accounting"), releases.epsilon
+    accounting, pure = library("dp-accounting"), releases.epsilon
     # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
     renyi = Opinion(
-        accountant=f"rdp ({library})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
+        accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
     )
-    name = f"pld ({library})"
+    name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:
         why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
         return renyi, Opinion(accountant=name, epsilon=None, note=why)
@@ -165,7 +192,7 @@ def bounds_of(
     spending: Spending, steps: int, delta: float
 ) -> tuple[dict[str, Opinion], PrivacyLossDistribution | None]:
     """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that one of them comes from."""
-    library = _library("dp-accounting")
+    accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     grid = losses(spending, steps, delta, plain if renyi is None else min(renyi, plain))
@@ -175,46 +202,13 @@ def bounds_of(
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
-        fine = Opinion(accountant=f"pld ({library})", epsilon=grid.get_epsilon_for_delta(delta))
+        fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.get_epsilon_for_delta(delta))
     else:
         why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID
-        fine = Opinion(accountant=f"pld ({library})", epsilon=None, note=why)
+        fine = Opinion(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
-    first = Opinion(accountant=f"rdp ({library})", epsilon=renyi, note=note)
+    first = Opinion(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": first, "pld": fine, "unamplified": known}, grid
-
-
-def _library(name: str) -> str:
-    return f"{name} {version(name)}"
-
-
-def _sander(spending: Spending, steps: int, delta: float) -> Iterator[Opinion]:
-    """How Sander et al. 2022 reckon before they account: Eqs. 3 and 4, of Poisson samples only."""
-    classic = classic_epsilon(spending, steps, delta)
-    yield Opinion(
-        accountant=f"rdp, classic conversion ({_library('dp-accounting')})", epsilon=classic, note=CLASSIC
-    )
-    eta = signal_to_noise(spending, steps)
-    yield Opinion(accountant="tan (Eq. 4)", epsilon=tan_epsilon(eta, delta), note=TAN)
-
-
-def _opacus(spending: Spending, steps: int, delta: float, epsilon: float) -> Iterator[Opinion]:
-    """A second library's epsilons, which it has of Poisson samples only."""
-    numbers = (spending.rate, spending.noise_multiplier, steps, delta)
-    library = _library("opacus")
-    yield Opinion(accountant=f"rdp ({library})", epsilon=opacus_rdp(*numbers))
-    name = f"prv ({library})"
-    if epsilon > PRV_LARGEST:
-        yield Opinion(
-            accountant=name, epsilon=None, note=f"not computed beyond an epsilon of {PRV_LARGEST:g}"
-        )
-        return
-    try:
-        found, error = opacus_prv(*numbers)
-    except ValueError as problem:
-        yield Opinion(accountant=name, epsilon=None, note=str(problem))
-    else:
-        yield Opinion(accountant=name, epsilon=found, note=f"upper end; error bound {error}")
 
 
 def _limit(spending: Spending, epsilon: float) -> Opinion:

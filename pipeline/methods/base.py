@@ -1,22 +1,20 @@
 """What a method is given, and what it must offer."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.func import grad, vmap
 
-from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement, statement
 
-CURVES = (
-    "the history's training losses, gradient norms and clipped shares, computed on private data without noise"
-)
+CURVES = statement("curves")  # the history's, which nobody noised
 # Everything a method carries from step to step: groups of tensors with a leading replica dimension R.
 State = dict[str, Tensors]
 
@@ -32,6 +30,11 @@ class Execution:
     physical: int
     # per-example gradients by the obvious vmap(grad) instead of the fast way
     reference: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether replicas are taken one by one, by ordinary backward passes, on a CPU."""
+        return self.replicas_at_once == 1 and self.device.type == "cpu"
 
     def examples_at_once(self, replicas: int) -> int:
         """Examples of one replica in one forward pass."""
@@ -84,11 +87,10 @@ class Guarantee:
     spending: Spending | Releases | None  # None: no private mechanism at all
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
-    broken: str | None = None  # why nothing is spent, or why its epsilon does not hold for what ran
-    uncounted: list[str] = field(default_factory=list)  # uses of private data that it leaves out
-    protects: str | None = (
-        None  # what of whom, and from whom, where that is not a training example as a whole
-    )
+    broken: tuple[Statement, ...] = ()  # why nothing is spent, or why its epsilon does not hold for what ran
+    uncounted: tuple[Statement, ...] = ()  # uses of private data that it leaves out
+    # what of whom, and from whom, where that is not a training example as a whole
+    protects: Statement | None = None
 
 
 # (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on
@@ -99,8 +101,8 @@ LAST = "last."  # before the names of weights that are kept beside the model tha
 class Method(Protocol):
     """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
 
-    draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
-    once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
+    test_draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
+    noise_drawn_once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
 
     def init(self) -> State:
         """State before the first step."""
@@ -141,15 +143,67 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     def alone(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
         own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        replicas = len(tree_leaves(own)[0])
-        parts = [function(*_of(own, replica), *common) for replica in range(replicas)]
-        return tree_map(lambda *tensors: torch.stack(tensors), *parts)
+        first = next(tensors_of(own))
+        parts = [
+            function(*mapped(lambda value, at=replica: value[at], own), *common)
+            for replica in range(len(first))
+        ]
+        if len(parts) == 1:
+            return mapped(lambda value: value[None], parts[0])  # a view
+        return mapped(lambda *values: torch.stack(values), *parts)
 
     return alone if execution.replicas_at_once == 1 else together
 
 
-def _of(stacked: Any, replica: int) -> Any:
-    return tree_map(lambda tensor: tensor[replica], stacked)
+def gradient(
+    loss: Callable[..., tuple[Tensor, Any]], net: nn.Module, execution: Execution
+) -> Callable[..., Any]:
+    """`torch.func.grad` of one replica's ``loss`` of ``net`` with respect to its first argument.
+
+    ``loss`` takes the network's tensors, its inputs, and whatever else there is, and returns the loss () and
+    what is handed on beside the gradients. Where replicas are taken one by one an ordinary backward pass
+    gives the same without what `torch.func` costs, on images that lie as convolutions are fastest.
+    """
+
+    last = wants_channels_last(net)
+
+    def alone(tensors: Tensors, inputs: Tensor, *others: Any) -> tuple[Tensors, Any]:
+        own = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+        with torch.enable_grad():
+            value, beside = loss(own, channels_last(inputs) if last else inputs, *others)
+            found = torch.autograd.grad(value, list(own.values()), materialize_grads=True)
+        gradients = {
+            # in the order of the network's own, whatever the way in which they were computed
+            name: part.contiguous()
+            for name, part in zip(own, found, strict=True)
+        }
+        return gradients, mapped(Tensor.detach, beside)
+
+    return alone if execution.alone else grad(loss, has_aux=True)
+
+
+def mapped(function: Callable[..., Tensor], tree: Any, *others: Any) -> Any:
+    """``function`` of the tensors that stand at the same place in dictionaries and tuples of one shape.
+
+    torch's own `tree_map` knows many more containers, and takes a tenth of a small network's step.
+    """
+    if isinstance(tree, Tensor):
+        return function(tree, *others)
+    if isinstance(tree, dict):
+        return {
+            key: mapped(function, value, *(other[key] for other in others)) for key, value in tree.items()
+        }
+    parts = [mapped(function, *values) for values in zip(tree, *others, strict=True)]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def tensors_of(tree: Any) -> Iterator[Tensor]:
+    """The tensors in dictionaries and tuples."""
+    if isinstance(tree, Tensor):
+        yield tree
+    else:
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(part)
 
 
 def each(like: Tensor, values: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def sgd(
     """SGD with momentum; as in torch the first gradient is not dampened."""
     kept = torch.ones_like(dampening) if step == 0 else 1 - dampening
     buffer = {
-        name: each(value, momentum) * state["momentum"][name] + each(value, kept) * value
+        name: (each(value, momentum) * state["momentum"][name]).add_(each(value, kept) * value)
         for name, value in gradients.items()
     }
     return {"parameters": _descended(state["parameters"], buffer, rates), "momentum": buffer}
@@ -44,10 +44,11 @@ def adam(state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
     first, second, directions = {}, {}, {}
     for name, gradient in gradients.items():
         first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
-        second[name] = torch.lerp(gradient.square(), state["second_moment"][name], below)
+        second[name] = gradient.square().lerp_(state["second_moment"][name], below)
         mean = first[name] / (1 - ahead ** (step + 1))
         square = second[name] / (1 - below ** (step + 1))
-        directions[name] = mean / (square.sqrt() + TINY)
+        # in place: memory that was just written is the fastest there is
+        directions[name] = mean.div_(square.sqrt_().add_(TINY))
     parameters = _descended(state["parameters"], directions, rates)
     return {"parameters": parameters, "first_moment": first, "second_moment": second}
 

@@ -1,36 +1,22 @@
-"""Names in params.yaml to code: a model is the file of its name, a method an entry here."""
+"""Names in params.yaml to code, imported by name so that nothing here reaches one method or model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 from torch import nn
 
 from pipeline.errors import UserError
-from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Method, Task
-from pipeline.methods.batch_clipping.method import BatchClipping
-from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.laplace.adlm import Adlm
-from pipeline.methods.laplace.ilm import Ilm
-from pipeline.methods.noisy_weights.method import NoisyWeights
-from pipeline.methods.tan.method import Tan
-from pipeline.settings import Model
-
-# each takes a task, the settings of its method for each replica, and the normalisation's name
-METHODS: dict[str, Callable[[Task, Sequence[Any], str], Method]] = {
-    "adlm": Adlm,
-    "batch_clipping": BatchClipping,
-    "dpsgd": Dpsgd,
-    "ilm": Ilm,
-    "noisy_weights": NoisyWeights,
-    "tan": Tan,
-}
+from pipeline.methods.rooms import implementation
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """The method called ``name`` over the task's replicas."""
-    return METHODS[name](task, settings, normalization)
+    module, method = implementation(name)
+    built: Method = getattr(import_module(module), method)(task, settings, normalization)
+    return built
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

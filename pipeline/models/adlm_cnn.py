@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 GREY = ((32, 5), (64, 5)), 25  # feature maps and side of each convolution; units of the linear layer
 COLOUR = ((128, 3), (128, 5), (256, 5)), 30

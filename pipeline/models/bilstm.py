@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.settings import Model
+from pipeline.models.model import Model
 
 PADDING = 0  # the token number that stands for no word; only ever at a text's end
 EMBEDDING = 100

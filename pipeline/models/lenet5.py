@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

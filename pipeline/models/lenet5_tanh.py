@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 SMALLEST = 32  # pixels a side, of which the last convolution leaves one
 

@@ -4,8 +4,8 @@ from math import prod
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

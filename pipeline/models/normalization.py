@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.settings import Model
+from pipeline.models.model import Model
 
 
 class BatchStatistics(nn.Module):
@@ -32,23 +32,34 @@ class BatchStatistics(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("var", torch.ones(channels))
-        self.counted: Tensor | None = None  # while measuring: (B,) weights of the examples
+        self.measures = False  # whether statistics are measured on the input
+        self.counted: Tensor | None = None  # then: (B,) weights of the examples; None: all count as one
         self.measured: tuple[Tensor, Tensor] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise, scale and shift; same shape out as in."""
-        mean, var = (self.mean, self.var) if self.counted is None else self._measure(inputs, self.counted)
-        return self.normalized(inputs, mean, var) * self._wide(self.weight, inputs) + self._wide(
-            self.bias, inputs
-        )
+        if self.measures and self.counted is None:
+            return self._by_own(inputs)
+        if self.measures:
+            assert self.counted is not None
+            self.measured = moments(inputs, self.counted)
+        mean, var = self.measured or (self.mean, self.var)
+        scale = self.weight * torch.rsqrt(var + self.epsilon)
+        # one pass
+        return torch.addcmul(self._wide(self.bias - mean * scale, inputs), inputs, self._wide(scale, inputs))
 
     def normalized(self, inputs: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """``inputs`` before scale and shift."""
         return (inputs - self._wide(mean, inputs)) * self._wide(torch.rsqrt(var + self.epsilon), inputs)
 
-    def _measure(self, inputs: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-        self.measured = moments(inputs, counted)
-        return self.measured
+    def _by_own(self, inputs: Tensor) -> Tensor:
+        """Normalised by the statistics of its examples in torch's own pass, which returns them as numbers."""
+        out, mean, deviation = torch.native_batch_norm(
+            inputs, self.weight, self.bias, None, None, True, 0.0, self.epsilon
+        )
+        mean, deviation = mean.detach(), deviation.detach()  # 1 / sqrt(var + epsilon)
+        self.measured = mean, (deviation**-2 - self.epsilon).clamp_min(0)
+        return out
 
     @staticmethod
     def _wide(vector: Tensor, like: Tensor) -> Tensor:
@@ -114,16 +125,17 @@ def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
+def measuring(net: nn.Module, counted: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
     """Let every trained `BatchStatistics` measure its input; ``counted`` (B,) weighs the examples.
 
+    Without it every example counts as one, which is faster, and what is found can't be differentiated.
     The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
     `functional_call` takes them back.
     """
     found: dict[str, Tensor] = {}
     layers = statistics_layers(net)
     for layer in layers.values():
-        layer.counted = counted
+        layer.measures, layer.counted = True, counted
     try:
         yield found
         for name, layer in layers.items():
@@ -131,6 +143,7 @@ def measuring(net: nn.Module, counted: Tensor) -> Iterator[dict[str, Tensor]]:
             found[f"{name}.mean"], found[f"{name}.var"] = layer.measured
     finally:
         for layer in layers.values():
+            layer.measures = False
             layer.counted = layer.measured = None
 
 

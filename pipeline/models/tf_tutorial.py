@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
 CROP = 24
 

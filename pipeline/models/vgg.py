@@ -2,8 +2,9 @@
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
+from pipeline.models.vgg_stages import vgg_stages
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage
 
@@ -13,18 +14,8 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
     The table doesn't say what its average pooling leaves: here one value a channel, as in its ResNet-18.
     """
-    channels, behind = shape[0], 10
-    convolutions: list[nn.Module] = []
-    for stage in STAGES:
-        for width in stage:
-            behind -= 1
-            convolutions += [
-                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, behind), nn.ReLU()
-            ]  # fmt: skip
-            channels = width
-        convolutions.append(nn.MaxPool2d(2))
     return nn.Sequential(
-        *(*convolutions, nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-        *(nn.Linear(channels, 512), normalization(model, 512, 1), nn.ReLU()),
+        *(*vgg_stages(model, shape[0], STAGES, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        *(nn.Linear(STAGES[-1][-1], 512), normalization(model, 512, 1), nn.ReLU()),
         *(nn.Linear(512, classes), normalization(model, classes, 0)),
     )

@@ -6,25 +6,16 @@ paper's first version (uds-lsv/SIDP): the thirteen convolutions and a single lin
 
 from torch import nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
+from pipeline.models.vgg_stages import vgg_stages
 
 STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """VGG-16 for images of ``shape`` (C, 32, 32); 14,719,818 parameters on CIFAR-10 without normalisation."""
-    channels, behind = shape[0], 14
-    convolutions: list[nn.Module] = []
-    for stage in STAGES:
-        for width in stage:
-            behind -= 1
-            convolutions += [
-                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, behind), nn.ReLU()
-            ]  # fmt: skip
-            channels = width
-        convolutions.append(nn.MaxPool2d(2))
     return nn.Sequential(
-        *(*convolutions, nn.Flatten()),
-        *(nn.Linear(channels, classes), normalization(model, classes, 0)),
+        *(*vgg_stages(model, shape[0], STAGES, 1), nn.Flatten()),
+        *(nn.Linear(STAGES[-1][-1], classes), normalization(model, classes, 0)),
     )

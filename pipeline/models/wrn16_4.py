@@ -6,9 +6,10 @@ relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or the other (``norm_rel
 
 from torch import Tensor, nn
 
+from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.settings import Model
 
+ORDERED = True  # `order` is known here
 STEM = 16
 STAGES = ((64, 1), (128, 2), (256, 2))  # channels, and the stride of the first of two blocks
 

@@ -9,15 +9,16 @@ from torch import nn
 from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.method_settings import METHOD_SETTINGS
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.models.model import Model
 from pipeline.models.normalization import initial_statistics
+from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained.joining import Behind
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.starts import load_start, read_start
-from pipeline.settings import PARAMS, Settings, pick
 
 BATCH = 250  # images at once
 INFORMED = (
@@ -57,7 +58,7 @@ def make_relevance(
     images = source.splits[own.of].inputs[: own.examples]
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
-        raise UserError(f"{before.folder}: relevances to it are not finite; allowed: a network that learnt")
+        raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
     shared = joined.seen(_read_by(before, settings, root), source)
     informed = shared["train"] + shared["validation"] > 0
     about = {
@@ -87,19 +88,19 @@ def trained_net(before: Behind) -> nn.Module:
     Raises:
         UserError: statistics of its batch norm are not kept with it.
     """
-    model, data, weights = before.run.model, before.data, before.weights()
+    model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
     net = build_net(model, _input_shape(before), data.classes)
     if data.start is not None:
         load_start(net, read_start(data.start), model.trainable)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(
-            f"{before.folder}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
+            f"{before.path}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
             "none, layer, group, response or running_bn"
         )
     if foreign := sorted(weights.keys() - net.state_dict().keys()):
         raise UserError(
-            f"{before.folder}: {foreign[0]}: no part of the network itself; allowed: rows that leave nothing "
+            f"{before.path}: {foreign[0]}: no part of the network itself; allowed: rows that leave nothing "
             "but a network"
         )
     net.load_state_dict(weights, strict=False)

@@ -22,34 +22,36 @@ from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
 from pipeline.files import digest, write_bytes, write_json
+from pipeline.identity.standing import Standing
 from pipeline.methods.base import LAST
+from pipeline.params import PARAMS, Settings
 from pipeline.privacy.gradients import Tensors
-from pipeline.settings import PARAMS, Settings
+from pipeline.results import records
+from pipeline.results.records import Run
 from pipeline.training import runs
-from pipeline.training.runs import RUNS, Run
 
 
 @dataclass(frozen=True)
 class Behind:
     """A trained row, and the data that it was trained on."""
 
-    folder: Path
+    path: Path  # of its first replica's weights
     run: Run
     data: Prepared
 
     def weights(self) -> Tensors:
         """Its first replica's tensors by name, on the CPU."""
-        every = runs.weights(self.folder, torch.device("cpu"))
-        return {name: value[0] for name, value in every.items() if not name.startswith(LAST)}
+        every = runs.read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
+        return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
         """What a manifest says of it; ``config`` is the digest of the settings behind the joined data."""
         return {
             "row": self.run.row,
             "config": config,
-            "model": self.run.model.model_dump(mode="json"),
+            "model": self.run.model,
             "data": self.run.data,
-            "edition": self.run.provenance.edition,
+            "edition": self.run.origins[self.run.replicas[0].origin].edition,
             "level": self.run.replicas[0].level,
             "seed": self.run.replicas[0].seed,
         }
@@ -61,18 +63,20 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
     Raises:
         UserError: it is not trained, or with other settings or data than those here.
     """
-    folder = root / RUNS / row
-    run = runs.read(folder)
-    if run.provenance.config != settings.row_digest(row):
+    path, run = records.run_path(row, root), records.read_run(row, root)
+    if run is None:
+        raise UserError(f"{path}: not there; run `dprepro train {row}` first")
+    first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
+    stands = Standing(row, settings.rows[row], data.digests)
+    if stands.misdeclared(run, first):
         raise UserError(
-            f"{folder}: trained with other settings than {PARAMS} has now; run `dprepro train {row}`"
+            f"{path}: trained with other settings than {PARAMS} has now; run `dprepro train {row}`"
         )
-    data = prepared.load(settings.rows[row].data, root)
-    if run.provenance.data != data.digests:
+    if stands.other_data(run, first):
         raise UserError(
-            f"{folder}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
+            f"{path}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
         )
-    return Behind(folder, run, data)
+    return Behind(runs.weights_path(row, first.level, first.seed, root), run, data)
 
 
 def seen(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:

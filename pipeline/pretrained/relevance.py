@@ -10,8 +10,8 @@ import torch
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Relevances
+from pipeline.params import PARAMS, Settings
 from pipeline.pretrained.joining import read_arrays
-from pipeline.settings import PARAMS, Settings
 
 
 def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:
@@ -41,5 +41,5 @@ def check_relevance(data: Prepared, settings: Settings) -> None:
     if data.manifest.get("relevance", {}).get("config") != wanted:
         raise UserError(
             f"{PREPARED / data.name}: other relevances than {PARAMS} has now; "
-            f"run `dprepro {settings.maker(data.name)} {data.name}`"
+            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
         )

@@ -13,9 +13,9 @@ from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
 from pipeline.models.normalization import BatchStatistics
+from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
-from pipeline.settings import PARAMS, Settings, pick
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
@@ -62,7 +62,7 @@ def check_start(data: Prepared, settings: Settings) -> None:
     if data.manifest.get("start", {}).get("config") != wanted:
         raise UserError(
             f"{PREPARED / data.name}: weights of another pretraining than {PARAMS} has now; "
-            f"run `dprepro {settings.maker(data.name)} {data.name}`"
+            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
         )
 
 

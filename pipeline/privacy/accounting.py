@@ -8,7 +8,7 @@
   tighter upper bound: the one the ledger reports.
 * ``unamplified``: sampling taken for known (`pipeline.privacy.inclusion`). An upper bound at any noise.
 * ``clt``: the limit that some papers state (`pipeline.privacy.clt`). An approximation and no bound.
-* ``tan``: the closed form of Sander et al. (`pipeline.privacy.tan`). An approximation and no bound.
+* ``tan``: the closed form of Sander et al. (`pipeline.privacy.total_noise`). An approximation and no bound.
 * `opacus_prv` and `opacus_rdp`: of Poisson samples by Opacus, as a second library's opinion.
 """
 

@@ -11,7 +11,7 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
-from pipeline.strict import Count, Positive, Strict
+from pipeline.fields import Count, Positive, Strict
 
 # Of `coarse`: what a coordinate spends is rounded up by less than this factor, or to this share of the mean.
 STEP, LEAST = 1.02, 0.01

@@ -12,7 +12,9 @@ floating-point ones (Mironov 2012): this is for research, not for releasing a mo
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,6 +36,7 @@ class Streams:
         self.device = device
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
+        self._ahead = Ahead()
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
         text = f"{name}/{purpose}/{step}".encode()
@@ -79,14 +82,22 @@ class Streams:
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
         """(R, size) independent standard normals in float32; other purposes are other streams."""
+        if self.device.type == "cpu":
+            # the entropy may be replaced, by that of a run that is resumed
+            kind = (self.entropy, size, purpose)
+            return self._ahead.drawn(kind, step, partial(self._normal, size=size, purpose=purpose))
         drawn = torch.empty(len(self.names), size, device=self.device)
         for row, name in zip(drawn, self.names, strict=True):
             seed = self._seed(name, purpose, step)
-            if self.device.type == "cpu":
-                # torch's own CPU generator takes only 32 bits of a seed
-                np.random.default_rng(seed).standard_normal(dtype=np.float32, out=row.numpy())
-            else:
-                row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
+            row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
+        return drawn
+
+    def _normal(self, step: int, size: int, purpose: str) -> Tensor:
+        """The same on a CPU, by numpy: torch's own CPU generator takes only 32 bits of a seed."""
+        drawn = torch.empty(len(self.names), size)
+        for row, name in zip(drawn, self.names, strict=True):
+            generator = np.random.default_rng(self._seed(name, purpose, step))
+            generator.standard_normal(dtype=np.float32, out=row.numpy())
         return drawn
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
@@ -108,6 +119,27 @@ class Streams:
             for name in self.names
         ]
         return torch.from_numpy(np.stack(rows)).to(self.device)
+
+
+class Ahead:
+    """Numbers of the next step, drawn by a thread while this step is computed. They are the same numbers."""
+
+    def __init__(self) -> None:
+        """Nothing is drawn before it is clear that steps follow one another."""
+        self._next: dict[Hashable, tuple[int, Future[Tensor]]] = {}
+        self._last: dict[Hashable, int] = {}
+        self._thread: ThreadPoolExecutor | None = None
+
+    def drawn(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
+        """What ``draw`` gives for a step. Draws of one kind differ by the step alone."""
+        place, early = self._next.pop(kind, (None, None))
+        found = early.result() if early is not None and place == step else draw(step)
+        if self._last.get(kind) == step - 1:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "draws")
+            self._next[kind] = step + 1, self._thread.submit(draw, step + 1)
+        self._last[kind] = step
+        return found
 
 
 def initial_seed(seed: int) -> int:

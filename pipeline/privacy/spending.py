@@ -9,8 +9,8 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
-from pipeline.method_settings import Sampling
-from pipeline.strict import Count, Positive, Strict
+from pipeline.fields import Count, Positive, Strict
+from pipeline.privacy.parameters import Sampling
 
 
 class Spending(Strict):

@@ -3,16 +3,13 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting.printed import Table
 from pipeline.reporting.wording import number
 from pipeline.results.records import Record
-from pipeline.settings import Account, Row, Settings
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
-# What a CPU can't be asked to train. Rows will say themselves what they need; then this goes.
-GPU_MODELS = ("resnet18", "vgg", "vgg16", "wrn16_4")
-GPU_DATA = ("cifar10",)
 
 
 def whole_of(key: str, row: Row, settings: Settings) -> Row | None:
@@ -55,13 +52,9 @@ def _range(values: list[float]) -> str:
     return ends[0] if len(values) == 1 else " to ".join(ends)
 
 
-def needs_gpu(row: Row | Account, settings: Settings) -> bool:
+def needs_gpu(row: Row | Account) -> bool:
     """Whether training the row takes a GPU."""
-    if not isinstance(row, Row):
-        return False
-    raw = settings.split(row.data).raw
-    on_images = (settings.raw[raw].of or raw) in GPU_DATA
-    return row.model.name in GPU_MODELS or (on_images and row.budget == "full")
+    return isinstance(row, Row) and row.needs == "gpu"
 
 
 def speeds(settings: Settings, found: dict[str, Record | None]) -> dict[tuple[str, str], float]:

@@ -9,9 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting import budgets, papers
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
+from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
 from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.results import (
@@ -23,7 +25,6 @@ from pipeline.reporting.results import (
 )
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Account, Row, Settings
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.
@@ -77,7 +78,7 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     Raises:
         UserError: a record, search or paper file is not one.
     """
-    found = {key: records.read(key, root) for key in settings.lines}
+    found = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     speeds = budgets.speeds(settings, found)
     names = sorted({line.paper for line in settings.lines.values()})
     return [fill(name, Sources(settings, root, papers.load(name), found, speeds)) for name in names]
@@ -147,15 +148,16 @@ def _row(
     cells: dict[str, Cell] = {}
     also: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
-        digest = settings.row_digest if isinstance(row, Row) else settings.account_digest
-        marks += tuple(_marks(record, digest(key), table))
+        marks += tuple(_marks(record, table))
+        stale = made_otherwise(key, row, root) if isinstance(row, Row) else _other_account(record, settings)
+        marks += tuple(stale)
         above = sources.paper.converged_above
         printed = line.values if line else {}
         cells = dict(_cells(record, table.metric, printed, table, marks, search, above))
         for metric in table.also:
             printed = line.also.get(metric, {}) if line else {}
             also[metric] = dict(_cells(record, metric, printed, table, marks, search, above))
-    waits = record is None and budgets.needs_gpu(row, settings)
+    waits = record is None and budgets.needs_gpu(row)
     if waits:
         marks += (Mark("waits for a GPU"),)
     return RowResult(
@@ -183,7 +185,7 @@ def _declared_marks(key: str, row: Row | Account, table: Table, settings: Settin
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
 
-def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
+def _marks(record: Record, table: Table) -> Iterator[Mark]:
     provenance = record.provenance
     if SYNTHETIC in provenance.edition.values():
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
@@ -198,9 +200,11 @@ def _marks(record: Record, config: str, table: Table) -> Iterator[Mark]:
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
-    if provenance.config != config:
-        # shown rather than hidden: the numbers are real, but of other settings than those declared now
-        yield Mark("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+def _other_account(record: Record, settings: Settings) -> Iterator[Mark]:
+    if record.provenance.config != settings.account_digest(record.row):
+        yield SETTINGS_CHANGED
 
 
 def _cells(

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from pipeline.errors import UserError
 from pipeline.results import records
+from pipeline.results.records import Record
 
 Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
 History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> curve
@@ -33,6 +34,16 @@ def read(path: Path) -> History:
         for by_seed in by_level.values():
             for curve in by_seed.values():
                 curve.sort()
+    return found
+
+
+def spending(record: Record) -> dict[str, dict[int, Curve]]:
+    """Level -> seed -> an upper bound on what had been spent; levels without a bound have none."""
+    found: dict[str, dict[int, Curve]] = defaultdict(dict)
+    for one in record.replicas:
+        if one.ledger.spent:
+            epochs = one.settings["batch"] / record.origins[one.origin].examples
+            found[one.level][one.seed] = [(step * epochs, epsilon) for step, epsilon in one.ledger.spent]
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.reporting import links, wording
+from pipeline.reporting import links, statements, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.gather import ENOUGH_EXAMPLES, PaperResult
@@ -68,6 +68,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "reasons": remarks.reasons,
+        "words": statements.words,
         "notes": remarks.notes,
         "slowdowns": slowdown.measured,
         "slowdown_cells": slowdowns.cells,

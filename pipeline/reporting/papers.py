@@ -9,9 +9,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
+from pipeline.fields import Key, Strict
 from pipeline.reporting.claims import Test
 from pipeline.reporting.printed import PrintedTables
-from pipeline.strict import Key, Strict
 
 FOLDER = Path(__file__).parent / "papers"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pipeline.strict import Key, Strict
+from pipeline.fields import Key, Strict
 
 FIGURES = Path(__file__).parent / "figures"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.files import write_text
+from pipeline.params import Settings
 from pipeline.reporting import figures, page
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import PaperResult, gather
@@ -15,7 +16,6 @@ from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.long import csv
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.wide import wide
-from pipeline.settings import Settings
 
 REPORTS = Path("reports")
 PAGE = REPORTS / "index.html"

@@ -5,11 +5,11 @@ from math import hypot
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.printed import NO_CONVERGENCE, Line, Printed, Table
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Account, Row
 
 Agreement = Literal["agrees", "above", "below"]
 # In the table's unit, which is points wherever anything is trained. A single seed is taken to be good to

@@ -1,20 +1,33 @@
-"""The record: what evaluation says of a row. MLflow and the report are drawn from records alone."""
+"""What is kept of a row, in git: what ran, what was measured, what it spends; and the three joined.
 
+Each is a file and a DVC stage of its own, with a digest of the code behind it, because each is made from less
+than the one before: training needs the data, measuring the weights, and a ledger only what ran. Every file
+holds a row's replicas one by one: they may come from different machines and times.
+"""
+
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.files import digest_json, write_text
-from pipeline.strict import Strict
+from pipeline.params import Account, Row
+from pipeline.params.searched import SEARCHES
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import Statement
 
-RECORDS = Path("reports/records")
+RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
-SEARCHES = Path("reports/searches")
+EVALUATIONS = Path("reports/evaluations")
+LEDGERS = Path("reports/ledgers")
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
+F = TypeVar("F", bound=Strict)
 
 
 class Opinion(Strict):
@@ -50,37 +63,29 @@ class Ledger(Strict):
     neighbouring: str = "add or remove one"  # or 'replace one'
     claimed: float | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: str | None  # the accountant behind the claim
-    accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reason`
+    accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reasons`
     accountant: str | None  # that computed `accounted`
-    reason: str | None = None  # why `accounted` is None
+    reasons: tuple[Statement, ...] = ()  # why `accounted` is None
     opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
-    uncounted: tuple[str, ...] = ()  # data uses that no epsilon here covers
+    uncounted: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
     mu: float | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[float, float], ...] = ()
     releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
-    protects: str | None = None  # what of whom, and from whom, where the unit alone does not tell
+    # what of whom, and from whom, where the unit alone does not tell
+    protects: Statement | None = None
+    # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
+    spent: tuple[tuple[int, float], ...] = ()
     audited: float | None = None  # lower bound found by attacks, once audits exist
 
 
-class Replica(Strict):
-    """One (level, seed) of a row."""
-
-    level: str  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
-    seed: int
-    settings: dict[str, Any]  # the method's settings at this level
-    metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
-    ledger: Ledger
-    seconds: float  # of training, shared by the replicas trained together
-    started: float  # Unix time
-    ended: float
-
-
 class Provenance(Strict):
-    """What made the numbers."""
+    """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
 
     config: str  # digest of the row's settings
-    code: str  # digest of the sources that train and evaluate
+    code: str  # digest of the code that trained
+    # digests of that code's parts, 'engine', 'method' and 'model', to tell which has changed since
+    parts: dict[str, str] = Field(default_factory=dict)
     revision: str | None  # git commit; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[str, str]  # digest of each prepared array
@@ -90,13 +95,106 @@ class Provenance(Strict):
     device: str  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
     reproducible: bool  # True: DP noise was seeded, and no guarantee holds
     command: str
-    adopted: str | None = None  # where the row was trained, when not here
+    adopted: str | None = None  # where the replicas were trained, when not here
+
+
+class Trained(Strict):
+    """What ran for one replica, and what its mechanism says that it spends."""
+
+    level: str  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
+    seed: int
+    settings: dict[str, Any]  # of the method, in full
+    steps: int
+    spending: Spending | Releases | None  # None: no private mechanism at all
+    delta: float | None
+    claimed_by: str | None
+    broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
+    uncounted: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
+    protects: Statement | None = None
+    # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
+    accounted_then: Ledger | None = None
+    weights: str | None  # digest of the file of its weights; None: from before each had its own
+    seconds: float  # of training, shared by the replicas trained together
+    started: float  # Unix time
+    ended: float
+    origin: int  # its place among the run's `origins`
+
+
+class Run(Strict):
+    """`reports/runs/ROW.json`: what ran."""
+
+    schema_version: Literal[2] = 2
+    row: str
+    model: dict[str, Any]
+    method: str
+    data: str
+    replicas: tuple[Trained, ...]
+    origins: tuple[Provenance, ...]
+    history: str  # digest of reports/histories/ROW.csv
+
+    def origin(self, replica: Trained) -> Provenance:
+        """What made a replica."""
+        return self.origins[replica.origin]
+
+
+class Evaluated(Strict):
+    """What was measured of one replica's weights."""
+
+    level: str
+    seed: int
+    weights: str | None  # digest of the file that was measured
+    code: str  # digest of the code that measured
+    metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+
+
+class Evaluation(Strict):
+    """`reports/evaluations/ROW.json`: what was measured."""
+
+    schema_version: Literal[2] = 2
+    row: str
+    replicas: tuple[Evaluated, ...]
+
+
+class Entry(Strict):
+    """The ledger of one replica, or of one level of an account."""
+
+    level: str
+    seed: int
+    ledger: Ledger
+    # of an account: its settings at this level, and what the paper prints or draws of such
+    settings: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class Ledgers(Strict):
+    """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
+
+    schema_version: Literal[2] = 2
+    row: str
+    config: str  # digest of what params.yaml says of the account, or of the row's search
+    code: str  # digest of the code that accounted
+    versions: dict[str, str]  # of Python and the libraries that did
+    replicas: tuple[Entry, ...]
+
+
+class Replica(Strict):
+    """One (level, seed) of a row, joined."""
+
+    level: str
+    seed: int
+    settings: dict[str, Any]  # the method's settings at this level
+    metrics: dict[str, float]
+    ledger: Ledger
+    seconds: float = 0.0
+    started: float | None = None  # None: nothing ran
+    ended: float | None = None
+    origin: int = 0  # its place among the record's `origins`
+    measured_by: str | None = None  # digest of the code that measured
 
 
 class Record(Strict):
-    """One row's results: `reports/records/ROW.json`."""
+    """A row or an account with everything that is known of it. MLflow and the report are drawn from these."""
 
-    schema_version: Literal[1] = 1
     row: str
     paper: str
     table: str
@@ -106,18 +204,23 @@ class Record(Strict):
     method: str
     budget: str
     search: str | None
-    replicas: list[Replica]
+    replicas: tuple[Replica, ...]
     history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
-    provenance: Provenance
+    origins: tuple[Provenance, ...]
+
+    @property
+    def provenance(self) -> Provenance:
+        """What made the first replica; `origins` has the others'."""
+        return self.origins[0]
 
     def digest(self) -> str:
         """Digest of the whole record."""
         return digest_json(self.model_dump(mode="json"))
 
 
-def path(row: str, root: Path = Path()) -> Path:
-    """Where a row's record lies."""
-    return root / RECORDS / f"{row}.json"
+def run_path(row: str, root: Path = Path()) -> Path:
+    """Where it is kept what ran for a row."""
+    return root / RUNS / f"{row}.json"
 
 
 def history_path(row: str, root: Path = Path()) -> Path:
@@ -125,30 +228,157 @@ def history_path(row: str, root: Path = Path()) -> Path:
     return root / HISTORIES / f"{row}.csv"
 
 
+def evaluation_path(row: str, root: Path = Path()) -> Path:
+    """Where it is kept what was measured of a row."""
+    return root / EVALUATIONS / f"{row}.json"
+
+
+def ledger_path(line: str, root: Path = Path()) -> Path:
+    """Where a row's or an account's ledgers lie."""
+    return root / LEDGERS / f"{line}.json"
+
+
 def search_path(name: str, root: Path = Path()) -> Path:
     """Where the results of a search for hyper-parameters lie."""
     return root / SEARCHES / f"{name}.json"
 
 
-def write(record: Record, root: Path = Path()) -> Path:
-    """Write the record and return its path."""
-    target = path(record.row, root)
-    write_text(target, record.model_dump_json(indent=2) + "\n")
+def write(kept: Run | Evaluation | Ledgers, root: Path = Path()) -> Path:
+    """Write one of the three and return its path."""
+    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path}
+    target = places[type(kept)](kept.row, root)
+    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
     return target
 
 
-def read(row: str, root: Path = Path()) -> Record | None:
-    """The row's record, or None when the row has not been run.
+def read_run(row: str, root: Path = Path()) -> Run | None:
+    """What ran for a row; None: nothing did.
 
     Raises:
-        UserError: the file is there but is not a record.
+        UserError: the file is there but is no run's.
     """
-    source = path(row, root)
-    if not source.exists():
+    return _read(run_path(row, root), Run)
+
+
+def with_origins(
+    made: Iterable[tuple[Trained, Provenance]],
+) -> tuple[tuple[Trained, ...], tuple[Provenance, ...]]:
+    """A run's replicas and origins from pairs of the two: each origin once, the first replica's first."""
+    replicas: list[Trained] = []
+    origins: list[Provenance] = []
+    for one, origin in made:
+        if origin not in origins:
+            origins.append(origin)
+        replicas.append(one.model_copy(update={"origin": origins.index(origin)}))
+    return tuple(replicas), tuple(origins)
+
+
+def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
+    """What was measured of a row; otherwise as `read_run`."""
+    return _read(evaluation_path(row, root), Evaluation)
+
+
+def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
+    """The ledgers of a row or an account; otherwise as `read_run`."""
+    return _read(ledger_path(line, root), Ledgers)
+
+
+def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
+    """Everything known of a row or an account, joined; None where nothing is known.
+
+    A replica counts once it has been trained, measured and accounted for.
+
+    Args:
+        key: its key in params.yaml.
+        line: what params.yaml says of it.
+        root: the folder of params.yaml.
+
+    Raises:
+        UserError: a file is there but is not what it should be.
+    """
+    ledgers = read_ledgers(key, root)
+    if ledgers is None:
+        return None
+    called = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
+    run = read_run(key, root)
+    if run is None:
+        return None if isinstance(line, Row) else _account(called, ledgers)
+    assert isinstance(line, Row), "accounts leave no run"
+    entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
+    evaluation = read_evaluation(key, root)
+    measured = {(one.level, one.seed): one for one in evaluation.replicas} if evaluation else {}
+    replicas = []
+    for one in run.replicas:
+        name = (one.level, one.seed)
+        if name not in entries or name not in measured or measured[name].weights != one.weights:
+            continue
+        replicas.append(
+            Replica(
+                level=one.level,
+                seed=one.seed,
+                settings=one.settings,
+                metrics=measured[name].metrics,
+                ledger=entries[name],
+                seconds=one.seconds,
+                started=one.started,
+                ended=one.ended,
+                origin=one.origin,
+                measured_by=measured[name].code,
+            )
+        )
+    if not replicas:
+        return None
+    return Record(
+        **called,
+        data=run.data,
+        model=run.model,
+        method=run.method,
+        budget=line.budget,
+        search=line.search,
+        replicas=tuple(replicas),
+        history=run.history,
+        origins=run.origins,
+    )
+
+
+def _account(called: dict[str, str], ledgers: Ledgers) -> Record:
+    """The record of an account: nothing ran, and its settings say all."""
+    replicas = tuple(
+        Replica(level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger)
+        for one in ledgers.replicas
+    )
+    made = Provenance(
+        config=ledgers.config,
+        code=ledgers.code,
+        revision=None,
+        dirty=None,
+        data={},
+        examples=replicas[0].settings["examples"],
+        edition={},
+        versions=ledgers.versions,
+        device="none",
+        reproducible=False,
+        command=f"dprepro account {ledgers.row}",
+    )
+    return Record(
+        **called,
+        data="none",
+        model={},
+        method=ACCOUNTING,
+        budget="full",
+        search=None,
+        replicas=replicas,
+        history=None,
+        origins=(made,),
+    )
+
+
+def _read(path: Path, kind: type[F]) -> F | None:
+    if not path.exists():
         return None
     try:
-        return Record.model_validate_json(source.read_text())
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{source}: not a record: {where}: {first['msg']}") from problem
+        raise UserError(f"{path}: not what `dprepro` writes: {where}: {first['msg']}") from problem

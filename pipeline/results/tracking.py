@@ -33,10 +33,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, digest_files, digest_json, write_text
+from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
-from pipeline.settings import Settings
 
 STORE = Path("mlflow.db")
 ARTIFACTS = Path("mlartifacts")
@@ -67,7 +67,8 @@ def address(root: Path = Path()) -> str:
 
 def declared(settings: Settings, root: Path = Path()) -> list[Record]:
     """The records of the rows and accounts in params.yaml that have been run, in its order."""
-    return [record for line in settings.lines if (record := records.read(line, root)) is not None]
+    found = (records.read(key, line, root) for key, line in settings.lines.items())
+    return [record for record in found if record is not None]
 
 
 def publish(found: Sequence[Record], root: Path = Path()) -> Published:
@@ -191,7 +192,8 @@ def _digest(record: Record, root: Path) -> str:
     history = digest_file(path) if path.exists() else None
     if history not in (None, record.history):
         raise UserError(
-            f"{path}: does not belong to {records.path(record.row, root)}; evaluate the row again"
+            f"{path}: does not belong to {records.run_path(record.row, root)}; "
+            f"`git checkout {path}` brings the right one back"
         )
     return digest_json([FORMAT, record.digest(), history])
 
@@ -207,7 +209,7 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Pa
     common = _common_tags(record)
     parent = client.create_run(
         experiment,
-        start_time=_milliseconds(min(replica.started for replica in record.replicas)),
+        start_time=_milliseconds(min((one.started for one in record.replicas if one.started), default=None)),
         tags={**common, "kind": "row"},
         run_name=record.row,
     ).info.run_id
@@ -215,9 +217,12 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Pa
         _publish_replica(
             client, experiment, parent, record, replica, common, curves[replica.level, replica.seed]
         )
-    ended = _milliseconds(max(replica.ended for replica in record.replicas))
-    _log(client, parent, _row_parameters(record), [Metric(*one, ended, 0) for one in _row_metrics(record)])
-    client.log_artifact(parent, str(records.path(record.row, root)))
+    ended = _milliseconds(max((one.ended for one in record.replicas if one.ended), default=None))
+    values = [Metric(*one, ended or 0, 0) for one in _row_metrics(record)]
+    _log(client, parent, _row_parameters(record), values)
+    for path in (records.run_path, records.evaluation_path, records.ledger_path):
+        if (kept := path(record.row, root)).exists():
+            client.log_artifact(parent, str(kept), kept.parent.name)  # all three have the row's name
     client.set_terminated(parent, end_time=ended)
     client.set_tag(parent, "digest", digest)
     return True
@@ -245,15 +250,16 @@ def _publish_replica(
         },
         run_name=f"{replica.level}, seed {replica.seed}",
     ).info.run_id
+    curves = [*curves, *(("epsilon_spent", step, value) for step, value in replica.ledger.spent)]
     last = max((step for _, step, _ in curves), default=0)
-    # Only start and end are known: steps in between are taken as equally long.
-    pace = (replica.ended - replica.started) / max(last, 1)
+    # Only start and end are known: steps in between are taken as equally long. An account has neither.
+    started, ended = replica.started or 0.0, replica.ended or 0.0
+    pace = (ended - started) / max(last, 1)
     metrics = [
-        Metric(name, value, _milliseconds(replica.started + step * pace), step)
-        for name, step, value in curves
+        Metric(name, value, _milliseconds(started + step * pace) or 0, step) for name, step, value in curves
     ]
-    ended = _milliseconds(replica.ended)
-    metrics += [Metric(name, value, ended, last) for name, value in _final(replica).items()]
+    finished = _milliseconds(replica.ended)
+    metrics += [Metric(name, value, finished or 0, last) for name, value in _final(replica).items()]
     parameters = {
         **_row_parameters(record),
         **_flat(replica.settings),
@@ -261,7 +267,7 @@ def _publish_replica(
         "seed": replica.seed,
     }
     _log(client, run, parameters, metrics)
-    client.set_terminated(run, end_time=ended)
+    client.set_terminated(run, end_time=finished)
 
 
 def _final(replica: Replica) -> dict[str, float]:
@@ -354,5 +360,5 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _milliseconds(seconds: float) -> int:
-    return round(1000 * seconds)
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(1000 * seconds)

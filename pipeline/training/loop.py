@@ -1,7 +1,9 @@
 """The loop: replicas trained together, their history, and resuming.
 
-A run appears in ``runs/ROW/`` as a whole when its last step is done. Until then a checkpoint lies under a
-name made of the row and the digests of everything that decides its numbers.
+A row's results grow by the replica: those that were trained before, by code and from data and settings that
+still stand, are kept, and only the others are trained. What is trained appears as a whole when its last step
+is done. Until then a checkpoint lies under a name made of the row, the digests of everything that decides its
+numbers, and which replicas it is of.
 """
 
 import platform
@@ -18,27 +20,30 @@ import torch
 from torch import Tensor
 
 from pipeline.data.prepared import Prepared, Split
-from pipeline.files import digest_json
+from pipeline.files import digest_file, digest_json, write_text
 from pipeline.identity import provenance
-from pipeline.method_settings import MethodSettings
+from pipeline.identity.code import train_code
+from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
 from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
+from pipeline.params import Row, Settings
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.pretrained.starts import check_start, load_start, read_start
-from pipeline.privacy.accounting import spent
 from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams, initial_seed
-from pipeline.results.records import Provenance
-from pipeline.settings import Model, Row, Settings
+from pipeline.results import records
+from pipeline.results.histories import history_csv, read_history
+from pipeline.results.records import Provenance, Run, Trained
 from pipeline.training import checkpoints, runs
 from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
-from pipeline.training.runs import RUNS, Run, Trained
+from pipeline.training.uncounted import data_uses
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replica:
     """What to train: a level's settings under a name, and a seed."""
 
@@ -58,12 +63,12 @@ class Progress:
 
     group: int
     groups: int
-    replicas: int
     step: int
     steps: int
     epoch: float
     noted: bool  # whether the history got a line
-    epsilon: tuple[float, float] | None  # least and most spent so far; None: not private
+    guarantees: tuple[Guarantee, ...]  # the replicas', for whoever tells what is spent so far
+    reproducible: bool  # whether noise is seeded, so that nothing holds
     train_loss: float  # mean over replicas, of the last sample
     validation_accuracy: float | None  # mean over replicas, when last measured
     seconds_left: float
@@ -91,6 +96,29 @@ def replicas(row: Row) -> list[Replica]:
     return [Replica(row.level(own), seed, own) for own in row.resolved for seed in range(row.seeds)]
 
 
+@dataclass(frozen=True)
+class Context:
+    """What replicas are trained from and by, whichever they are."""
+
+    model: Model
+    method: str
+    reproducible: bool  # whether noise and samples are seeded too
+    data: Prepared
+    execution: Execution  # device, and how to compute on it
+    show: Show  # called whenever the history gets a line, and about once a second in between
+    checkpoint: Path  # folder
+    checkpoint_every: float  # seconds between checkpoints: what a kill loses at most
+
+
+@dataclass(frozen=True)
+class Done:
+    """What `train` did."""
+
+    path: Path  # reports/runs/ROW.json
+    trained: int  # replicas
+    kept: int
+
+
 def train(
     key: str,
     settings: Settings,
@@ -99,16 +127,16 @@ def train(
     show: Show,
     checkpoint_every: float,
     root: Path = Path(),
-) -> Path:
-    """Train a row and write ``runs/KEY``; an interrupted run continues from its checkpoint.
+) -> Done:
+    """Train what a row lacks and write its run, history and weights; an interrupted run continues.
 
     Args:
         key: the row.
         settings: all settings.
         data: the row's prepared data.
         execution: device and how to compute on it.
-        show: called whenever the history gets a line, and about once a second in between.
-        checkpoint_every: seconds between checkpoints: what a kill loses at most.
+        show: see `Context`.
+        checkpoint_every: see `Context`.
         root: the folder of params.yaml.
 
     Raises:
@@ -119,57 +147,80 @@ def train(
     check_relevance(data, settings)
     row = settings.row(key)
     source = provenance_of(key, settings, data, execution)
-    identity = digest_json({"config": source.config, "code": source.code, "data": source.data})
-    checkpoint = root / CHECKPOINTS / f"{key}-{identity[7:19]}"
-    with alone(checkpoint):
-        groups = train_replicas(
-            replicas(row), row.model, row.method, row.reproducible, data, execution, show,
-            checkpoint, checkpoint_every,
-        )  # fmt: skip
-        run = Run(
-            row=key,
-            model=row.model,
-            method=row.method,
-            data=row.data,
-            replicas=[_trained(group, index) for group in groups for index in range(len(group.replicas))],
-            provenance=source,
+    # by the row, whatever of it is trained: what stands must not change before the results are written
+    with alone(root / CHECKPOINTS / key):
+        before = records.read_run(key, root)
+        stands = Standing(key, row, data.digests)
+        kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
+        names = {(one.level, one.seed) for one in kept}
+        wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
+        # DVC expects the folder, also of replicas that came without their weights
+        runs.make_folder(key, root)
+        if not wanted and before and len(kept) == len(before.replicas):
+            return Done(records.run_path(key, root), 0, len(kept))
+        missing = [replica.name for replica in wanted]
+        identity = digest_json([source.config, source.code, source.data, missing])
+        checkpoint = root / CHECKPOINTS / key / identity[7:19]
+        context = Context(
+            row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
-        models = [group.method.model(group.state) for group in groups]
-        weights = {name: torch.cat([model[name].cpu() for model in models]) for name in models[0]}
-        runs.write(root / RUNS / key, run, weights, [line for group in groups for line in group.history])
+        groups = train_replicas(wanted, context)
+        _write(key, row, groups, source, before, kept, data, root)
         shutil.rmtree(checkpoint, ignore_errors=True)
-    return root / RUNS / key
+    return Done(records.run_path(key, root), len(wanted), len(kept))
 
 
-def train_replicas(
-    wanted: Sequence[Replica],
-    model: Model,
-    method: str,
-    reproducible: bool,
+def _write(
+    key: str,
+    row: Row,
+    groups: list[Group],
+    source: Provenance,
+    before: Run | None,
+    kept: tuple[Trained, ...],
     data: Prepared,
-    execution: Execution,
-    show: Show,
-    checkpoint: Path,
-    checkpoint_every: float,
-) -> list[Group]:
+    root: Path,
+) -> None:
+    """Weights, then the history, then the run that vouches for both by their digests."""
+    trained = {(one.level, one.seed): (one, before.origin(one)) for one in kept} if before else {}
+    for group in groups:
+        model = group.method.model(group.state)
+        for index, replica in enumerate(group.replicas):
+            path = runs.weights_path(key, replica.level, replica.seed, root)
+            digest = runs.write_weights(path, {name: value[index].cpu() for name, value in model.items()})
+            trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
+    lines = [line for group in groups for line in group.history]
+    history = records.history_path(key, root)
+    if before:
+        lines += [
+            line for line in read_history(history) if (line[0], line[1]) in {(k.level, k.seed) for k in kept}
+        ]
+    write_text(history, history_csv(lines))
+    order = [(one.level, one.seed) for one in replicas(row)]
+    every, origins = records.with_origins(trained[name] for name in order)
+    run = Run(
+        row=key,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
+        replicas=every,
+        origins=origins,
+        history=digest_file(history),
+    )
+    records.write(run, root)
+    runs.clear(key, {runs.weights_path(key, *name, root) for name in order}, root)
+
+
+def train_replicas(wanted: Sequence[Replica], context: Context) -> list[Group]:
     """Train replicas of one model, those together that can share a step."""
     groups = grouped(wanted)
-    trained = []
-    for number, members in enumerate(groups):
-        task = make_task(members, model, reproducible, data, execution)
-        trainer = build_method(method, task, [replica.settings for replica in members], model.normalization)
-        path = checkpoint / f"group{number}.pt"
-        trained.append(
-            _train_group(members, trainer, task, data, path, checkpoint_every, show, (number, len(groups)))
-        )
-    return trained
+    return [_train_group(members, context, number, len(groups)) for number, members in enumerate(groups)]
 
 
 def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
     """Replicas of one model, in the groups that share a batch shape and a number of steps."""
     groups: dict[tuple[Any, ...], list[Replica]] = {}
     for replica in wanted:
-        groups.setdefault(replica.settings.together, []).append(replica)
+        groups.setdefault(replica.settings.batching_key, []).append(replica)
     return list(groups.values())
 
 
@@ -223,27 +274,22 @@ def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution
     return right / len(split)
 
 
-def _train_group(
-    members: Sequence[Replica],
-    method: Method,
-    task: Task,
-    data: Prepared,
-    path: Path,
-    checkpoint_every: float,
-    show: Show,
-    place: tuple[int, int],
-) -> Group:
+def _train_group(members: list[Replica], context: Context, number: int, groups: int) -> Group:
+    execution, data, show = context.execution, context.data, context.show
+    path = context.checkpoint / f"group{number}.pt"
+    task = make_task(members, context.model, context.reproducible, data, execution)
+    method = build_method(
+        context.method, task, [replica.settings for replica in members], context.model.normalization
+    )
     own, examples = members[0].settings, len(task.labels)
     steps = own.total_steps(examples)
     validation = data.splits["validation"]
-    last = checkpoints.restore(path, task.execution.device) or Checkpoint(
-        method.init(), 0, [], 0.0, time.time()
-    )
+    last = checkpoints.restore(path, execution.device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
-    entropy = task.streams.entropy.hex() if method.once else None
-    guarantees = [method.guarantee(replica) for replica in range(len(members))]
-    if method.once and last.done == 0:
+    entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
+    guarantees = tuple(method.guarantee(replica) for replica in range(len(members)))
+    if method.noise_drawn_once and last.done == 0:
         checkpoints.save(path, replace(last, entropy=entropy))
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
@@ -252,16 +298,13 @@ def _train_group(
             state, metrics = method.step(state, step)
         done, now = step + 1, time.monotonic()
         epoch = done * own.batch / examples
-        noted = own.noted(done, examples) or done == steps
+        noted = own.logs_after(done, examples) or done == steps
         if noted or now - shown >= SHOW_EVERY:
-            so_far = [_spent(guarantee, done) for guarantee in guarantees] if own.private else []
             values = {name: value.tolist() for name, value in metrics.items()}
             if noted:
-                if own.private:
-                    values["epsilon_spent"] = so_far
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
-                found = accuracy(predictor(method, network), len(members), validation, task.execution)
+                found = accuracy(predictor(method, network), len(members), validation, execution)
                 values["validation_accuracy"] = found.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
@@ -271,20 +314,21 @@ def _train_group(
                 ]
             show(
                 Progress(
-                    *place,
-                    replicas=len(members),
+                    group=number,
+                    groups=groups,
                     step=done,
                     steps=steps,
                     epoch=epoch,
                     noted=noted,
-                    epsilon=(min(so_far), max(so_far)) if so_far else None,
+                    guarantees=guarantees,
+                    reproducible=context.reproducible,
                     train_loss=float(np.mean(values["train_loss"])),
                     validation_accuracy=judged,
                     seconds_left=(now - begun) / (done - last.done) * (steps - done),
                 )
             )
             shown = now
-        due = time.monotonic() - saved >= checkpoint_every and method.resumable(done)
+        due = time.monotonic() - saved >= context.checkpoint_every and method.resumable(done)
         if done == steps or due:
             trained = last.seconds + time.monotonic() - begun
             checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, entropy))
@@ -293,15 +337,7 @@ def _train_group(
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 
 
-def _spent(guarantee: Guarantee, steps: int) -> float:
-    if isinstance(guarantee.spending, Releases):
-        return guarantee.spending.epsilon  # before the first step
-    assert guarantee.spending is not None
-    assert guarantee.delta is not None
-    return spent(guarantee.spending, steps, guarantee.delta)
-
-
-def _trained(group: Group, index: int) -> Trained:
+def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
     replica = group.replicas[index]
     guarantee = group.method.guarantee(index)
     return Trained(
@@ -313,11 +349,13 @@ def _trained(group: Group, index: int) -> Trained:
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
         broken=guarantee.broken,
-        uncounted=guarantee.uncounted,
+        uncounted=(*data_uses(data, replica.settings), *guarantee.uncounted),
         protects=guarantee.protects,
-        seconds=group.seconds,
+        weights=weights,
+        seconds=round(group.seconds, 3),
         started=group.started,
         ended=group.ended,
+        origin=0,  # until it stands among its row's others
     )
 
 
@@ -332,9 +370,11 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     """What is about to make a row's numbers."""
     row = settings.row(key)
     revision, dirty = provenance.revision()
+    code = train_code(row.method, row.model.name)
     return Provenance(
         config=settings.row_digest(key),
-        code=provenance.code_digest(row.method, row.model.name),
+        code=code.digest,
+        parts=code.parts,
         revision=revision,
         dirty=dirty,
         data=data.digests,

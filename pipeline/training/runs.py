@@ -1,137 +1,75 @@
-"""The run folder that training leaves and evaluation reads: ``runs/ROW/``.
+"""The weights that training leaves: ``runs/ROW/``, a file a replica, which DVC carries and git doesn't."""
 
-``run.json`` (`Run`: what was trained, what it spent, on what), ``history.csv`` (the training curves) and
-``weights.pt`` (every tensor of the model with a leading replica dimension, in the order of ``run.json``).
-"""
-
-import csv
 import io
 import os
 import pickle
-import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import ValidationError
 
 from pipeline.errors import UserError, writing
-from pipeline.files import write_bytes, write_text
+from pipeline.files import digest, write_bytes
 from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Spending
-from pipeline.results.records import HISTORY_COLUMNS, Provenance
-from pipeline.settings import Model
-from pipeline.strict import Strict
 
 RUNS = Path("runs")
-WEIGHTS = "weights.pt"
 
 
-class Trained(Strict):
-    """One replica of a finished run."""
-
-    level: str
-    seed: int
-    settings: dict[str, Any]  # of the method, in full
-    steps: int
-    # the guarantee, from which the ledger is computed
-    spending: Spending | Releases | None
-    delta: float | None
-    claimed_by: str | None
-    broken: str | None
-    uncounted: list[str]
-    protects: str | None = None
-    seconds: float
-    started: float
-    ended: float
+def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
+    """Where a replica's weights lie: ``runs/ROW/epsilon=3,seed=0.pt``."""
+    return root / RUNS / row / f"{level},seed={seed}.pt"
 
 
-class Run(Strict):
-    """`run.json`: everything about a run but its numbers' curves and weights."""
+def make_folder(row: str, root: Path = Path()) -> None:
+    """Make the folder of a row's weights, where there is none.
 
-    row: str
-    model: Model
-    method: str
-    data: str
-    replicas: list[Trained]
-    provenance: Provenance
+    Raises:
+        UserError: the disk can't be written.
+    """
+    folder = root / RUNS / row
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
-def write(folder: Path, run: Run, model: Tensors, history: Iterable[tuple[Any, ...]]) -> None:
-    """Write a run beside its place, then rename: nobody sees half of one.
-
-    Args:
-        folder: ``runs/ROW``; what was there is replaced.
-        run: for ``run.json``.
-        model: (R, ...) each, on the CPU.
-        history: lines of `HISTORY_COLUMNS`.
+def write_weights(path: Path, model: Tensors) -> str:
+    """Write a replica's tensors, on the CPU, beside their place and then rename; returns the file's digest.
 
     Raises:
         UserError: the disk is full or can't be written; what was there is then untouched.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     content = io.BytesIO()
-    torch.save(model, content)
-    try:
-        write_bytes(temporary / WEIGHTS, content.getvalue())
-        write_text(temporary / "history.csv", history_csv(history))
-        write_text(temporary / "run.json", run.model_dump_json(indent=2) + "\n")
-        with writing(folder):
-            _replace(folder, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    # a copy of each: a view would take the tensors of all other replicas into the file
+    torch.save({name: value.clone() for name, value in model.items()}, content)
+    write_bytes(path, content.getvalue())
+    return digest(content.getvalue())
 
 
-def _replace(folder: Path, new: Path) -> None:
-    """Put ``new`` in the place of ``folder``, or leave ``folder`` as it was."""
-    old = folder.with_name(f"{new.name}.old")
-    if folder.exists():
-        folder.rename(old)
-    try:
-        new.rename(folder)
-    except OSError:
-        if old.exists():
-            old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def weights(folder: Path, device: torch.device) -> Tensors:
-    """``weights.pt`` of a run folder, on ``device``.
+def read_weights(path: Path, expected: str | None, device: torch.device) -> Tensors:
+    """A replica's tensors, on ``device``; ``expected`` is the digest that its run says.
 
     Raises:
-        UserError: the file is missing, as in a row adopted without weights, or damaged.
+        UserError: the file is missing, as in a fresh clone, or is not the one that training left.
     """
-    path = folder / WEIGHTS
+    row = path.parent.name
     try:
-        return torch.load(path, map_location=device, weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as problem:
-        raise UserError(f"{path}: missing or damaged; run `dprepro train {folder.name}` again") from problem
-
-
-def read(folder: Path) -> Run:
-    """``run.json`` of a run folder.
-
-    Raises:
-        UserError: the row has not been trained, or the file is not a run's.
-    """
+        content = path.read_bytes()
+    except OSError as problem:
+        raise UserError(
+            f"{path}: {os.strerror(problem.errno or 0)}; `dvc pull train@{row}` brings weights from a remote"
+        ) from problem
+    if digest(content) != expected:
+        raise UserError(
+            f"{path}: is not what training left (its digest is not the one in reports/runs/{row}.json); "
+            f"delete it, and `dvc pull train@{row}` or train it again"
+        )
     try:
-        return Run.model_validate_json((folder / "run.json").read_text())
-    except FileNotFoundError as problem:
-        raise UserError(f"{folder}: not trained yet; run `dprepro train {folder.name}` first") from problem
-    except ValidationError as problem:
-        raise UserError(f"{folder / 'run.json'}: not a run: {problem.errors()[0]['msg']}") from problem
+        return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    except (EOFError, RuntimeError, pickle.UnpicklingError) as problem:
+        raise UserError(f"{path}: no weights: {problem}") from problem
 
 
-def history_csv(lines: Iterable[tuple[Any, ...]]) -> str:
-    """Training curves as CSV, one value a line, sorted by replica, metric and step."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HISTORY_COLUMNS)
-    for level, seed, step, epoch, metric, value in sorted(
-        lines, key=lambda line: (line[0], line[1], line[4], line[2])
-    ):
-        writer.writerow([level, seed, step, f"{epoch:.4f}", metric, f"{value:.6g}"])
-    return text.getvalue()
+def clear(row: str, kept: set[Path], root: Path = Path()) -> None:
+    """Delete the weights of replicas that the row no longer has."""
+    folder = root / RUNS / row
+    for path in folder.glob("*.pt"):
+        if path not in kept:
+            path.unlink()

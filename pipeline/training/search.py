@@ -16,14 +16,15 @@ from pydantic import ValidationError
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
-from pipeline.method_settings import MethodSettings
 from pipeline.methods.base import Execution
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
+from pipeline.params import PARAMS, Row, Search, Settings, pick
 from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
 from pipeline.results import records
-from pipeline.settings import PARAMS, Model, Row, Search, Settings, pick
 from pipeline.training.checkpoints import CHECKPOINTS, alone
-from pipeline.training.loop import Group, Replica, Show, provenance_of, train_replicas
+from pipeline.training.loop import Context, Group, Replica, Show, provenance_of, train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
 FIRST_SEED = 1000
@@ -52,10 +53,11 @@ def search(
                 for index, (_, own) in enumerate(choices)
                 for seed in range(asked.seeds)
             ]
-            groups = train_replicas(
-                wanted, model, row.method, row.reproducible, data, execution, show,
+            context = Context(
+                model, row.method, row.reproducible, data, execution, show,
                 checkpoint / str(number), checkpoint_every=60,
             )  # fmt: skip
+            groups = train_replicas(wanted, context)
             accuracies = _final_accuracies(groups)
             for index, (values, own) in enumerate(choices):
                 level = row.level(own)
@@ -111,11 +113,11 @@ def _by_model(
         try:
             model = Model.model_validate({**row.model.model_dump(), **parts})
             # what the row's method can't train is refused in the words of the row
-            Row.model_validate({**row.model_dump(), "model": model.model_dump()})
+            candidate = Row.model_validate({**row.model_dump(), "model": model.model_dump()})
             for level in asked.levels or row.levels:
                 own = row.configured(level, asked.settings, others)
-                if misfit := own.misfit(row.data, settings.split(row.data).train):
-                    raise UserError(f"{PARAMS}: searches.{name}.{misfit}")
+                if problem := own.problem(settings.circumstances(candidate)):
+                    raise UserError(f"{PARAMS}: searches.{name}: {problem}")
                 gathered.setdefault(model, []).append((tried, own))
         except ValidationError as problem:
             error = problem.errors()[0]

@@ -1,7 +1,7 @@
-"""Take in the rows of a pack, if they were made from the same settings, data and code as there are here.
+"""Take in the replicas of a pack that were made from the settings, data and code that there are here.
 
 DVC signs whatever lies in the workspace, so the checks made here are all that stands between a record and
-numbers made from something else.
+numbers made from something else. Replicas that stand here already stay; ledgers are computed anew.
 """
 
 import tempfile
@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
-from pipeline.files import digest_file
+from pipeline.files import digest_file, write_text
+from pipeline.identity.code import measure_code
+from pipeline.identity.standing import Standing
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.results.records import Record
-from pipeline.settings import Settings
+from pipeline.results.histories import history_csv, read_history
+from pipeline.results.records import Evaluation
+from pipeline.training.runs import weights_path
 from pipeline.transport import archive, dvclock
-from pipeline.transport.archive import RUNS, Manifest, PackedRow
-from pipeline.transport.packing import behind, code, code_digest, stages
 
 STAGING = Path(".dprepro")
 
@@ -29,6 +31,7 @@ class Adopted:
     """A row taken in, and what the person should know about it."""
 
     row: str
+    replicas: int  # that were taken in
     notes: tuple[str, ...]
 
 
@@ -40,15 +43,26 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     """
     with _staging() as staged:
         manifest = archive.read(source, staged)
-        for row in manifest.rows:
-            record = records.read(row, staged)
-            assert record is not None  # a pack without it has been refused
-            _check(settings, manifest.rows[row], row, record, records.history_path(row, staged))
-            origin = f"{source.name} ({digest_file(source)})"
-            made = record.provenance.model_copy(update={"adopted": origin})
-            records.write(record.model_copy(update={"provenance": made}), staged)
-        _place(staged, [part for row in manifest.rows for part in _parts(settings, row, manifest.rows[row])])
-    return _sign(settings, manifest)
+        origin = f"{source.name} ({digest_file(source)})"
+        merged = [_merged(settings, row, staged, origin) for row in manifest.rows]
+        parts = [part for one in merged for part in one.parts]
+        _place(staged / "merged", parts)
+    for one in merged:
+        row_ledgers(one.row, settings)
+    signed = dvclock.sign(settings, [one.row for one in merged])
+    return [
+        Adopted(one.row, one.taken, tuple(_notes(settings, one.row, manifest.rows[one.row].weights, signed)))
+        for one in merged
+    ]
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """A row as it will be, staged."""
+
+    row: str
+    taken: int
+    parts: tuple[Path, ...]
 
 
 @contextmanager
@@ -60,59 +74,78 @@ def _staging() -> Iterator[Path]:
             yield Path(folder)
 
 
-def _check(settings: Settings, packed: PackedRow, row: str, record: Record, history: Path) -> None:
-    """Refuse a row whose settings, code or data are not those of this checkout."""
-    if record.row != row or record.history != digest_file(history):
-        raise UserError(f"{row}: not adopted: the record belongs to another row or another history")
-    made = record.provenance
-    here = behind(settings, row)
-    if made.config != settings.row_digest(row):
-        differing = [
-            f"{key} is {packed.settings.get(key)} there, {here.get(key)} here"
-            for key in _differing(packed.settings, here)
-        ]
-        _refuse(row, "settings", differing)
-    if made.code != code_digest(settings.rows[row]):
-        _refuse(row, "code", _differing(packed.code, code(settings.rows[row])))
-    name = settings.rows[row].data
-    if _has_data(name):
-        digests = prepared.load(name).digests
-        if made.data != digests:
-            _refuse(row, f"data {name!r}", _differing(made.data, digests))
-    elif _same_by_lock(settings, row, packed) is False:
-        _refuse(row, f"data {name!r}", ["its digest in dvc.lock"])
+def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
+    """Stage the row with its replicas of here and there under ``merged``.
+
+    Raises:
+        UserError: nothing of it was made from what is here, or the pack contradicts itself.
+    """
+    there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
+    own = settings.row(row)
+    if there is None or evaluation is None or (there.row, evaluation.row) != (row, row):
+        raise UserError(f"{row}: not adopted: the pack's files belong to another row")
+    if there.history != digest_file(records.history_path(row, staged)):
+        raise UserError(f"{row}: not adopted: its training curves belong to another run")
+    here = records.read_run(row)
+    stands = Standing(row, own, _data(own.data))
+    wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
+    later = stands.findings.canonical("evaluate", row, measure_code(own.method, own.model.name).digest)
+    codes = {one.code for one in evaluation.replicas}
+    if {stands.findings.canonical("evaluate", row, code) for code in codes} != {later}:
+        wrong.add("measuring code")
+    if wrong:
+        raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
+    measured = {(one.level, one.seed): one for one in evaluation.replicas}
+    for one in there.replicas:
+        _check(row, one, measured, staged)
+    keep = [one for one in here.replicas if stands.why_not(here, one) is None] if here else []
+    names = {(one.level, one.seed) for one in keep}
+    new = [one for one in there.replicas if (one.level, one.seed) not in names]
+    target = staged / "merged"
+    lines = [] if here is None else [x for x in read_history(records.history_path(row)) if x[:2] in names]
+    taken = {(one.level, one.seed) for one in new}
+    lines += [x for x in read_history(records.history_path(row, staged)) if x[:2] in taken]
+    history = records.history_path(row, target)
+    write_text(history, history_csv(lines))
+    made = {(one.level, one.seed): (one, here.origin(one)) for one in keep} if here else {}
+    for one in new:
+        made[one.level, one.seed] = (one, there.origin(one).model_copy(update={"adopted": origin}))
+    order = [(own.level(x), seed) for x in own.resolved for seed in range(own.seeds)]
+    replicas, origins = records.with_origins(made[name] for name in order if name in made)
+    run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
+    records.write(run, target)
+    before = records.read_evaluation(row)
+    known = {(one.level, one.seed): one for one in before.replicas} if before else {}
+    both = {**{name: one for name, one in known.items() if name in names}, **{n: measured[n] for n in taken}}
+    ordered = tuple(both[name] for name in order if name in both)
+    records.write(Evaluation(row=row, replicas=ordered), target)
+    parts = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
+    for one in new:
+        path = weights_path(row, one.level, one.seed)
+        if (staged / path).exists():
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (staged / path).rename(target / path)
+            parts.append(path)
+    return _Merged(row, len(new), tuple(parts))
 
 
-def _differing(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    return [key for key in sorted(there | here) if there.get(key) != here.get(key)]
+def _check(row: str, one: records.Trained, measured: dict, staged: Path) -> None:
+    """Refuse a replica whose numbers can't be what they say."""
+    name = (one.level, one.seed)
+    where = f"{row}: not adopted: {one.level}, seed {one.seed}"
+    if name not in measured or measured[name].weights != one.weights:
+        raise UserError(f"{where}: was not measured with the weights that it says")
+    for metric, value in measured[name].metrics.items():
+        if "accuracy" in metric and not 0 <= value <= 1:
+            raise UserError(f"{where}: {metric}: {value}; allowed: 0 to 1")
+    path = weights_path(row, *name, staged)
+    if path.exists() and digest_file(path) != one.weights:
+        raise UserError(f"{where}: its weights are not the ones that were trained")
 
 
-def _refuse(row: str, kind: str, differing: list[str]) -> NoReturn:
-    # Nothing differs by name when the pack was written by a version that took its digests otherwise.
-    raise UserError(f"{row}: not adopted: made from other {kind}: {'; '.join(differing) or 'by digest'}")
-
-
-def _has_data(name: str) -> bool:
-    return (prepared.PREPARED / name / "manifest.json").exists()
-
-
-def _same_by_lock(settings: Settings, row: str, packed: PackedRow) -> bool | None:
-    """Whether both machines' DVC locks mean the same data; None: one of them doesn't say."""
-    name = settings.rows[row].data
-    folder = prepared.PREPARED / name
-    here = dvclock.output(f"{settings.maker(name)}@{name}", folder)
-    there = dvclock.dependency(packed.lock, f"train@{row}", folder)
-    return None if here is None or there is None else here == there
-
-
-def _parts(settings: Settings, row: str, packed: PackedRow) -> list[Path]:
-    """What of a row is placed."""
-    parts = [records.path(row), records.history_path(row)]
-    # Without the data here DVC takes over the pack's signature, and that is of the whole run folder: one
-    # without weights would look changed and be trained again, while one that isn't there is let be.
-    if packed.weights or _has_data(settings.rows[row].data):
-        parts.append(RUNS / row)
-    return parts
+def _data(name: str) -> dict[str, str] | None:
+    here = (prepared.PREPARED / name / "manifest.json").exists()
+    return prepared.load(name).digests if here else None
 
 
 def _place(staged: Path, parts: list[Path]) -> None:
@@ -130,28 +163,11 @@ def _place(staged: Path, parts: list[Path]) -> None:
         undo.pop_all()
 
 
-def _sign(settings: Settings, manifest: Manifest) -> list[Adopted]:
-    """Have DVC take the placed rows for its own results, so that it doesn't train them again."""
-    if dvclock.available():
-        with_data = [row for row in manifest.rows if _has_data(settings.rows[row].data)]
-        if with_data:
-            dvclock.commit([stage for row in with_data for stage in stages(row)])
-        for row in manifest.rows.keys() - with_data:
-            # DVC refuses to sign without the data, so the signature made there is taken over.
-            dvclock.take_over(manifest.rows[row].lock, records.path(row))
-    return [Adopted(row, tuple(_notes(settings, row, packed))) for row, packed in manifest.rows.items()]
-
-
-def _notes(settings: Settings, row: str, packed: PackedRow) -> Iterator[str]:
+def _notes(settings: Settings, row: str, weights: bool, signed: bool) -> Iterator[str]:
     name = settings.rows[row].data
-    if not _has_data(name) and _same_by_lock(settings, row, packed) is None:
+    if _data(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
-    if not dvclock.available():
-        yield "there is no DVC here: nothing is signed, and `dvc repro` will train it again"
-    elif not _has_data(name) and not packed.lock:
-        yield (
-            "nothing is signed, as DVC needs the data or a pack from a checkout where `dvc repro` ran: "
-            f"`dprepro {settings.maker(name)} {name}` and adopt again, or `dvc repro` will train it again"
-        )
-    if not packed.weights:
-        yield f"came without weights: evaluate@{row} can't be repeated until it is trained again"
+    if not signed:
+        yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
+    if not weights:
+        yield "came without weights: it can't be evaluated again until it is trained again"

@@ -9,34 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from pydantic import ValidationError
 
 from pipeline.errors import UserError, writing
+from pipeline.fields import Key, Strict
 from pipeline.files import digest_file
 from pipeline.results import records
-from pipeline.strict import Key, Strict
 
 RUNS = Path("runs")
-WEIGHTS = "weights.pt"
 MANIFEST = "manifest.json"
 
 
 class PackedRow(Strict):
-    """What a pack says of one row, beside its record (which holds the digests of settings, code and data)."""
+    """What a pack says of one row; its run has the digests of settings, code and data."""
 
     files: dict[str, str]  # path -> digest
     weights: bool  # False: left out, to save room
-    settings: dict[str, Any]  # the parts of params.yaml behind the row, to name the key that differs
-    code: dict[str, str]  # source that decides numbers -> digest, to name the file that differs
-    lock: str  # the row's entries of dvc.lock; empty where DVC didn't run or doesn't vouch for them
 
 
 class Manifest(Strict):
     """First member of a pack."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     rows: dict[Key, PackedRow]
 
 
@@ -123,13 +119,12 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> IO[bytes]:
 
 def _check_names(row: str, packed: PackedRow) -> None:
     """Only a row's own files, under names that can't lead out of their folder."""
-    own = {records.path(row).as_posix(), records.history_path(row).as_posix()}
+    own = {path(row).as_posix() for path in (records.run_path, records.history_path, records.evaluation_path)}
     for name in packed.files.keys() - own:
         path = PurePosixPath(name)
-        inside = path.parts[:-1][:2] == (RUNS.name, row) and ".." not in path.parts and str(path) == name
-        if not inside:
+        if path.parent != PurePosixPath(RUNS.name, row) or path.suffix != ".pt" or str(path) != name:
             raise _Damage(f"{name!r} is not a file of row {row!r}")
-    if not own <= packed.files.keys():
-        raise _Damage(f"record or history of row {row!r} is missing")
-    if packed.weights != ((RUNS / row / WEIGHTS).as_posix() in packed.files):
+    if lacking := own - packed.files.keys():
+        raise _Damage(f"{min(lacking)} is missing")
+    if packed.weights != any(name.endswith(".pt") for name in packed.files):
         raise _Damage(f"says of row {row!r} that it holds weights where it doesn't, or the other way round")

@@ -1,21 +1,28 @@
-"""What DVC has signed: reading its lock, having it sign, and taking over what another checkout signed."""
+"""Having DVC sign results that it has not made itself."""
 
 import hashlib
 import importlib.util
-import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from pipeline.data.prepared import PREPARED
 from pipeline.errors import UserError
 from pipeline.files import write_text
+from pipeline.identity import entries
+from pipeline.params import Settings
+from pipeline.results import records
+from pipeline.training.runs import RUNS
 
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
+STAGES_OF_A_ROW = ("train", "evaluate", "ledger")
+NOTHING = "d751713988987e9331980363e24189ce.dir"  # DVC's hash of a folder without files: weights nobody kept
 
 
 def available() -> bool:
@@ -23,60 +30,58 @@ def available() -> bool:
     return STAGES.exists() and importlib.util.find_spec("dvc") is not None
 
 
-def changed() -> set[str]:
-    """Stages of this folder's pipeline whose inputs or outputs are not those that were signed.
+def sign(settings: Settings, rows: Sequence[str]) -> bool:
+    """Have DVC take what lies here as the results of ``rows``, so that it doesn't train them again.
+
+    Where the data are here DVC does it itself, and keeps the weights. It refuses without them; then the
+    entries of its lock are written as it would write them. False: there is no DVC pipeline here.
 
     Raises:
-        UserError: DVC can't tell.
+        UserError: DVC can't; the last line it printed says why.
     """
-    # Named, because without a target DVC answers for every pipeline below this folder.
-    return set(_status(STAGES.name))
+    if not available():
+        return False
+    entries.write(settings)
+    here = [row for row in rows if (PREPARED / settings.rows[row].data / "manifest.json").exists()]
+    here = [row for row in here if (RUNS / row).exists()]
+    if here:
+        _dvc("commit", "--force", *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW))
+    if rest := [row for row in rows if row not in here]:
+        lock = _read()
+        for row in rest:
+            lock["stages"] |= row_entries(settings, row, lock["stages"])
+        _write(lock)
+    return True
 
 
-def vouched(stages: list[str]) -> str:
-    """The lock's entries of ``stages``, as YAML: JSON has no infinity.
+def row_entries(settings: Settings, row: str, signed: dict[str, Any]) -> dict[str, Any]:
+    """The lock's entries of a row's stages, for what lies here; ``signed``: those that the lock has.
 
-    Empty when DVC isn't here or finds one of them changed since.
+    Data and weights that aren't here keep the hash that they were signed with.
     """
-    entries = _read()["stages"]
-    if not available() or not all(stage in entries for stage in stages) or _status(*stages):
-        return ""
-    text = StringIO()
-    _yaml().dump({stage: entries[stage] for stage in stages}, text)
-    return text.getvalue()
-
-
-def commit(stages: list[str]) -> None:
-    """Have DVC sign what lies in the workspace as the results of ``stages``.
-
-    Raises:
-        UserError: it can't; the last line it printed says why.
-    """
-    _dvc("commit", "--force", *stages)
-
-
-def output(stage: str, path: Path) -> str | None:
-    """The hash under which this checkout's lock holds an output, or None."""
-    return _hash(_read()["stages"], stage, "outs", path)
-
-
-def dependency(entries: str, stage: str, path: Path) -> str | None:
-    """The hash of the dependency with which a stage was signed elsewhere, or None."""
-    return _hash(_yaml().load(entries) or {}, stage, "deps", path)
-
-
-def take_over(entries: str, edited: Path) -> None:
-    """Put another checkout's entries into the lock; ``edited`` is an output whose bytes changed since."""
-    content = edited.read_bytes()
-    lock = _read()
-    for stage, entry in (_yaml().load(entries) or {}).items():
-        for out in entry.get("outs", []):
-            if out["path"] == edited.as_posix():
-                out["md5"], out["size"] = hashlib.md5(content).hexdigest(), len(content)
-        lock["stages"][stage] = entry
-    text = StringIO()
-    _yaml().dump(lock, text)
-    write_text(LOCK, text.getvalue())
+    digests = entries.entries(settings)
+    data = PREPARED / settings.rows[row].data
+    maker = f"{settings.stage_of(data.name)}@{data.name}"
+    prepared = _signed(signed, maker, "outs", data) or _signed(signed, f"train@{row}", "deps", data)
+    weights = _signed(signed, f"train@{row}", "outs", RUNS / row) or {"md5": NOTHING, "size": 0, "nfiles": 0}
+    folders = [{"path": data.as_posix(), "hash": "md5", **(prepared or {})}]
+    kept = {"path": (RUNS / row).as_posix(), "hash": "md5", **weights}
+    run, history = _file(records.run_path(row)), _file(records.history_path(row))
+    measured, ledgers = _file(records.evaluation_path(row)), _file(records.ledger_path(row))
+    parts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+        "train": (folders, [history, run, kept]),
+        "evaluate": ([*folders, run, kept], [measured]),
+        "ledger": ([history, run], [ledgers]),
+    }
+    return {
+        f"{stage}@{row}": {
+            "cmd": f"dprepro {stage} {row}",
+            "deps": deps,
+            "params": {entries.PATH.as_posix(): {f"{stage}.{row}": digests[stage][row]}},
+            "outs": outs,
+        }
+        for stage, (deps, outs) in parts.items()
+    }
 
 
 def _read() -> dict[str, Any]:
@@ -94,17 +99,24 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _hash(entries: dict[str, Any], stage: str, kind: str, path: Path) -> str | None:
-    for item in entries.get(stage, {}).get(kind, []):
+def _write(lock: dict[str, Any]) -> None:
+    text = StringIO()
+    _yaml().dump(lock, text)
+    write_text(LOCK, text.getvalue())
+
+
+def _signed(stages: dict[str, Any], stage: str, kind: str, path: Path) -> dict[str, Any] | None:
+    """Hash and size under which a stage holds a path, or None."""
+    for item in stages.get(stage, {}).get(kind, []):
         if item["path"] == path.as_posix():
-            value: str | None = item.get("md5")
-            return value
+            return {name: item[name] for name in ("md5", "size", "nfiles") if name in item}
     return None
 
 
-def _status(*targets: str) -> dict[str, Any]:
-    status: dict[str, Any] = json.loads(_dvc("status", "--json", *targets))
-    return status
+def _file(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    found = hashlib.md5(content).hexdigest()
+    return {"path": path.as_posix(), "hash": "md5", "md5": found, "size": len(content)}
 
 
 def _dvc(*arguments: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.data import catalog, download, synthetic
 from pipeline.data.catalog import Edition, Entry, File, Part
 from pipeline.files import digest_file
-from pipeline.settings import Settings, parse
+from pipeline.params import Settings, parse
 
 COUNTS = {
     "mnist": (300, 60),

@@ -16,7 +16,7 @@ from pipeline.data.raw import RAW
 from pipeline.data.splits import Selection, check_disjoint, duplicates, select
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file
-from pipeline.settings import Data, Settings
+from pipeline.params import Data, Settings
 
 MNIST = {
     "raw": "mnist",

@@ -10,7 +10,7 @@ import pytest
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
-from pipeline.settings import parse
+from pipeline.params import parse
 
 pytestmark = pytest.mark.real
 

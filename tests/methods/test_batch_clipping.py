@@ -10,17 +10,19 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping.method import BatchClipping
 from pipeline.methods.batch_clipping.mini_sets import MiniSets, drawn
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Bounds
-from pipeline.settings import Model
+from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
+from tests.methods.conftest import check_alike, trained
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 BN = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
@@ -135,16 +137,11 @@ def test_norms_of_mini_sets_are_those_of_their_mean_gradients(tiny: Prepared) ->
 def test_how_it_is_computed_never_changes_the_result(
     tiny: Prepared, model: Model, changes: dict[str, object]
 ) -> None:
-    results = []
-    for how in (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True)):
-        wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
-        method = make(tiny, model, *wanted, how=how)
-        state = method.init()
-        for step in range(3):
-            state, _ = method.step(state, step)
-        results.append(torch.cat([v.flatten(1) for v in method.model(state).values()], dim=1))
-    for other in results[1:]:
-        torch.testing.assert_close(other, results[0], rtol=1e-3, atol=1e-5)
+    wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
+    ways = (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True))
+    models = [trained(make(tiny, model, *wanted, how=how), steps=3) for how in ways]
+    # batch norm over a few examples multiplies rounding errors, and so does every step
+    check_alike(models, rtol=1e-3, atol=1e-4)
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
@@ -267,12 +264,12 @@ def test_what_is_not_private_says_so(tiny: Prepared) -> None:
         found = make(tiny, BN, own).guarantee(0)
         assert found.spending is None
         assert found.broken
-    assert make(tiny, BN, settings()).guarantee(0).broken is None
+    assert make(tiny, BN, settings()).guarantee(0).broken == ()
     leaking = make(tiny, BN, settings(statistics="running")).guarantee(0)
     assert leaking.spending is not None
-    assert "running averages" in (leaking.broken or "")
+    assert leaking.broken == (statement("running_averages"),)
     # there are no averages without batch norm
-    assert make(tiny, PLAIN, settings(statistics="running")).guarantee(0).broken is None
+    assert make(tiny, PLAIN, settings(statistics="running")).guarantee(0).broken == ()
 
 
 def test_only_running_averages_look_at_private_data_besides_the_released_sums(tiny: Prepared) -> None:

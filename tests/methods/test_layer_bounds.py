@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.batch_clipping.layer_bounds import bounds, expected, layers_of, parts_of
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.gradients import Bounds
 

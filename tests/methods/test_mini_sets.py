@@ -5,12 +5,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.method_settings import BatchClippingSettings
-from pipeline.methods.batch_clipping.mini_sets import drawn, gradient
+from pipeline.methods.base import Execution
+from pipeline.methods.batch_clipping import mini_sets
+from pipeline.methods.batch_clipping.mini_sets import drawn
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.randomness import Streams
 
 EXAMPLES = 30
+
+# replicas in one vmap, and one by one
+WAYS = [Execution(torch.device("cpu"), at_once, 64) for at_once in (None, 1)]
 
 
 def settings(**changes: object) -> BatchClippingSettings:
@@ -73,13 +78,14 @@ def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alon
     assert abs(apart / total - 2 / 3) < 0.2
 
 
-def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it() -> None:
+@pytest.mark.parametrize("how", WAYS)
+def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it(how: Execution) -> None:
     own = settings(sampling="poisson", batch=1)
     step = next(s for s in range(99) if len(streams().poisson(s, EXAMPLES, 1 / EXAMPLES)[0]) == 0)
     found = drawn(streams(), own, step, EXAMPLES)
     assert found.mask.sum() == 0
     net, parameters, inputs, labels = example()
-    nobody = gradient(net, own, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1))
+    nobody = mini_sets.gradient(net, own, how, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1))
     assert nobody.loss == 0
     assert all(bool((value == 0).all()) for value in nobody.values.values())
 
@@ -99,9 +105,11 @@ def in_torch() -> nn.Module:
     return theirs.train()
 
 
-def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics() -> None:
+@pytest.mark.parametrize("how", WAYS)
+def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how: Execution) -> None:
     net, parameters, inputs, labels = example()
-    found = gradient(net, settings(), inputs, labels, torch.ones(12), parameters, torch.tensor(0.1))
+    rest = inputs, labels, torch.ones(12), parameters, torch.tensor(0.1)
+    found = mini_sets.gradient(net, settings(), how, *rest)
     theirs = in_torch()
     loss = F.cross_entropy(theirs(inputs), labels)
     loss.backward()
@@ -111,19 +119,22 @@ def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics() ->
     torch.testing.assert_close(found.statistics["1.mean"], theirs[0](inputs).detach().mean(0))
 
 
-def test_who_is_not_there_leaves_no_trace() -> None:
+@pytest.mark.parametrize("how", WAYS)
+def test_who_is_not_there_leaves_no_trace(how: Execution) -> None:
     net, parameters, inputs, labels = example()
     mask = torch.tensor([1.0] * 8 + [0.0] * 4)
-    padded = gradient(net, settings(), inputs * mask[:, None], labels, mask, parameters, torch.tensor(0.1))
-    alone = gradient(net, settings(), inputs[:8], labels[:8], mask[:8], parameters, torch.tensor(0.1))
+    given = parameters, torch.tensor(0.1)
+    padded = mini_sets.gradient(net, settings(), how, inputs * mask[:, None], labels, mask, *given)
+    alone = mini_sets.gradient(net, settings(), how, inputs[:8], labels[:8], mask[:8], *given)
     for name, value in alone.values.items():
         torch.testing.assert_close(padded.values[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces() -> None:
+@pytest.mark.parametrize("how", WAYS)
+def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces(how: Execution) -> None:
     net, parameters, inputs, labels = example()
     own = settings(momentum=0.7, local_steps=3)
-    found = gradient(net, own, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05))
+    found = mini_sets.gradient(net, own, how, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05))
     theirs = in_torch()
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.7)
     for piece in range(3):

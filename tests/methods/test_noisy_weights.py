@@ -10,11 +10,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.base import Execution, as_input
 from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
-from pipeline.settings import Model
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.models.model import Model
 from pipeline.training.loop import Replica, accuracy, make_task, predictor
+from tests.methods.conftest import check_alike
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
@@ -106,8 +107,7 @@ def test_replicas_together_are_replicas_alone(tiny: Prepared, normalization: str
         # not the parameters: Adam makes whole steps of the rounding errors in a gradient that should be zero
         found = {**state["first_moment"], **state["running"]}
         ends.append(torch.cat([value.flatten(1) for value in found.values()], 1))
-    for other in ends[1:]:
-        torch.testing.assert_close(other, ends[0], rtol=1e-3, atol=1e-4)
+    check_alike(ends, rtol=1e-3, atol=1e-4)
 
 
 def test_running_averages_are_those_of_torch(tiny: Prepared) -> None:

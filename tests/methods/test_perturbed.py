@@ -12,17 +12,18 @@ from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.method_settings import AdlmSettings, IlmSettings
 from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
 from pipeline.methods.laplace.adlm import INFORMED, LEAST, POWER, Adlm
 from pipeline.methods.laplace.ilm import Ilm
-from pipeline.methods.laplace.perturbed import NOISELESS, SHARED, TINY, UNPROTECTED
+from pipeline.methods.laplace.loss_polynomial import SECOND
+from pipeline.methods.laplace.perturbed import NOISELESS, SHARED, TINY
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
-from pipeline.methods.laplace.taylor import SECOND
+from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.settings import Model
-from pipeline.training.loop import Progress, Replica, make_task, train_replicas
+from pipeline.privacy.statements import statement
+from pipeline.training.loop import Context, Progress, Replica, make_task, train_replicas
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 D, N, M, UNITS = 784, 200, 10, 25
@@ -221,7 +222,7 @@ def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny:
     assert strong.max() == 10
     assert (strong == 10).double().mean() > 0.9
     found = method.guarantee(0)
-    assert found.broken == SHARED
+    assert found.broken == (SHARED,)
     assert found.spending is not None
     assert math.isinf(found.spending.epsilon)
 
@@ -248,10 +249,9 @@ def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
     assert torch.equal(data.first[0], 0.5 - one_hot(method)) == (exact == "loss")
     assert spent(method, quantity).scales == ()
     found = method.guarantee(0)
-    assert found.broken is not None
-    assert quantity in found.broken
-    assert found.protects == UNPROTECTED.format(quantity)
-    assert found.uncounted == [CURVES]  # which now are of data as they are
+    assert found.broken == (statement("exact", quantity=quantity),)
+    assert found.protects == statement("nobodys", quantity=quantity)
+    assert found.uncounted == (CURVES,)  # which now are of data as they are
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
@@ -260,7 +260,7 @@ def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> No
     assert torch.equal(method.release.first[0], 0.5 - one_hot(method))
     assert (method.release.second == SECOND).all()
     assert method.bias_factors.item() == 1
-    assert (method.guarantee(0).spending, method.guarantee(0).broken) == (None, NOISELESS)
+    assert (method.guarantee(0).spending, method.guarantee(0).broken) == (None, (NOISELESS,))
 
 
 def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        group = train_replicas(own, NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0)[0]
+        group = train_replicas(own, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))[0]
         seen.append(group.method.release.inputs)
         return flat(group.state["parameters"])
 
@@ -395,9 +395,9 @@ def test_public_relevances_have_no_noise_and_spend_nothing(tiny: Prepared) -> No
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
     assert [one.quantity for one in spending.laplace] == ["inputs", "labels"]
-    assert method.guarantee(0).broken is None
+    assert method.guarantee(0).broken == ()
     # but not where their network has seen private images
-    assert make_adaptive(tiny, own, public=True, informed=True).guarantee(0).broken == INFORMED
+    assert make_adaptive(tiny, own, public=True, informed=True).guarantee(0).broken == (INFORMED,)
 
 
 def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepared) -> None:

@@ -11,12 +11,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.method_settings import TanSettings
 from pipeline.methods.base import LAST, Execution, as_input
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.method import NOISELESS, NORM_EDGES, Tan
 from pipeline.methods.tan.recipes import RECIPES
-from pipeline.settings import Model
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.models.model import Model
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
@@ -141,7 +141,7 @@ def test_a_simulation_has_the_same_noise_in_its_steps(tiny: Prepared) -> None:
 def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
     method = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0))
     assert method.guarantee(0).spending is None
-    assert method.guarantee(0).broken == NOISELESS
+    assert method.guarantee(0).broken == (NOISELESS,)
     state, _ = run(method, 2)
     own = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3))
     leaves = {n: v[0].clone().requires_grad_() for n, v in own.init()["parameters"].items()}

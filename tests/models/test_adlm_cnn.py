@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, LocalResponse
 from pipeline.privacy.gradients import BookKeeping, Bounds, PerExample
-from pipeline.settings import Model
 
 
 def test_local_response_is_equation_22_of_phan_et_al() -> None:

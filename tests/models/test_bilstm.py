@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from pipeline.methods.registry import build_net
 from pipeline.models import bilstm
 from pipeline.models.bilstm import BiLSTM, Direction
-from pipeline.settings import Model
+from pipeline.models.model import Model
 
 LENGTHS = (5, 1, 3)
 

@@ -11,9 +11,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from pipeline.models import tf_tutorial
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, Bounds, PerExample
-from pipeline.settings import Model
 
 SHAPES = {
     "lenet5": (1, 28, 28),

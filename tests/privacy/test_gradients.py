@@ -1,5 +1,7 @@
 """Clipped sums: the fast way against the slow, both against one example at a time, both on neighbours."""
 
+from functools import partial
+
 import opacus
 import pytest
 import torch
@@ -9,10 +11,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from pipeline.methods.registry import build_net
 from pipeline.models import bilstm, lenet5
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import BookKeeping, Bounds, Outer, PerExample, clip_factors
-from pipeline.settings import Model
+from pipeline.privacy.gradients import BookKeeping, Bounds, Clipper, PerExample, clip_factors
+from pipeline.privacy.layer_gradients import Outer
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
 KINDS = ("none", "layer", "group", "public_bn", "wide", "shared", *TEXTS)
@@ -104,6 +108,12 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
     return {name: 0.7 for name in tensors if name.endswith((".mean", ".var"))}
 
 
+def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
+    """All there are: the reference, the fast way under vmap, and alone with either way of convolutions."""
+    alone = partial(BookKeeping, net, example, copies, alone=True)
+    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), alone(wide=0.0)]
+
+
 def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
     """One part clipped to ``clip``."""
     own = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
@@ -132,7 +142,7 @@ def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
     gradients = one_at_a_time(net, tensors, inputs, labels, weights)
     norms = gradients.norm(dim=1)
     expected = (gradients * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
-    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
+    for way in ways(net, inputs[:1]):
         found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
         flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
         torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
@@ -150,7 +160,7 @@ def test_copies_of_an_example_are_averaged_before_clipping(kind: str, clip: floa
     means = gradients.unflatten(0, (3, 3)).mean(1)
     norms = means.norm(dim=1)
     expected = (means * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
-    for way in (PerExample(net, 3), BookKeeping(net, inputs[:1], 3)):
+    for way in ways(net, inputs[:1], 3):
         found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
         flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
         torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
@@ -162,7 +172,7 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)
     inputs, labels = batch(kind)
     tensors = tensors_of(net)
-    found = BookKeeping(net, inputs[:1])(
+    found = BookKeeping(net, inputs[:1], alone=True)(
         tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
@@ -211,7 +221,7 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
     wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
     F.cross_entropy(wrapped(inputs.long()), labels, reduction="sum").backward()
     samples = {name: value.grad_sample for name, value in theirs.named_parameters()}
-    way = BookKeeping(net, inputs[:1])
+    way = BookKeeping(net, inputs[:1], alone=True)
     for example in range(len(labels)):
         alone = torch.eye(len(labels))[example]
         found = way(tensors, inputs, labels, alone, whole(tensors, 1e6))
@@ -224,7 +234,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip(kind: str) -> None:
     net = make(kind)
     tensors, (inputs, labels) = tensors_of(net), batch(kind)
     enlarge(inputs, tensors, 0, 50.0)  # an example with a large gradient
-    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
+    for way in ways(net, inputs[:1]):
         for gone in range(3):
             mask = torch.ones(len(labels))
             neighbour = mask.clone()
@@ -267,7 +277,7 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
     mask = torch.ones(len(labels))
     mask[4] = present
     others = torch.arange(len(labels)) != 4
-    for way in (PerExample(net), BookKeeping(net, inputs[:1])):
+    for way in ways(net, inputs[:1]):
         found = way(tensors, inputs, labels, mask, whole(tensors, 0.5))
         without = way(tensors, inputs[others], labels[others], mask[others], whole(tensors, 0.5))
         assert not torch.isfinite(found.norms[4, 0])
@@ -312,13 +322,14 @@ def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
     inputs, labels = batch("none")
     gradients = one_at_a_time(net, tensors, inputs, labels, {})
     factors = torch.clamp(0.5 / gradients.norm(dim=1), max=1)
-    way = BookKeeping(net, inputs[:1])
-    assert way.layers.keys() == {"3", "4", "6"}
-    found = way(tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 0.5))
-    assert found.sums.keys() == tensors.keys()
-    torch.testing.assert_close(found.norms[:, 0], gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
-    flat = torch.cat([value.flatten() for value in found.sums.values()])
-    torch.testing.assert_close(flat, (gradients * factors[:, None]).sum(0), rtol=1e-4, atol=1e-5)
+    for way in ways(net, inputs[:1])[1:]:
+        assert isinstance(way, BookKeeping)
+        assert way.layers.keys() == {"3", "4", "6"}
+        found = way(tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 0.5))
+        assert found.sums.keys() == tensors.keys()
+        torch.testing.assert_close(found.norms[:, 0], gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
+        flat = torch.cat([value.flatten() for value in found.sums.values()])
+        torch.testing.assert_close(flat, (gradients * factors[:, None]).sum(0), rtol=1e-4, atol=1e-5)
 
 
 def test_a_tiny_vector_can_not_hide_a_huge_one_from_clipping() -> None:
@@ -342,9 +353,31 @@ def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> No
     tokens, labels = torch.ones(1, 3, dtype=torch.long), torch.zeros(1, dtype=torch.long)
     tensors = {"table.weight": torch.zeros(2, 2)}
     expected = one_at_a_time(net, tensors, tokens, labels, {}).norm()
-    found = BookKeeping(net, tokens)(tensors, tokens, labels, torch.ones(1), whole(tensors, 0.1))
-    torch.testing.assert_close(found.norms[0, 0], expected)
-    torch.testing.assert_close(found.sums["table.weight"].norm(), torch.tensor(0.1))
+    for way in ways(net, tokens)[1:]:
+        found = way(tensors, tokens, labels, torch.ones(1), whole(tensors, 0.1))
+        torch.testing.assert_close(found.norms[0, 0], expected)
+        torch.testing.assert_close(found.sums["table.weight"].norm(), torch.tensor(0.1))
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [("wrn16_4", "group"), ("resnet18", "layer"), ("convnet", "layer")]
+)
+@pytest.mark.parametrize("copies", [1, 2])
+def test_wide_networks_equal_the_reference_in_float32(model: str, kind: str, copies: int) -> None:
+    """Convolutions of both ways in one network, with strides and shortcuts; relative error of all numbers."""
+    torch.manual_seed(2)
+    net = build_net(Model(name=model, normalization=kind, groups=2, unnormalized=1), (3, 16, 16), 10)  # type: ignore[arg-type]
+    tensors = tensors_of(net)
+    inputs, labels = torch.rand(4 * copies, 3, 16, 16), torch.arange(4)
+    mask = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    reference, *others = (
+        way(tensors, inputs, labels, mask, whole(tensors, 0.5)) for way in ways(net, inputs[:1], copies)
+    )
+    expected = torch.cat([value.flatten() for value in reference.sums.values()])
+    for found in others:
+        torch.testing.assert_close(found.norms, reference.norms, rtol=1e-5, atol=0)
+        flat = torch.cat([found.sums[name].flatten() for name in tensors])
+        assert (flat - expected).norm() <= 1e-5 * expected.norm()
 
 
 def test_the_fast_way_refuses_what_it_has_no_rule_for() -> None:

@@ -10,9 +10,11 @@ from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
 from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.statements import statement
 from pipeline.reporting.wording import number
 
 EXAMPLES, BATCH, FEATURES, CLASSES = 55_000, 1800, 784, 10
+SEARCH, PROTECTS = statement("search", search="grid"), statement("local_at_claimed")
 MAPS, NEURONS, CODE = 2 * 32 * 784, 2 * 32 * 784 * 784, 9800  # three readings of Delta_h0
 LOSS = CLASSES * (25 + 25**2 / 4)  # Delta_F
 
@@ -185,12 +187,12 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
             Laplace(quantity="labels", claimed=0.6, distance=1.0, scales=(4.0,), repeats=2, span=1.0),
         )
     )
-    found = release_ledger(both, 10, uncounted=["the search"], protects="every image by itself")
+    found = release_ledger(both, 10, uncounted=[SEARCH], protects=PROTECTS)
     assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
     assert found.accounted == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
     assert found.neighbouring == "replace one"
     assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
-    assert (found.uncounted, found.protects) == (("the search",), "every image by itself")
+    assert (found.uncounted, found.protects) == ((SEARCH,), PROTECTS)
     inputs, labels = found.releases
     assert inputs.noise == pytest.approx((28 * 2**0.5, 56 * 2**0.5, 112 * 2**0.5))
     assert (labels.quantity, labels.claimed, labels.accounted) == ("labels", 0.6, pytest.approx(0.5))
@@ -200,7 +202,7 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
 
 
 def test_a_reason_leaves_the_claim_and_no_bound() -> None:
-    found = release_ledger(Releases(laplace=(release([2.0]),)), 10, reason="the noise was seeded")
+    found = release_ledger(Releases(laplace=(release([2.0]),)), 10, (statement("seeded"),))
     assert (found.claimed, found.accounted, found.accountant) == (1.0, None, None)
 
 

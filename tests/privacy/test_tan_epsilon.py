@@ -11,7 +11,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import classic_epsilon, opacus_rdp, renyi_divergence, renyi_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.tan import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
+from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
 
 ORDERS = np.array([1.1, 1.5, 1.9, 2.5, 4.7, 9.5])
 

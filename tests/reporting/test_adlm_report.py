@@ -11,6 +11,7 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
+from keeping import keep
 from reporting.lookup import plain, row
 from reporting.made_up import dpsgd, laplace
 from reporting.test_report import Elements, words
@@ -33,7 +34,6 @@ from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.long import csv
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.wide import wide
-from pipeline.results import records
 
 PAPER = papers.load("phan2017")
 
@@ -207,7 +207,7 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     found = laplace.record(laplace.ILM, declared)
     metrics = {"converged": converged}
     replicas = [one.model_copy(update={"metrics": one.metrics | metrics}) for one in found.replicas]
-    records.write(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
+    keep(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
     (result,) = gather(declared, tmp_path)
     (table,) = [one for one in result.tables if one.key == "f4a"]
     own = row(table, laplace.ILM)
@@ -226,7 +226,7 @@ def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
     declared = laplace.settings()
     found = laplace.record(laplace.SOUND, declared)
     made = found.provenance.model_copy(update={"reproducible": True})
-    records.write(found.model_copy(update={"provenance": made}), tmp_path)
+    keep(found.model_copy(update={"origins": (made,)}), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
     assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
 
@@ -341,12 +341,17 @@ def test_what_is_released_once_is_spent_before_training(
 ) -> None:
     table = tables_of["f4a"]
     once = at_once(row(table, laplace.ADLM))
-    assert (once.verdict, once.text[-36:]) == ("holds", "ε 8 at the first note, 8 at the last")
+    assert (once.verdict, once.text[-46:]) == ("holds", "ε 55,064 at the first note, 55,064 at the last")
     steps = at_once(row(table, laplace.PSGD))
-    assert (steps.verdict, steps.text[-36:]) == ("fails", "ε 2 at the first note, 8 at the last")
+    assert (steps.verdict, steps.text[-36:]) == ("fails", "ε 4 at the first note, 8 at the last")
     unbounded = at_once(row(table, laplace.CODE))
     assert (unbounded.verdict, laplace.SHARED in unbounded.text) == ("fails", True)
-    without = replace(row(table, laplace.ADLM), history=None)
+    found = laplace.record(laplace.ADLM, laplace.settings())
+    silent = [
+        one.model_copy(update={"ledger": one.ledger.model_copy(update={"spent": ()})})
+        for one in found.replicas
+    ]
+    without = replace(row(table, laplace.ADLM), record=found.model_copy(update={"replicas": silent}))
     assert at_once(without).verdict == "undecided"
     found = {one.variant: one.status for one in claims_of["independent"].assessments}
     assert (found[""], found["as in the code"]) == ("reproduced", "not reproduced")
@@ -394,7 +399,7 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
         for column in (0, 1)
     ]
     dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
-    records.write(found, tmp_path)
+    keep(found, tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
     ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
@@ -403,6 +408,6 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
 def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
     assert not list(figures.drawn(tables_of["f4a"]))
     declared = laplace.settings()
-    records.write(laplace.record(laplace.FIGURE, declared), tmp_path)
+    keep(laplace.record(laplace.FIGURE, declared), tmp_path)
     (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
     assert relevance_pictures.draw(table) is None

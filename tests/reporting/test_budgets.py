@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from reporting.made_up import tan, toys
 
+from pipeline.params import parse
 from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
-from pipeline.settings import parse
 
 TABLE = toys.paper().tables["t"]
 
@@ -52,24 +52,18 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
 
 
 @pytest.mark.parametrize(
-    ("row", "needed"),
-    [
-        ({}, False),
-        ({"data": "cifar10"}, True),
-        ({"data": "cifar10", "budget": "reduced"}, False),
-        ({"model": {"name": "vgg16", "normalization": "running_bn"}, "budget": "reduced"}, True),
-    ],
+    ("row", "needed"), [({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)]
 )
-def test_large_models_and_full_budgets_on_cifar_10_wait_for_a_gpu(row: dict[str, Any], needed: bool) -> None:
+def test_rows_that_need_a_gpu_wait_for_one(row: dict[str, Any], needed: bool) -> None:
     declared = toys.settings(row=row)
-    assert budgets.needs_gpu(declared.rows["row"], declared) is needed
+    assert budgets.needs_gpu(declared.rows["row"]) is needed
     (result,) = toys.judged(toys.paper(), declared).tables[0].rows
     assert result.waits is needed
     assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
 
 
 def test_a_row_that_was_run_waits_for_nothing() -> None:
-    declared = toys.settings(row={"data": "cifar10"})
+    declared = toys.settings(row={"needs": "gpu"})
     record = toys.record("row", declared, sigma_0=(90.0,) * 3)
     assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits
 

@@ -1,15 +1,15 @@
 from pathlib import Path
 
 import pytest
+from keeping import keep
 from reporting.made_up import dpsgd, noisy
 
+from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.reporting.claims.gap import Gap
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult, assess
 from pipeline.reporting.report import Report
-from pipeline.results import records
-from pipeline.settings import Settings
 
 PUBLIC, LITERAL = "public statistics", "Algorithm 1 to the letter"
 
@@ -143,7 +143,7 @@ def on(result: ClaimResult, budget: str) -> Assessment:
 
 def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
-    records.write(noisy.record(noisy.PLAIN, declared, sigma_2=(True, False, True)), tmp_path)
+    keep(noisy.record(noisy.PLAIN, declared, sigma_2=(True, False, True)), tmp_path)
     result = assessed(tmp_path, declared)["baselines-threshold"]
     found = {outcome.text.partition(":")[0]: outcome for outcome in on(result, "full").outcomes}
     assert found["LeNet-5 at σ = 0"].verdict == "holds"
@@ -161,7 +161,7 @@ def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
 
 def test_converging_where_the_paper_does_not_fails_the_claim(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
-    records.write(noisy.record(noisy.PLAIN, declared, sigma_1=(True, True, True)), tmp_path)
+    keep(noisy.record(noisy.PLAIN, declared, sigma_1=(True, True, True)), tmp_path)
     result = assessed(tmp_path, declared)["baselines-threshold"]
     assert on(result, "full").status == "not reproduced"
 
@@ -196,7 +196,7 @@ def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path
 def test_a_full_row_that_was_not_run_is_not_stood_in_for_by_a_reduced_one(tmp_path: Path) -> None:
     declared = noisy.settings()
     noisy.search(tmp_path)
-    records.write(noisy.record(noisy.BATCH + noisy.REDUCED, declared), tmp_path)
+    keep(noisy.record(noisy.BATCH + noisy.REDUCED, declared), tmp_path)
     result = assessed(tmp_path, declared)["no-change"]
     assert {outcome.verdict for outcome in on(result, "full").outcomes} == {"not run"}
     assert result.status == "not run"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from keeping import keep
 from reporting.lookup import row
-from reporting.made_up import clipping
+from reporting.made_up import clipping, dpsgd
 from reporting.test_report import Elements, words
 
 from pipeline.reporting import figures, papers, report
@@ -21,7 +22,6 @@ from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables.long import csv
 from pipeline.reporting.tables.markdown import markdown
-from pipeline.results import records
 
 PAPER = papers.load("nguyen2023")
 
@@ -105,7 +105,7 @@ def test_an_exact_number_agrees_as_far_as_the_paper_prints_it(
     declared = clipping.settings()
     found = clipping.account(clipping.GDP, declared)
     replicas = [one.model_copy(update={"metrics": {"mu": mu}}) for one in found.replicas]
-    records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+    keep(found.model_copy(update={"replicas": replicas}), tmp_path)
     table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
     assert row(table, clipping.GDP).cells["noise_multiplier=2.5"].agreement == agreement
 
@@ -118,7 +118,7 @@ def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path
         one.model_copy(update={"metrics": metrics, "ledger": spent})
         for one, metrics in zip(found.replicas, ({}, {"mu": 1.2e53}), strict=True)
     ]
-    records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+    keep(found.model_copy(update={"replicas": replicas}), tmp_path)
     table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
     lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if f"| ours: {clipping.GDP} |" in line)
@@ -130,7 +130,7 @@ def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path
 
 def test_an_account_of_other_settings_is_marked(tmp_path: Path) -> None:
     declared = clipping.settings()
-    records.write(clipping.account(clipping.GDP, declared), tmp_path)
+    keep(clipping.account(clipping.GDP, declared), tmp_path)
     changed = declared.accounts[clipping.GDP].model_copy(update={"axis": "parts"})
     other = declared.model_copy(update={"accounts": {clipping.GDP: changed}})
     table = next(one for one in gather(other, tmp_path)[0].tables if one.key == "gdp")
@@ -176,10 +176,12 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
     for key, bound in ((clipping.BC, one), (clipping.IC, other)):
         found = clipping.record(key, declared)
         replicas = [
-            replica.model_copy(update={"ledger": clipping.ledger(0.5, accounted=bound, reason="why")})
+            replica.model_copy(
+                update={"ledger": clipping.ledger(0.5, accounted=bound, reasons=(dpsgd.BROKEN,))}
+            )
             for replica in found.replicas
         ]
-        records.write(found.model_copy(update={"replicas": replicas}), tmp_path)
+        keep(found.model_copy(update={"replicas": replicas}), tmp_path)
     found_claims = {claim.claim.key: claim for claim in assess(gather(declared, tmp_path)[0])}
     (outcome,) = found_claims["same-guarantee"].assessments[0].outcomes
     assert outcome.verdict == verdict

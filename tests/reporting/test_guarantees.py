@@ -5,14 +5,15 @@ from reporting.made_up import dpsgd
 
 from pipeline.ledgers.ledger import release_ledger
 from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.statements import Statement
 from pipeline.reporting.judging.guarantees import VACUOUS, guarantee
 from pipeline.reporting.wording import bound
 from pipeline.results.records import Replica
 
 
-def replica(claimed: float | None, accounted: float | None, reason: str | None = None) -> Replica:
+def replica(claimed: float | None, accounted: float | None, *why: Statement) -> Replica:
     ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
-        update={"claimed": claimed, "accounted": accounted, "reason": reason}
+        update={"claimed": claimed, "accounted": accounted, "reasons": why}
     )
     return Replica(
         level="epsilon=1", seed=0, settings={}, metrics={}, ledger=ledger, seconds=1, started=0, ended=1
@@ -87,12 +88,14 @@ def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
     assert guarantee([replica(1.0, 0.92)], reproducible=True).state == "broken"
     assert guarantee([replica(None, None)], reproducible=True).state == "none"
     # what is wrong with the mechanism itself is the better reason
-    assert guarantee([replica(1.0, None, "why")], reproducible=True).reason == "why"
+    assert guarantee([replica(1.0, None, dpsgd.BROKEN)], reproducible=True).reason == dpsgd.REASON
 
 
 def test_the_worst_replica_speaks_for_all() -> None:
-    found = guarantee([replica(1.0, 0.9), replica(1.0, None, "why"), replica(1.0, 0.8)], reproducible=False)
-    assert (found.state, found.reason) == ("broken", "why")
+    found = guarantee(
+        [replica(1.0, 0.9), replica(1.0, None, dpsgd.BROKEN), replica(1.0, 0.8)], reproducible=False
+    )
+    assert (found.state, found.reason) == ("broken", dpsgd.REASON)
     assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.accounted == 0.9
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from keeping import keep
 from reporting.made_up import dpsgd, noisy
 
+from pipeline.params import Settings
 from pipeline.reporting import page, report
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import gather
@@ -19,7 +21,6 @@ from pipeline.reporting.tables.wide import wide
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.results import records
 from pipeline.results.evaluation import CONVERGED
-from pipeline.settings import Settings
 
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
 
@@ -52,7 +53,7 @@ def cell_of(
 ) -> Cell:
     """A cell of a row alone, with the search as it lies there."""
     declared = noisy.settings()
-    records.write(noisy.record(key, declared, **converged), root)
+    keep(noisy.record(key, declared, **converged), root)
     return one(root, declared, key).cells[level]
 
 
@@ -92,7 +93,7 @@ def test_some_seeds_are_counted(tmp_path: Path) -> None:
 def test_a_single_seed_cannot_tell(tmp_path: Path) -> None:
     noisy.search(tmp_path)
     declared = noisy.settings(**{noisy.PLAIN: {"seeds": 1}})
-    records.write(noisy.record(noisy.PLAIN, declared), tmp_path)
+    keep(noisy.record(noisy.PLAIN, declared), tmp_path)
     assert one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"].agreement is None
 
 
@@ -103,7 +104,7 @@ def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
         replica.model_copy(update={"metrics": {"test_accuracy": replica.metrics["test_accuracy"]}})
         for replica in found.replicas
     ]
-    records.write(found.model_copy(update={"replicas": old}), tmp_path)
+    keep(found.model_copy(update={"replicas": old}), tmp_path)
     cell = one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"]
     assert (cell.converged, cell.caveat, cell.draws) == (3, None, None)
 
@@ -155,7 +156,7 @@ def test_a_further_level_stands_where_its_number_belongs(tmp_path: Path) -> None
     declared = noisy.settings()
     found = noisy.record(noisy.PLAIN, declared)
     further = found.replicas[0].model_copy(update={"level": "sigma=0.3"})
-    records.write(found.model_copy(update={"replicas": [*found.replicas, further]}), tmp_path)
+    keep(found.model_copy(update={"replicas": [*found.replicas, further]}), tmp_path)
     table = gather(declared, tmp_path)[0].tables[0]
     assert table.levels == ("sigma=0", "sigma=0.01", "sigma=0.1", "sigma=0.3", "sigma=1", "sigma=2")
 
@@ -233,7 +234,7 @@ def test_a_figure_without_printed_values_reads_as_one(project: Path, read: str) 
 def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconclusive: bool | None) -> None:
     change = {"table": "t4", "label": "BiLSTM-DL"}
     declared = noisy.settings(**{noisy.PLAIN: change})
-    records.write(noisy.record(noisy.PLAIN, declared, examples), tmp_path)
+    keep(noisy.record(noisy.PLAIN, declared, examples), tmp_path)
     row = one(tmp_path, declared, noisy.PLAIN)
     words = f"trained on {examples:,} of 96,000 examples"
     assert [(mark.words, mark.inconclusive) for mark in row.marks] == (
@@ -258,7 +259,7 @@ def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_p
         key: row.model_copy(update={"table": "scaling", "label": "LeNet-5"}) if key == noisy.PLAIN else row
         for key, row in declared.rows.items()
     }
-    records.write(noisy.record(noisy.PLAIN, declared, sigma_1=(False,) * 3), tmp_path)
+    keep(noisy.record(noisy.PLAIN, declared, sigma_1=(False,) * 3), tmp_path)
     cell = one(tmp_path, declared.model_copy(update={"rows": rows}), noisy.PLAIN).cells["sigma=1"]
     assert (cell.converged, cell.untried) == (3, None)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.params import load as load_settings
 from pipeline.reporting import papers
 from pipeline.reporting.judging.claim_test import ClaimTest
 from pipeline.reporting.wording import printed
-from pipeline.settings import load as load_settings
 
 ROOT = Path(__file__).parents[2]
 

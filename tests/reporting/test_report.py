@@ -103,7 +103,7 @@ def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
         "400 x PoissonSampled(0.0186182, Gaussian(1.1))",
         "prv (opacus 1.5.4): none (PRV failed: no luck)",
         "one training example; add or remove one",
-        "the choice of hyper-parameters",
+        "any other choice of model and hyper-parameters",
         "cpu (x86_64, 2 threads)",
         "0123456789ab",
         "1 min 40 s for the replicas trained together",
@@ -147,14 +147,14 @@ def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
     declared = dpsgd.settings()
     record = dpsgd.record(dpsgd.PLAIN, declared)
     made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
-    dpsgd.put(record.model_copy(update={"provenance": made}), tmp_path)
+    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
     assert "<script" not in report.write(declared, tmp_path).page.read_text()
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     declared = dpsgd.fill(tmp_path)
-    (tmp_path / "reports/records" / f"{dpsgd.PLAIN}.json").write_text("{}")
-    with pytest.raises(UserError, match=f"{dpsgd.PLAIN}.json: not a record"):
+    (tmp_path / "reports/runs" / f"{dpsgd.PLAIN}.json").write_text("{}")
+    with pytest.raises(UserError, match=f"{dpsgd.PLAIN}.json: not what `dprepro` writes"):
         report.write(declared, tmp_path)
 
 

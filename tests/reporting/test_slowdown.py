@@ -1,17 +1,17 @@
 from pathlib import Path
 
 import pytest
+from keeping import keep
 from reporting.made_up import noisy
 
 from pipeline.errors import UserError
+from pipeline.params import Settings
 from pipeline.reporting import histories, report
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.slowdown import Slowdown
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.tables import slowdowns
-from pipeline.results import records
-from pipeline.settings import Settings
 
 REDUCED = noisy.CURVES + noisy.REDUCED
 
@@ -23,7 +23,7 @@ def row(root: Path, declared: Settings, key: str = noisy.CURVES) -> RowResult:
 def measured(root: Path, start: str = "sigma=1", end: str = "sigma=10", **converged: tuple) -> Slowdown:
     """Of Figure 1's row alone, with the curves that lie there."""
     declared = noisy.settings()
-    records.write(noisy.record(noisy.CURVES, declared, **converged), root)
+    keep(noisy.record(noisy.CURVES, declared, **converged), root)
     found = slowdown.measure(row(root, declared), start, end)
     assert found is not None
     return found

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pipeline.method_settings import BatchClippingSettings
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.gradients import Bounds
 

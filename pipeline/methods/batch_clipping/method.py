@@ -17,28 +17,26 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from pipeline.method_settings import BatchClippingSettings
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
-from pipeline.methods.views import Views
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-PLAIN = "trained without noise: no privacy"
-RUNNING = (
-    "batch norm's running averages are part of the model, and are computed from the private mini-sets "
-    "without clipping or noise; the epsilon covers the gradients alone"
-)
+PLAIN = statement("no_noise")
+RUNNING = statement("running_averages")
 
 
 class BatchClipping:
     """GBC over R replicas that share everything but noise, clipping constant and step size."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -50,7 +48,7 @@ class BatchClipping:
         self.batch_norm = normalization == "batch_bn"
         self.running = self.batch_norm and self.first.statistics == "running"
         self.names = list(task.parameters)
-        self.views = Views(task.public, self.first.side)
+        self.views = Transforms(task.public, self.first.side)
         self.layers = layer_bounds.layers_of(task.net, self.names, self.first.layers)
         self.members = self.layers.members.to(task.execution.device)
         self.shares = task.numbers(own.averaging for own in settings)
@@ -88,7 +86,8 @@ class BatchClipping:
     def clipper(self) -> Clipper:
         """Clipped sums of single examples' gradients, where those don't see each other."""
         example = self.views.plain(self.task.public[:1])
-        return fastest(self.task.net, example, reference=self.task.execution.reference)
+        how = self.task.execution
+        return fastest(self.task.net, example, reference=how.reference, alone=how.alone)
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
@@ -164,13 +163,13 @@ class BatchClipping:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's rounds spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=PLAIN)
+            return Guarantee(None, None, None, broken=(PLAIN,))
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
             claimed_by="clt",
-            broken=RUNNING if self.running else None,
-            uncounted=[CURVES],
+            broken=(RUNNING,) if self.running else (),
+            uncounted=(CURVES,),
         )
 
     def _epoch(self, step: int) -> int:
@@ -295,8 +294,8 @@ class BatchClipping:
         self, state: State, inputs: Tensor, labels: Tensor, mask: Tensor, rates: Tensor
     ) -> mini_sets.Gradient:
         """(R, K, ...) each: the gradients of K mini-sets of every replica."""
-        one = partial(mini_sets.gradient, self.task.net, self.first)
         how = self.task.execution
+        one = partial(mini_sets.gradient, self.task.net, self.first, how)
 
         def of_replica(*arguments: Any) -> mini_sets.Gradient:
             return over_replicas(one, how, shared=2)(*arguments)

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.method_settings import BatchClippingSettings
+from pipeline.methods.base import Execution
+from pipeline.methods.base import gradient as differentiated
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -72,6 +74,7 @@ class Gradient(NamedTuple):
 def gradient(
     net: nn.Module,
     settings: BatchClippingSettings,
+    execution: Execution,
     inputs: Tensor,
     labels: Tensor,
     mask: Tensor,
@@ -86,6 +89,7 @@ def gradient(
     Args:
         net: the network.
         settings: of the method.
+        execution: how to compute.
         inputs: (S, ...) the mini-set's; where the mask is 0 they have no part in it.
         labels: (S,)
         mask: (S,)
@@ -94,18 +98,20 @@ def gradient(
     """
 
     def loss(own: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
-        with measuring(net, mask) as found:
+        counted = None if execution.alone and bool(mask.all()) else mask
+        with measuring(net, counted) as found:
             losses = F.cross_entropy(functional_call(net, own, (inputs,)), labels, reduction="none")
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, found)
 
+    differentiate = differentiated(loss, net, execution)
     size = -(-len(labels) // settings.local_steps)
     pieces = list(zip(inputs.split(size), labels.split(size), mask.split(size), strict=True))
     place, total = parameters, rate.new_zeros(())
     velocity = way = {name: torch.zeros_like(value) for name, value in parameters.items()}
     statistics: Tensors = {}
     for piece in pieces:
-        found, (mean, measured) = grad(loss, has_aux=True)(place, *piece)
+        found, (mean, measured) = differentiate(place, *piece)
         velocity = {name: settings.momentum * velocity[name] + value for name, value in found.items()}
         way = {name: value + velocity[name] for name, value in way.items()}
         place = {name: value - rate * velocity[name] for name, value in place.items()}

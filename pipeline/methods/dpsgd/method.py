@@ -11,10 +11,9 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
-from pipeline.method_settings import DpsgdSettings
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import sgd, sgd_start
 from pipeline.methods.samples import clipped_sums, padded
@@ -22,15 +21,16 @@ from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-PLAIN = "trained without clipping and noise: no privacy"
+PLAIN = statement("no_clipping_no_noise")
 
 
 class Dpsgd:
     """DP-SGD over R replicas that share batch size, steps and whether they are private."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -135,14 +135,14 @@ class Dpsgd:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's steps spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=PLAIN)
+            return Guarantee(None, None, None, broken=(PLAIN,))
         own = self.settings[replica]
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=own.delta,
             claimed_by=own.accountant,
             broken=self.statistics.broken,
-            uncounted=[CURVES],
+            uncounted=(CURVES,),
         )
 
     def bounds(self, limits: Tensor) -> Bounds:
@@ -157,7 +157,7 @@ class Dpsgd:
             loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
             return loss, loss
 
-        gradient_sum = over_replicas(grad(total, has_aux=True), self.task.execution)
+        gradient_sum = over_replicas(gradient(total, self.task.net, self.task.execution), self.task.execution)
         sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
         loss = torch.zeros(len(samples), device=self.task.labels.device)
         for batch in self._batches(samples):

@@ -12,8 +12,8 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.errors import UserError
-from pipeline.method_settings import DpsgdSettings
 from pipeline.methods.base import Task, as_input
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.normalization import (
     initial_statistics,
     measured,
@@ -22,13 +22,14 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
+from pipeline.privacy.statements import Statement, statement
 
 
 class NoStatistics:
     """No batch norm: examples don't see each other. The base of the others."""
 
     # why the accounted epsilon doesn't hold for gradients taken this way
-    broken: str | None = None
+    broken: tuple[Statement, ...] = ()
     # whether a sample may be computed in pieces
     divisible = True
     # L2 norm of what an example adds to the released vector at most, over C
@@ -61,7 +62,8 @@ class NoStatistics:
 
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
-        return fastest(self.net, self.example, reference=self.execution.reference)
+        how = self.execution
+        return fastest(self.net, self.example, reference=how.reference, alone=how.alone)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
@@ -110,11 +112,7 @@ class JointStatistics(NoStatistics):
     with the public images, a batch of 1 + M of its own.
     """
 
-    broken = (
-        "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient, so the sum moves by up to about twice the batch size times C, not by C (Davody et al., "
-        "Algorithm 1)"
-    )
+    broken = (statement("joint_statistics"),)
     divisible = False
 
     def clipper(self) -> Clipper:
@@ -163,11 +161,7 @@ class NoisyAverages(JointStatistics):
     vector. Scaled to C sqrt(share / (1 - share)) the statistics make that vector C / sqrt(1 - share) long.
     """
 
-    broken = (
-        "batch statistics couple the examples: adding one record changes every other record's clipped "
-        "gradient and, behind the first layer, their summed inputs; S_mu and S_sigma^2 count its own alone, "
-        "and in a sample smaller than the expected batch it weighs more than they say"
-    )
+    broken = (statement("noisy_averages"),)
 
     def __init__(self, task: Task, settings: DpsgdSettings):
         """As the others, without public images."""

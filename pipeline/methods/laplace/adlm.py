@@ -7,18 +7,18 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from pipeline.method_settings import AdlmSettings
 from pipeline.methods.base import Guarantee, Relevances, State, Task
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.sensitivities import relevance_sensitivity
+from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace
+from pipeline.privacy.statements import statement
 
 # What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
 LEAST = 1e-5
 POWER = 4  # to which that code raises relevances
-CURATED = " but for the relevances, which somebody averages who sees every image"
-INFORMED = "the relevances have no noise, and come from a network that was trained on private images"
+INFORMED = statement("exact_relevances")
 
 
 class Adlm(Perturbed):
@@ -31,7 +31,7 @@ class Adlm(Perturbed):
         assert task.relevance is not None, "checked when params are read"
         self.relevance: Relevances = task.relevance
         if not self.relevance.public:
-            self.model_of_trust += CURATED
+            self.trust = "curated"  # somebody averages relevances who sees every image
 
     @cached_property
     def mean(self) -> Tensor:
@@ -71,7 +71,7 @@ class Adlm(Perturbed):
         found = super().guarantee(replica)
         if found.spending is None or not (self.relevance.public and self.relevance.informed):
             return found
-        return replace(found, broken="; ".join(filter(None, [found.broken, INFORMED])), protects=None)
+        return replace(found, broken=(*found.broken, INFORMED), protects=None)
 
     def relevance_releases(self, replica: int) -> list[Laplace]:
         """The mean relevances; none where they are of public images, which have no noise."""

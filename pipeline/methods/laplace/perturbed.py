@@ -2,7 +2,7 @@
 
 Laplace noise is put on the inputs of the first affine layer and on the coefficients of the loss; `ilm` and
 `adlm` differ in how the inputs' noise is shared out among the features. What the noise is, and whose, is told
-by the variant; see `pipeline.method_settings.IlmSettings`.
+by the variant; see `pipeline.methods.laplace.settings.IlmSettings`.
 
 In 'paper' and 'sound' every example has noise of its own, drawn once. Training then reads nothing of the
 private data but what was released, so that nothing after it spends more.
@@ -14,36 +14,21 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.func import grad
 from torch.nn import functional as F
 
-from pipeline.method_settings import IlmSettings
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, over_replicas
-from pipeline.methods.laplace.parts import cut
+from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
+from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
-from pipeline.methods.laplace.taylor import SECOND, first_coefficients, polynomial
+from pipeline.methods.laplace.settings import IlmSettings
+from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.statements import statement
 
-NOISELESS = "trained without noise: no privacy"
-EXACT = "the {} were left without noise"
-SHARED = (
-    "the noise on the inputs is one tensor for all examples of a batch: a common shift, under which they "
-    "differ as they did, so that nothing bounds what the weights tell of any of them"
-)
-# What a variant protects, and from whom. Not 'from whoever sees the noisy data': those are floating-point
-# numbers, some of which no other image could have become
-PROTECTS = {
-    "paper": "Every image and every label by itself, from whoever sees the model ({}), but at the accounted "
-    "epsilon: 1/|L| of the noise on an example buys |L| times the epsilon.",
-    "code": "Nobody from whoever sees the model: the examples of a batch share one noise, and the weights "
-    "learn from them as they are.",
-    "sound": "Every image and every label by itself, from whoever sees the model ({}), at the claimed "
-    "epsilon.",
-}
-UNPROTECTED = "Nobody's {} from whoever sees the model: they were left without noise."
+NOISELESS = statement("no_noise")
+SHARED = statement("shared_noise")
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
@@ -65,9 +50,9 @@ class Noisy:
 class Perturbed:
     """Training on noisy inputs and a noisy loss over R replicas that share batches and optimiser."""
 
-    draws = 1
-    once = True
-    model_of_trust = "local differential privacy"
+    test_draws = 1
+    noise_drawn_once = True
+    trust = "local"  # who is trusted: nobody
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -79,7 +64,7 @@ class Perturbed:
         self.batch = first.batch
         self.examples = len(task.labels)
         self.steps = first.total_steps(self.examples)
-        self.parts = cut(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.public[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
@@ -94,9 +79,9 @@ class Perturbed:
         """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         batch = self._shared(chosen, step) if self.variant == "code" else self._released(chosen)
-        gradients, losses = over_replicas(grad(self._loss, has_aux=True), self.execution)(
-            state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors
-        )
+        gradients, losses = over_replicas(
+            gradient(self._loss, self.task.net, self.task.execution), self.execution
+        )(state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors)
         rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         if self.adaptive_steps:
             return adam(state, gradients, rates, step), {"train_loss": losses}
@@ -141,20 +126,22 @@ class Perturbed:
         """What the releases of one replica spend, however long it trains."""
         own = self.settings[replica]
         if not own.private:
-            return Guarantee(None, None, None, broken=NOISELESS)
+            return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
-        protects = PROTECTS[self.variant].format(self.model_of_trust)
+        # with 1/|L| of the noise on an example, |L| times the epsilon is spent
+        at = "claimed" if self.variant == "sound" else "accounted"
+        protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
         if own.exact != "nothing":
             left = {"inputs": "inputs", "loss": "labels"}[own.exact]
-            protects = protects if reasons else UNPROTECTED.format(left)
-            reasons.append(EXACT.format(left))
+            protects = protects if reasons else statement("nobodys", quantity=left)
+            reasons.append(statement("exact", quantity=left))
         return Guarantee(
             spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
             delta=0.0,
             claimed_by="laplace",
-            broken="; ".join(reasons) or None,
+            broken=tuple(reasons),
             # other curves are computed from what was released
-            uncounted=[CURVES] if reasons else [],
+            uncounted=(CURVES,) if reasons else (),
             protects=protects,
         )
 
@@ -296,7 +283,7 @@ class Perturbed:
         units: Tensor,
         bias_factor: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        with measuring(self.parts.features, inputs.new_ones(len(inputs))):
+        with measuring(self.parts.features):
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
         bounded = self._bounded(hidden, hidden.amin(0), hidden.amax(0)) + units
         loss = polynomial(self.parts.outputs(parameters, bounded), first, second).mean()

@@ -8,27 +8,27 @@ normalisation and the rows of an embedding table, which are a text's inputs, sta
 from collections.abc import Sequence
 from functools import partial
 
-import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.method_settings import NoisyWeightsSettings
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, over_replicas
+from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, gradient, over_replicas
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.optimizers import adam, adam_start
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.statements import statement
 
-ROBUSTNESS = "a study of noisy weights: gradients are neither clipped nor noised, so no privacy"
+ROBUSTNESS = statement("noisy_weights")  # gradients are neither clipped nor noised
 MEASURED = 1000  # training examples that give the statistics of a draw
 
 
 class NoisyWeights:
     """Adam on noisy weights over R replicas that share batch size and steps."""
 
-    once = False
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -39,7 +39,7 @@ class NoisyWeights:
         self.augment = first.augment == "crop_flip"
         self.examples = len(task.labels)
         self.steps = first.total_steps(self.examples)
-        self.draws = first.draws
+        self.test_draws = first.draws
         self.remeasured = normalization == "running_bn" and first.statistics == "draw"
         self.noisy = noisy_names(task.net)
         # f(lambda theta) of section 2: a matrix and the bias added to its product are one map
@@ -71,7 +71,7 @@ class NoisyWeights:
         weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
         gradients, (losses, measured) = over_replicas(
-            grad(self._loss, has_aux=True), self.task.execution.holding(self.batch)
+            gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
             name: value + each(value, self.shares) * (measured[name] - value)
@@ -108,7 +108,7 @@ class NoisyWeights:
 
     def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
-        return Guarantee(None, None, None, broken=ROBUSTNESS)
+        return Guarantee(None, None, None, broken=(ROBUSTNESS,))
 
     @property
     def _size(self) -> int:
@@ -120,14 +120,15 @@ class NoisyWeights:
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
             value = parameters[name]
-            noised[name] = value + each(value, self.sigmas) * part.reshape(value.shape)
+            # in place: nobody else sees the noise
+            noised[name] = part.reshape(value.shape).mul_(each(value, self.sigmas)).add_(value)
         return noised
 
     def _loss(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
         """Mean loss of a batch by its own statistics, and those statistics."""
-        with measuring(self.task.net, torch.ones_like(labels, dtype=torch.float)) as found:
+        with measuring(self.task.net) as found:
             loss = F.cross_entropy(self._logits(tensors, inputs), labels)
         return loss, (loss, found)
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.method_settings import TanSettings
 from pipeline.methods.base import (
     CURVES,
     LAST,
@@ -33,13 +32,15 @@ from pipeline.methods.base import (
 from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
 from pipeline.methods.samples import BatchSum, clipped_sums, padded
 from pipeline.methods.tan.recipes import RECIPES
-from pipeline.methods.views import Views
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.methods.transforms import Transforms
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
 
-NOISELESS = "trained without noise: no privacy"
+NOISELESS = statement("no_noise")
 # Lower edges of the bins of gradient norms in the history (Figure 7)
 NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 
@@ -47,8 +48,8 @@ NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 class Tan:
     """DP-SGD with AugMult and a moving average, over R replicas that share all but rates and noise."""
 
-    draws = 1
-    once = False
+    test_draws = 1
+    noise_drawn_once = False
 
     def __init__(self, task: Task, settings: Sequence[TanSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -56,7 +57,7 @@ class Tan:
         self.settings = tuple(settings)
         self.first = settings[0]
         self.examples = len(task.labels)
-        self.views = Views(task.public, None)
+        self.views = Transforms(task.public, None)
         self.recipe = RECIPES.get(self.first.augment)
         self.clips = task.numbers(own.clip for own in settings)
         self.momentum = task.numbers(own.momentum for own in settings)
@@ -80,7 +81,8 @@ class Tan:
     def clipper(self) -> Clipper:
         """Clipped sums of gradients averaged over copies; made once, as the fast way runs an example."""
         example = self.views.plain(self.task.public[:1])
-        return fastest(self.task.net, example, self.first.copies, self.task.execution.reference)
+        how = self.task.execution
+        return fastest(self.task.net, example, self.first.copies, how.reference, how.alone)
 
     def init(self) -> State:
         """Initial parameters, which are their own average, and what the optimiser keeps."""
@@ -140,12 +142,12 @@ class Tan:
     def guarantee(self, replica: int) -> Guarantee:
         """What a replica's steps spend."""
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=NOISELESS)
+            return Guarantee(None, None, None, broken=(NOISELESS,))
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
             claimed_by="rdp",
-            uncounted=[CURVES],
+            uncounted=(CURVES,),
         )
 
     def clipped_sums(self, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:

@@ -10,11 +10,11 @@ from typing import NamedTuple, get_args
 from scipy.optimize import brentq
 
 from pipeline.errors import UserError
+from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.tan import WALL, signal_to_noise, tan_epsilon, tan_eta
-from pipeline.strict import Strict
+from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
 # TAN over the least that the same epsilon allows, from which privacy is overcharged whatever the noise: the
 # paper's `WALL` is for an epsilon of about 8, and at a small one overcharging begins at more noise

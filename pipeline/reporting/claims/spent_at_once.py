@@ -39,9 +39,9 @@ class SpentAtOnce(OfOneLine):
         if cell.guarantee.ledger.accounted is None:
             text = f"{title}: no bound ({cell.guarantee.reason})"
             return Outcome("fails", text, guarantee_caveat(row))
-        spent = histories.read(row.history).get("epsilon_spent", {}).get(level, {}) if row.history else {}
+        spent = histories.spending(row.record).get(level, {}) if row.record else {}
         if not spent:
-            return Outcome("undecided", f"{title}: its history has no ε", guarantee_caveat(row))
+            return Outcome("undecided", f"{title}: its ledger has no ε by step", guarantee_caveat(row))
         first, last = (fmean(curve[place][1] for curve in spent.values()) for place in (0, -1))
         text = f"{title}: ε {number(first)} at the first note, {number(last)} at the last"
         return Outcome("holds" if last <= SLACK * first else "fails", text, guarantee_caveat(row))

@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from pipeline.reporting.drawing.style import columns, remark, svg, thinned
-from pipeline.reporting.histories import Curve, averages
+from pipeline.reporting.histories import Curve, averaged, averages, spending
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.wording import columns_words, level_value
+from pipeline.results.records import Record
 
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
@@ -16,7 +17,11 @@ SPENT = "epsilon_spent"
 
 def draw(result: TableResult) -> str | None:
     """Training curves, a column a row, with the epsilon spent below; None where no row has a history."""
-    trained = [(row, history) for row in result.rows if row.record and (history := averages(row.history))]
+    trained = [
+        (row, {**history, **_spent(row.record)})
+        for row in result.rows
+        if row.record and (history := averages(row.history))
+    ]
     if not trained:
         return None
     drawn = [metric for metric in (_drawn([history for _, history in trained]), SPENT) if metric]
@@ -51,6 +56,11 @@ def draw(result: TableResult) -> str | None:
         )
 
     return svg(f"{result.name}-curves", (max(8.4, 2.8 * len(trained)), 1.2 + 2.3 * len(drawn)), plot)
+
+
+def _spent(record: Record) -> dict[str, dict[str, Curve]]:
+    spent = {level: averaged(curves) for level, curves in spending(record).items()}
+    return {SPENT: spent} if spent else {}
 
 
 def _drawn(curves: list[dict[str, dict[str, Curve]]]) -> str | None:

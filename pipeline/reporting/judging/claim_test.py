@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from pipeline.fields import Strict
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import Cell, RowResult
 from pipeline.reporting.wording import number
-from pipeline.strict import Strict
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z_]+)?$")]

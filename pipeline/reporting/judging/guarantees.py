@@ -6,6 +6,7 @@ from math import log
 from statistics import NormalDist
 from typing import Literal
 
+from pipeline.reporting.statements import joined
 from pipeline.results.records import Ledger, Replica
 
 # An accountant other than the claim's may land this far above it by rounding alone.
@@ -45,9 +46,9 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """
     ledger = max((replica.ledger for replica in replicas), key=_badness)
     if ledger.claimed is None and ledger.accounted is None:
-        return Guarantee("none", ledger.reason, ledger)
+        return Guarantee("none", joined(ledger.reasons), ledger)
     if ledger.accounted is None:
-        return Guarantee("broken", ledger.reason or "no bound is known", ledger)
+        return Guarantee("broken", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
         return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
     kept = ledger.claimed is None or ledger.accounted <= SLACK * ledger.claimed

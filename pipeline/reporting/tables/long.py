@@ -6,6 +6,7 @@ import pandas as pd
 
 from pipeline.reporting import wording
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
 
 
@@ -97,9 +98,9 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
-        "uncounted": "; ".join(ledger.uncounted) if ledger else "",
+        "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
-        "protects": ledger.protects if ledger else None,
+        "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.statements import words
 from pipeline.reporting.wording import level_value, number
 from pipeline.results.records import Released
 
@@ -41,9 +42,9 @@ def protections(result: TableResult) -> list[tuple[list[str], str]]:
     rows_by_words: dict[str, list[str]] = {}
     for row in result.rows:
         said = (cell.guarantee.ledger.protects for cell in row.cells.values())
-        for words in dict.fromkeys(filter(None, said)):
-            rows_by_words.setdefault(words, []).append(row.key)
-    return [(rows, words) for words, rows in rows_by_words.items()]
+        for told in dict.fromkeys(words(one) for one in said if one is not None):
+            rows_by_words.setdefault(told, []).append(row.key)
+    return [(rows, told) for told, rows in rows_by_words.items()]
 
 
 def text(released: Released) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
 from reporting.made_up import dpsgd
 
-from pipeline.results import records
+from pipeline.params import Row, Settings, parse
+from pipeline.privacy.statements import Statement, statement
 from pipeline.results.records import Ledger, Record
-from pipeline.settings import Row, Settings, parse
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
 BC, IC = "nguyen-f4-bc", "nguyen-f4-ic"
@@ -83,7 +84,7 @@ def _row(key: str) -> dict[str, Any]:
     }
 
 
-def ledger(sigma: float, reason: str | None = None, **changes: Any) -> Ledger:
+def ledger(sigma: float, broken: Statement | None = None, **changes: Any) -> Ledger:
     """What BC spends at sigma: nearly nothing is left to protect below .1."""
     bound = 40 / sigma**2 if sigma < 0.1 else 5 / sigma
     values: dict[str, Any] = {
@@ -97,9 +98,9 @@ def ledger(sigma: float, reason: str | None = None, **changes: Any) -> Ledger:
         "claimed": 6 / sigma if sigma > 0.1 else None,
         "claimed_by": "clt",
         "mu": 1.5 / sigma if sigma > 0.1 else None,
-        "accounted": None if reason else bound,
-        "accountant": None if reason else "pld (dp-accounting 0.6.0)",
-        "reason": reason,
+        "accounted": None if broken else bound,
+        "accountant": None if broken else "pld (dp-accounting 0.6.0)",
+        "reasons": (broken,) if broken else (),
         "tradeoff": ((0.0, 1.0), (0.1, 0.8 - 0.4 / (1 + sigma)), (1.0, 0.0)),
     }
     return Ledger(**values | changes)
@@ -111,7 +112,7 @@ def record(key: str, declared: Settings) -> Record:
     assert isinstance(row, Row)
     replicas = []
     for own, accuracy in zip(row.resolved, ACCURACY[key].values(), strict=True):
-        reason = "running averages are not noised" if key == LITERAL else None
+        broken = statement("running_averages") if key == LITERAL else None
         for seed in range(row.seeds):
             replicas.append(
                 dpsgd.replica(
@@ -119,7 +120,7 @@ def record(key: str, declared: Settings) -> Record:
                     seed,
                     own.model_dump(mode="json"),
                     {"test_accuracy": accuracy / 100 + 0.001 * seed, "converged": float(accuracy > 15)},
-                    ledger(own.sigma, reason, **({"accounted": 2e6} if key == IC else {})),
+                    ledger(own.sigma, broken, **({"accounted": 2e6} if key == IC else {})),
                 )
             )
     made = {"config": declared.row_digest(key), "examples": 49000, "reproducible": False}
@@ -169,7 +170,7 @@ def fill(root: Path) -> Settings:
     for key in declared.rows:
         found = record(key, declared)
         digest = dpsgd.write_history(found.row, root, history(found))
-        records.write(found.model_copy(update={"history": digest}), root)
+        keep(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
-        records.write(account(key, declared), root)
+        keep(account(key, declared), root)
     return declared

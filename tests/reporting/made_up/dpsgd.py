@@ -10,16 +10,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
+
 from pipeline.files import digest_file
+from pipeline.params import Settings, parse
+from pipeline.privacy.statements import statement
+from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.records import Ledger, Opinion, Provenance, Record, Replica
-from pipeline.settings import Settings, parse
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
 MISSING = "davody-t5-gn-lenet5"
 EXAMPLES = "trained on 55,000 of 60,000 examples"  # the mark that they all have
-REASON = "batch statistics couple the examples"
+BROKEN = statement("joint_statistics")
+REASON = words(BROKEN)
 STARTED = 1_700_000_000.0
 LEVELS = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
 # mean test accuracy in percent at each level
@@ -112,18 +117,20 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
         search=row.search,
         replicas=replicas,
         history="sha256:" + "0" * 64,
-        provenance=Provenance(
-            config=declared.row_digest(key),
-            code="sha256:" + "1" * 64,
-            revision="0123456789abcdef0123456789abcdef01234567",
-            dirty=False,
-            data={"train.inputs": "sha256:" + "2" * 64},
-            examples=55000,
-            edition={"mnist": edition, "kmnist": edition},
-            versions={"python": "3.11.7", "torch": "2.11.0"},
-            device="cpu (x86_64, 2 threads)",
-            reproducible=row.reproducible,
-            command=f"dprepro train {key}",
+        origins=(
+            Provenance(
+                config=declared.row_digest(key),
+                code="sha256:" + "1" * 64,
+                revision="0123456789abcdef0123456789abcdef01234567",
+                dirty=False,
+                data={"train.inputs": "sha256:" + "2" * 64},
+                examples=55000,
+                edition={"mnist": edition, "kmnist": edition},
+                versions={"python": "3.11.7", "torch": "2.11.0"},
+                device="cpu (x86_64, 2 threads)",
+                reproducible=row.reproducible,
+                command=f"dprepro train {key}",
+            ),
         ),
     )
 
@@ -133,7 +140,8 @@ def ledger(key: str, level: float | str) -> Ledger:
     if level == "inf":
         return Ledger(
             event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
-            claimed=None, claimed_by=None, accounted=None, accountant=None, reason="trained without noise",
+            claimed=None, claimed_by=None, accounted=None, accountant=None,
+            reasons=(statement("no_noise"),),
         )  # fmt: skip
     literal = key == LITERAL
     return Ledger(
@@ -146,9 +154,12 @@ def ledger(key: str, level: float | str) -> Ledger:
         claimed_by="rdp",
         accounted=None if literal else 0.92 * float(level),
         accountant=None if literal else "pld (dp-accounting 0.6.0)",
-        reason=REASON if literal else None,
+        spent=()
+        if literal
+        else tuple((54 * epoch, float(level) * (epoch / 4) ** 0.5) for epoch in (1, 2, 3, 4)),
+        reasons=(BROKEN,) if literal else (),
         opinions=(Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),),
-        uncounted=("the choice of hyper-parameters",),
+        uncounted=(statement("other_choices"),),
     )
 
 
@@ -168,7 +179,7 @@ def put(found: Record, root: Path, history: bool = True) -> Record:
     if history:
         digest = write_history(found.row, root, _curves(found))
         found = found.model_copy(update={"history": digest})
-    records.write(found, root)
+    keep(found, root)
     return found
 
 
@@ -177,8 +188,6 @@ def _curves(found: Record) -> Iterator[tuple[Any, ...]]:
         for epoch in range(1, 5):
             here = (replica.level, replica.seed, 54 * epoch, epoch)
             yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
-            if replica.ledger.claimed is not None:
-                yield *here, "epsilon_spent", replica.ledger.claimed * (epoch / 4) ** 0.5
 
 
 def fill(root: Path) -> Settings:
@@ -201,5 +210,5 @@ def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[st
     """A record of another line, ``made`` by other things than the example's."""
     line, template = declared.lines[key], record(PLAIN, settings())
     update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
-    update["provenance"] = template.provenance.model_copy(update=made)
+    update["origins"] = (template.provenance.model_copy(update=made),)
     return template.model_copy(update=update)

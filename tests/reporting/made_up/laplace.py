@@ -5,19 +5,19 @@ from math import prod, sqrt
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
 from reporting.made_up import dpsgd
 
-from pipeline.results import records
+from pipeline.params import Settings, parse
+from pipeline.privacy.statements import statement
+from pipeline.reporting.statements import words
 from pipeline.results.records import Ledger, Record, Released
-from pipeline.settings import Settings, parse
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
 SOUND, CODE, RUN = "phan-f4a-ilm-sound", "phan-f4a-ilm-code", "phan-f4a-ilm-code-run"
 FIGURE = "phan-f3"
 LATE, EARLY = "phan-f4b-adlm", "phan-f4b-psgd"
-SHARED = "the noise is one tensor for all examples of a batch"
-LOCAL = "Every image by itself, from whoever sees the model."
-NOBODY = "Nobody from whoever sees the model."
+SHARED, LOCAL, NOBODY = (words(statement(key)) for key in ("shared_noise", "local_at_claimed", "nobody"))
 PICTURE = (2, 3)  # of the made-up relevances
 PAPER = {"variant": "paper", "sensitivity": "maps"}
 AS_CODE = {"variant": "code", "sensitivity": 9800}
@@ -108,6 +108,7 @@ def ledger(method: str, own: dict[str, Any]) -> Ledger:
         _released(name, share * epsilon, code, own["variant"] == "sound", own["exact"] == "loss")
         for name, share in shares.items()
     )
+    bound = None if code else sum(one.accounted or 0.0 for one in releases)
     return Ledger(
         event="inputs 784 x Laplace(223), labels 2 x Laplace(1)",
         noise_multiplier=None,
@@ -117,11 +118,12 @@ def ledger(method: str, own: dict[str, Any]) -> Ledger:
         neighbouring="replace one",
         claimed=epsilon,
         claimed_by="laplace",
-        accounted=None if code else sum(one.accounted or 0.0 for one in releases),
+        accounted=bound,
         accountant=None if code else "basic composition (closed form)",
-        reason=SHARED if code else None,
+        reasons=(statement("shared_noise"),) if code else (),
         releases=releases,
-        protects=NOBODY if code else LOCAL,
+        protects=statement("nobody" if code else "local_at_claimed"),
+        spent=() if bound is None else tuple((100 * note, bound) for note in (1, 2, 3, 4)),
     )
 
 
@@ -146,15 +148,13 @@ def _released(quantity: str, epsilon: float, code: bool, sound: bool, exact: boo
 
 
 def history(found: Record) -> Iterator[tuple[Any, ...]]:
-    """Releases are spent at once and learnt from slowly; the others' epsilon grows, and they end soon."""
+    """Releases are spent at once and learnt from slowly; the others end soon."""
     for replica in found.replicas:
         own, once = (replica.level, replica.seed), bool(replica.ledger.releases)
         for note in (1, 2, 3, 4):
             here = (*own, 100 * note, (150.0 if once else 15.0) * note)
             share = note / 4 if once else 1.0
             yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * share
-            assert replica.ledger.claimed is not None
-            yield *here, "epsilon_spent", replica.ledger.claimed * (1.0 if once else note / 4)
         if replica.settings.get("note_relevance"):
             for place in range(prod(PICTURE)):
                 row, column = divmod(place, PICTURE[1])
@@ -165,7 +165,7 @@ def put(key: str, declared: Settings, root: Path) -> None:
     """Write a row's record and history where `evaluate` would."""
     found = record(key, declared)
     digest = dpsgd.write_history(key, root, history(found))
-    records.write(found.model_copy(update={"history": digest}), root)
+    keep(found.model_copy(update={"history": digest}), root)
 
 
 def fill(root: Path) -> Settings:

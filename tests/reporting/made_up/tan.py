@@ -5,11 +5,12 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
 from reporting.made_up import dpsgd
 
+from pipeline.params import Settings, parse
 from pipeline.results import records
 from pipeline.results.records import Ledger, Record
-from pipeline.settings import Settings, parse
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
 OTHER, OTHER_SIMULATED = "sander-f5-norm-relu", "sander-f5-norm-relu-b256"
@@ -170,7 +171,7 @@ def fill(root: Path) -> Settings:
     for key in declared.rows:
         found = record(key, declared)
         digest = dpsgd.write_history(key, root, history(found))
-        records.write(found.model_copy(update={"history": digest}), root)
+        keep(found.model_copy(update={"history": digest}), root)
     for key in declared.accounts:
-        records.write(account(key, declared), root)
+        keep(account(key, declared), root)
     return declared

@@ -1,0 +1,153 @@
+"""What a benchmark found: as JSON, as a Markdown table and as a figure."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.benchmarks.measuring import Measured
+from pipeline.benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
+from pipeline.files import write_json, write_text
+from pipeline.identity import provenance
+
+FOLDER = Path("reports/benchmarks")
+
+
+class Line(NamedTuple):
+    """One measured contender."""
+
+    contender: Contender
+    threads: int
+    measured: Measured
+
+
+def write(name: str, lines: list[Line], root: Path) -> Path:
+    """``NAME.json``, ``NAME.md`` and ``NAME.svg`` in the folder of benchmarks, which is returned."""
+    folder = root / FOLDER
+    machine = describe()
+    rows = [
+        {
+            "case": line.contender.case.name,
+            "way": line.contender.way,
+            "batch": line.contender.batch,
+            "replicas": line.contender.replicas,
+            "device": line.contender.device,
+            "threads": line.threads,
+            **line.measured._asdict(),
+            "ratio": ratio(line, lines),
+        }
+        for line in lines
+    ]
+    write_json(folder / f"{name}.json", {"machine": machine, "steps": rows})
+    write_text(folder / f"{name}.md", table(lines, machine))
+    write_text(folder / f"{name}.svg", figure(name, lines))
+    return folder
+
+
+def describe() -> dict[str, str]:
+    """Hardware, system and versions."""
+    import torch
+
+    found = {"processor": _processor(), "cores": str(os.cpu_count()), "system": platform.platform()}
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+    commit, dirty = provenance.revision()
+    found |= {package: metadata.version(package) for package in ("torch", "numpy", "opacus")}
+    return {**found, "commit": f"{commit}{' with changes' if dirty else ''}"}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [
+        line.partition(":")[2].strip()
+        for line in (info.read_text().splitlines() if info.exists() else [])
+        if line.startswith("model name")
+    ]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def ratio(line: Line, lines: list[Line]) -> float | None:
+    """Of the median to that of plain SGD, one replica, in the same run."""
+    base = next(
+        (one for one in lines if _setting(one) == _setting(line) and one.contender.way == PLAIN), None
+    )
+    if base is None or line.measured.problem is not None:
+        return None
+    return line.measured.seconds / base.measured.seconds
+
+
+def _setting(line: Line) -> tuple[Any, ...]:
+    return line.contender.case.name, line.contender.batch, line.contender.device, line.threads
+
+
+def table(lines: list[Line], machine: dict[str, str]) -> str:
+    """The whole run in Markdown."""
+    head = ["step", "batch", "threads", "way", "replicas", "ms", "quartiles", "of plain SGD", "memory, MB"]
+    rows = []
+    for line in lines:
+        contender, found = line.contender, line.measured
+        if found.problem is not None:
+            numbers = [f"not possible: {found.problem}", "", "", ""]
+        else:
+            part = ratio(line, lines)
+            numbers = [
+                f"{1000 * found.seconds:.4g}",
+                f"{1000 * found.low:.4g} to {1000 * found.high:.4g}",
+                "" if part is None else f"{part:.2f}",
+                f"{found.megabytes:.0f}",
+            ]
+        threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
+        asked = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]
+        rows.append([*asked, *numbers])
+    text = [
+        "# What a training step costs",
+        "",
+        "Medians and quartiles of steps that were measured in turn, each way in a process of its own. *Plain "
+        "SGD* is forward, loss, backward and a step of `torch.optim.SGD` on a batch that is there already, "
+        "as anybody writes it; *ours* is a whole step of the method, with sampling, noise and what goes into "
+        "the history, and for batch clipping its part of the passes over public data. Memory is what the "
+        "process grew by, at most.",
+        "",
+        "; ".join(f"{key} {value}" for key, value in machine.items()),
+        "",
+        "| " + " | ".join(head) + " |",
+        "| " + " | ".join("---" for _ in head) + " |",
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def figure(name: str, lines: list[Line]) -> str:
+    """Ratios to plain SGD of every setting, on a logarithmic axis, as SVG."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import ScalarFormatter
+
+    from pipeline.reporting.drawing import style
+
+    alone = [line for line in lines if line.contender.replicas == 1]
+    settings = list(dict.fromkeys(_setting(line) for line in alone))
+    ways = [way for way in WAYS if way in (PLAIN, BEST, OURS, HOOKS, GHOST)]
+
+    def draw(page: Figure) -> None:
+        axes = page.subplots()
+        for way, colour in zip(ways, style.COLOURS, strict=False):
+            points = [
+                (value, settings.index(_setting(line)))
+                for line in alone
+                if line.contender.way == way and (value := ratio(line, lines)) is not None
+            ]
+            axes.scatter([x for x, _ in points], [y for _, y in points], label=way, color=colour)
+        axes.set_yticks(
+            range(len(settings)),
+            [f"{case}, B {batch}, {threads} thread(s)" for case, batch, _, threads in settings],
+        )
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            axis(ScalarFormatter())
+        axes.set_xlabel("time of a step, in those of plain SGD")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.4, 1.0), ncols=2)
+        axes.margins(y=0.25)
+
+    return style.svg(f"benchmark-{name}", (9.0, 1.6 + 0.32 * len(settings)), draw)

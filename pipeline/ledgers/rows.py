@@ -1,0 +1,45 @@
+"""What ran of a row -> its ledgers. Needs neither weights nor data.
+
+Nor torch, but where Opacus, asked for a second opinion on Poisson samples, brings it along.
+"""
+
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.files import digest_json
+from pipeline.identity.code import ledger_code
+from pipeline.identity.provenance import versions
+from pipeline.ledgers.ledger import ledger_of
+from pipeline.params import Settings
+from pipeline.results import records
+from pipeline.results.histories import read_history
+from pipeline.results.records import Entry, Ledgers
+
+
+def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
+    """Write the ledgers of a row's replicas; returns their path.
+
+    Raises:
+        UserError: there is no such row, or nothing ran for it.
+    """
+    row = settings.row(key)
+    run = records.read_run(key, root)
+    if run is None:
+        raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
+    steps: dict[tuple[str, int], set[int]] = {}
+    for level, seed, step, *_ in read_history(records.history_path(key, root)):
+        steps.setdefault((level, seed), set()).add(step)
+    entries = tuple(
+        Entry(
+            level=one.level,
+            seed=one.seed,
+            ledger=ledger_of(
+                one, run.origin(one).reproducible, row.search, sorted(steps.get((one.level, one.seed), ()))
+            ),
+        )
+        for one in run.replicas
+    )
+    ledgers = Ledgers(
+        row=key, config=digest_json(row.search), code=ledger_code(), versions=versions(), replicas=entries
+    )
+    return records.write(ledgers, root)

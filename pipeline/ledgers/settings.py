@@ -1,0 +1,49 @@
+"""What an account can be told: the `settings` and `levels` of `accounts`."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.fields import Count, Positive, Strict
+from pipeline.privacy.parameters import Delta, Sampling
+
+
+class AccountSettings(Strict):
+    """A private training in the terms of its accounting alone."""
+
+    # the setting that names levels unless the account says otherwise
+    axis: ClassVar[str] = "noise_multiplier"
+
+    sampling: Sampling = "poisson"
+    examples: Count  # N
+    batch: Count  # m; 'poisson': its expectation
+    epochs: Positive | None = None  # passes; or `steps`
+    steps: Count | None = None
+    noise_multiplier: Positive  # standard deviation of the noise over how far one example moves a part
+    parts: Count = 1  # L: of the gradient, each clipped and noised on its own
+    # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
+    sets: Count | None = None
+    delta: Delta = 1e-5  # as claimed, even where it is above 1/N and so means little
+    claimed_by: Literal["clt", "rdp"] = "clt"  # what the paper accounts by
+    # 'rdp' only: order alpha whose Renyi divergence is told too, that of all steps
+    order: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _means_something(self) -> "AccountSettings":
+        if self.batch > self.examples:
+            raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
+        if (self.sets is None) == (self.sampling == "replacement"):
+            raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
+        if self.order is not None and (self.claimed_by, self.sampling) != ("rdp", "poisson"):
+            raise ValueError("order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them")
+        return self
+
+    @property
+    def total_steps(self) -> int:
+        """T: `steps`, or those that make `epochs` passes."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None, "one of the two is there"
+        return max(1, round(self.epochs * self.examples / self.batch))

@@ -1,0 +1,144 @@
+"""What batch clipping can be told."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pipeline.fields import Count, NotNegative, Positive, Share, check
+from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.privacy.parameters import Delta, Sampling
+
+
+class BatchClippingSettings(EpochSettings):
+    """General Batch Clipping (Nguyen et al. 2023): clipped gradients of mini-sets, layer by layer."""
+
+    method: ClassVar[str] = "batch_clipping"
+    trained_by: ClassVar[str] = "method.BatchClipping"
+    # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
+    normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
+    axis: ClassVar[str] = "sigma"
+
+    rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
+    # What is clipped to what (sections 3.2, 3.3, B.2). 'full': the whole gradient to C. 'layerwise': each
+    # layer to an even share, C / sqrt(L). 'adaptive': the paper's, C e_h / max e. 'zhang': e_h, whatever C.
+    # 'multiplied': the whole gradient to C, its layers multiplied by max e / e_h. 'none': plain SGD.
+    clipping: Literal["none", "full", "layerwise", "adaptive", "zhang", "multiplied"]
+    clip: Positive = 0.095  # C, the master clipping constant
+    clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of C, an epoch
+    sigma: NotNegative = 0.0  # noise has std 2 C_h sigma
+    # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
+    mini_set: Count | None = None
+    sampling: Sampling = "fixed"
+    layers: Literal["tensor", "module"] = "tensor"  # what a layer is
+    # gathers the layers into so many groups of similar e_h, each clipped as one layer; None: doesn't
+    groups: Count | None = None
+    # The standard deviations are divided by p_h, with sum p_h^2 = L (footnote 4). 'equal': p_h = 1; 'least':
+    # those that make the noise's total energy least.
+    layer_noise: Literal["equal", "least"] = "equal"
+    # Whose gradients' norms e_h averages over D_pub: examples' (section 3.3), or mini-sets', as are clipped
+    norms: Literal["example", "mini_set"] = "example"
+    public_examples: Count | None = None  # of D_pub that e_h and batch norm at test take; None: all
+    note_norms: bool = False  # e_h of every layer into the history
+    # Inside a mini-set: it is scanned in `local_steps` pieces by SGD with momentum, whose way is the gradient
+    momentum: Share = 0.0
+    local_steps: Count = 1
+    # Rounds of a window, after which entries that noise alone may have moved are fixed (3.4); None: never
+    sparsify: Count | None = None
+    augment: Literal["none", "crop_flip"] = "none"  # of training images
+    side: Count | None = None  # of crops in training, and of images at test, padded; None: as stored
+    # batch_bn at test. 'public': the statistics of D_pub. 'running': averages of the mini-sets', as in the
+    # paper, which no noise protects.
+    statistics: Literal["public", "running"] = "public"
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in these averages
+    delta: Delta = 1e-5
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return self.clipping != "none" and self.sigma > 0
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        own = {"learning_rate", "schedule", "rate_decay", "clip", "clip_decay", "sigma", "averaging", "delta"}
+        shared = (value for name, value in self if name not in own)
+        return (*shared, self.private)
+
+    @property
+    def set_size(self) -> int:
+        """s: examples of a mini-set."""
+        return self.mini_set or self.batch
+
+    @property
+    def sets(self) -> int:
+        """k: mini-sets of a batch."""
+        return self.batch // self.set_size
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Learning rate of one of ``steps`` steps."""
+        return super().rate_at(step, steps) * self.rate_decay ** self.epoch_at(step, steps)
+
+    def clip_at(self, step: int, steps: int) -> float:
+        """C of one of ``steps`` steps."""
+        return self.clip * self.clip_decay ** self.epoch_at(step, steps)
+
+    def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the network's inputs, of examples stored in that shape."""
+        return stored if self.side is None else (stored[0], self.side, self.side)
+
+    @check
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        if self.batch % self.set_size:
+            return (
+                f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
+                f"{self.batch}"
+            )
+        if self.set_size % self.local_steps:
+            return (
+                f"settings.local_steps: {self.local_steps} does not divide the mini-set; allowed: divisors "
+                "of "
+                f"{self.set_size}"
+            )
+        if self.local_steps > 1 and self.sampling == "poisson":
+            # pieces of a set are cut by the longest set's length, so one example would change other sets too
+            return f"settings.local_steps: {self.local_steps}; allowed with 'sampling: poisson': 1"
+        if self.momentum > 0 and self.local_steps == 1:
+            return (
+                f"settings.momentum: {self.momentum} with one local step does nothing; allowed: 0, or more "
+                "local_steps"
+            )
+        if self.clipping in ("none", "full", "multiplied"):
+            only = f"with 'clipping: {self.clipping}', which has one part; allowed"
+            if self.groups is not None:
+                return f"settings.groups: {self.groups} {only}: null"
+            if self.layer_noise != "equal":
+                return f"settings.layer_noise: '{self.layer_noise}' {only}: 'equal'"
+        if self.sparsify is not None and self.norms == "example":
+            return "settings.norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"
+        if self.clipping == "none" and self.sigma > 0:
+            return (
+                f"settings.sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: "
+                "none'"
+            )
+        if self.private and (problem := delta_problem(self.delta, circumstances)):
+            return problem
+        if problem := self._public_problem(circumstances):
+            return problem
+        return super().problem(circumstances)
+
+    @check
+    def _public_problem(self, circumstances: Circumstances) -> str | None:
+        """Gradients of public examples say something of private ones only where labels mean the same."""
+        data = circumstances.data
+        if not circumstances.one_set:
+            return (
+                f"data: {data!r} has a public split of {circumstances.public_raw!r}; {self.method!r} needs "
+                "one of "
+                f"{circumstances.raw!r} itself"
+            )
+        if (self.public_examples or 0) > circumstances.public:
+            return f"settings.public_examples: {self.public_examples}; allowed: 1 to {circumstances.public}"
+        if circumstances.texts and self.side is not None:
+            return f"settings.side: is for images, and {data!r} has texts; allowed: null"
+        return None

@@ -1,0 +1,56 @@
+"""What DP-SGD can be told."""
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pipeline.fields import Positive, Share, check
+from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.privacy.parameters import Delta, Epsilon
+
+
+class DpsgdSettings(EpochSettings):
+    """DP-SGD (Abadi et al. 2016), the base of every private row."""
+
+    method: ClassVar[str] = "dpsgd"
+    trained_by: ClassVar[str] = "method.Dpsgd"
+    normalizations: ClassVar[tuple[str, ...]] = (
+        *("none", "layer", "group", "response"),
+        *("batch_bn", "public_bn", "noisy_bn"),
+    )
+    axis: ClassVar[str] = "epsilon"
+
+    momentum: Share = 0.0
+    clip: Positive = 1.0  # C: L2 bound of one example's gradient
+    # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
+    epsilon: Epsilon
+    delta: Delta = 1e-5
+    accountant: Literal["rdp", "pld"] = "rdp"
+    # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
+    statistics_weight: Positive = 1.0
+    # noisy_bn only: C', the width of the range that summed inputs are truncated to before they are averaged;
+    # the share of 1 / noise^2 that the averages take; and alpha of Eqs. 9 and 10
+    activation_range: Positive = 8.0
+    statistics_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
+        return (*super().batching_key, self.private, *statistics)
+
+    @check
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        if circumstances.normalization == "noisy_bn" and not self.private:
+            return "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
+        if self.private and (problem := delta_problem(self.delta, circumstances)):
+            return problem
+        return super().problem(circumstances)

@@ -1,0 +1,78 @@
+"""A network split where Phan et al. 2017 touch it: at its first bias and below its output layer."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from pipeline.errors import UserError
+from pipeline.privacy.gradients import Tensors
+
+
+@dataclass(frozen=True)
+class SplitNetwork:
+    """A network as a function of its parameters, of one replica."""
+
+    features: nn.Sequential  # inputs to the |h_k| units of the last hidden layer
+    output: nn.Linear
+    prefix: str  # of the names of the output layer's parameters
+    bias: str | None  # name of the first affine layer's bias
+    maps: int  # feature maps of that layer, or its units
+    neurons: int  # its outputs
+
+    @property
+    def units(self) -> int:
+        """|h_k|."""
+        return self.output.in_features
+
+    @property
+    def classes(self) -> int:
+        """M."""
+        return self.output.out_features
+
+    def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:
+        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the first bias's feature."""
+        own = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
+        if self.bias is not None:
+            # a layer that is not trained has its bias in the network
+            bias = own.get(self.bias, self.features.get_parameter(self.bias))
+            own[self.bias] = bias * bias_factor
+        return functional_call(self.features, own, (inputs,))
+
+    def outputs(self, tensors: Tensors, hidden: Tensor) -> Tensor:
+        """(B, M) of states (B, |h_k|)."""
+        own = {
+            name.removeprefix(self.prefix): value
+            for name, value in tensors.items()
+            if name.startswith(self.prefix)
+        }
+        return functional_call(self.output, own, (hidden,))
+
+
+def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
+    """The parts of ``net``; ``example`` (1, ...) is run to count the first layer's neurons.
+
+    Raises:
+        UserError: the network is not a plain sequence from an affine layer to a linear output.
+    """
+    layers = dict(net.named_children()) if isinstance(net, nn.Sequential) else {}
+    names = [name for name, layer in layers.items() if not isinstance(layer, nn.Identity)]
+    affine = [name for name in names if isinstance(layers[name], (nn.Conv2d, nn.Linear))]
+    output = layers[affine[-1]] if affine else None
+    if not isinstance(net, nn.Sequential) or not isinstance(output, nn.Linear) or affine[-1] != names[-1]:
+        raise UserError(
+            "model.name: methods 'adlm' and 'ilm' need a plain sequence of layers that ends in a linear one "
+            "without normalisation, such as adlm_cnn"
+        )
+    places = list(layers)
+    with torch.no_grad():
+        first = net[: places.index(affine[0]) + 1](example)
+    return SplitNetwork(
+        features=net[: places.index(affine[-1])],
+        output=output,
+        prefix=f"{affine[-1]}.",
+        bias=None if layers[affine[0]].bias is None else f"{affine[0]}.bias",
+        maps=first.shape[1],
+        neurons=first[0].numel(),
+    )

@@ -1,0 +1,34 @@
+"""What training with noise on the weights can be told."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pipeline.fields import Count, NotNegative, Positive
+from pipeline.methods.settings import EpochSettings
+
+
+class NoisyWeightsSettings(EpochSettings):
+    """Training with Gaussian noise on the weights (Davody et al. 2020, section 2). Not private."""
+
+    method: ClassVar[str] = "noisy_weights"
+    trained_by: ClassVar[str] = "method.NoisyWeights"
+    normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
+    axis: ClassVar[str] = "sigma"
+
+    sigma: NotNegative  # standard deviation of every weight
+    augment: Literal["none", "crop_flip"] = "none"  # of training images
+    # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
+    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on training
+    # examples under the very noise that is tested.
+    statistics: Literal["running", "draw"] = "running"
+    draws: Count = 10  # of the noise at test, whose accuracies are averaged
+    # lambda of the paper's scale invariance: a factor, at test, on every matrix and on the bias added to its
+    # product
+    scale: Positive = 1.0
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().batching_key, self.augment, self.statistics, self.draws)

@@ -1,0 +1,129 @@
+"""What the settings of every method share: the `settings` and `levels` of a row.
+
+A method's own settings stand in its room, `pipeline/methods/ROOM/settings.py`. None of these modules needs
+torch, so that params.yaml is read without it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from pipeline.fields import Count, Positive, Strict, check
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a row trains besides its settings, as far as these may not fit it."""
+
+    normalization: str
+    data: str  # name of the prepared data set
+    examples: int  # of its training split
+    public: int  # examples of its public split
+    raw: str  # the raw data set it is made of
+    public_raw: str  # that of its public split
+    one_set: bool  # whether these two are editions of one set, whose labels mean the same
+    texts: bool
+    relevances: Literal["train", "public"] | None  # of whose examples relevances come with it
+    with_relevances: tuple[str, ...]  # all data that come with relevances
+
+
+class MethodSettings(Strict):
+    """What every method has: declared by the settings.py of its room, where `METHOD_SETTINGS` finds it."""
+
+    method: ClassVar[str]  # its name in params.yaml
+    trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room
+    # The normalisations that it can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
+    # private network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
+    # `response` is local response normalisation, each example's own.
+    normalizations: ClassVar[tuple[str, ...]]
+    axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
+    scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
+
+    # examples of a step; DP-SGD's is the expected size of a Poisson batch
+    batch: Count
+    learning_rate: Positive
+    schedule: Literal["constant", "cosine"] = "constant"
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noised."""
+        return False
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (self.batch,)
+
+    def total_steps(self, examples: int) -> int:
+        """Number of steps over so many training examples."""
+        raise NotImplementedError
+
+    def logs_after(self, done: int, examples: int) -> bool:
+        """Whether the history gets a line after ``done`` steps; it always gets one after the last."""
+        raise NotImplementedError
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Learning rate of one of ``steps`` steps."""
+        cosine = 0.5 * (1 + math.cos(math.pi * step / steps)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * cosine
+
+    def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the network's inputs, of examples stored in that shape."""
+        return stored
+
+    @check
+    def simulates(self, whole: Self) -> bool:
+        """Whether training with these foretells ``whole`` at a fraction of its cost."""
+        return False
+
+    @check
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        normalization, data = circumstances.normalization, circumstances.data
+        if normalization not in self.normalizations:
+            return (
+                f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
+                f"allowed: {', '.join(self.normalizations)}"
+            )
+        if circumstances.texts and getattr(self, "augment", "none") != "none":
+            return f"settings.augment: is for images, and {data!r} has texts; allowed: none"
+        if self.batch > circumstances.examples:
+            return (
+                f"settings.batch: {self.batch} is larger than the training split of {data!r}; "
+                f"allowed: 1 to {circumstances.examples}"
+            )
+        return None
+
+
+class EpochSettings(MethodSettings):
+    """Of a method whose length is told in passes over the training examples."""
+
+    epochs: Positive
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        return (*super().batching_key, self.epochs)
+
+    def total_steps(self, examples: int) -> int:
+        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
+        return max(1, round(self.epochs * examples / self.batch))
+
+    def logs_after(self, done: int, examples: int) -> bool:
+        """Whether a pass ends with step ``done``."""
+        return done * self.batch // examples > (done - 1) * self.batch // examples
+
+    def epoch_at(self, step: int, steps: int) -> int:
+        """Whole passes before one of ``steps`` steps."""
+        return int(step * self.epochs / steps)
+
+
+@check
+def delta_problem(delta: float, circumstances: Circumstances) -> str | None:
+    """Why ``delta`` means nothing for so many examples; None where it does.
+
+    One example's share or more would allow publishing somebody's example outright.
+    """
+    if delta < 1 / circumstances.examples:
+        return None
+    return f"settings.delta: {delta} means nothing; allowed: below 1/{circumstances.examples}"

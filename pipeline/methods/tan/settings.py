@@ -1,0 +1,84 @@
+"""What DP-SGD at a given noise level can be told."""
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+from pipeline.fields import Count, NotNegative, Positive, Share, check
+from pipeline.methods.settings import Circumstances, MethodSettings, delta_problem
+from pipeline.privacy.parameters import Delta
+
+
+class TanSettings(MethodSettings):
+    """DP-SGD at a given noise level and number of steps (Sander et al. 2022)."""
+
+    method: ClassVar[str] = "tan"
+    trained_by: ClassVar[str] = "method.Tan"
+    normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
+    axis: ClassVar[str] = "batch"
+    scalable: ClassVar[bool] = True
+    NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
+
+    steps: Count  # S
+    sigma: NotNegative  # noise on the clipped sum has std C sigma
+    clip: Positive = 1.0  # C: L2 bound of one example's gradient
+    delta: Delta = 1e-5
+    # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
+    # test image whose classes are voted on (AugTest)
+    copies: Count = 1
+    augment: Literal["none", "crop_flip", "crop_flip_jitter", "resized_crop", "simclr"] = "none"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: Share = 0.0  # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
+    dampening: Share = 0.0
+    weight_decay: NotNegative = 0.0  # apart from the gradient (AdamW)
+    # Largest decay of the weights' moving average, min(ema, (1 + t) / (10 + t)) after t steps; 0: no average
+    ema: Share = 0.9999
+    note_norms: bool = False  # a histogram of the gradients' norms into the history (Figure 7)
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are noised; they are always clipped."""
+        return self.sigma > 0
+
+    @property
+    def batching_key(self) -> tuple[Any, ...]:
+        """Replicas with the same values here can share a step."""
+        shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
+        return (*super().batching_key, self.private, *shared)
+
+    @check
+    def simulates(self, whole: Self) -> bool:
+        """Whether these are ``whole`` with batch and noise smaller by one factor (section 3.4)."""
+        scaled = {"batch": whole.batch, "sigma": whole.sigma, "note_norms": whole.note_norms}
+        same = self.model_copy(update=scaled) == whole
+        exact = math.isclose(self.sigma * whole.batch, whole.sigma * self.batch, rel_tol=1e-6)
+        return same and exact and self.private and self.batch < whole.batch
+
+    def total_steps(self, examples: int) -> int:
+        """S, whatever the number of examples."""
+        return self.steps
+
+    def logs_after(self, done: int, examples: int) -> bool:
+        """Whether another tenth of the steps is done."""
+        return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
+
+    @check
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        if self.augment == "none" and self.copies > 1:
+            return (
+                f"settings.copies: {self.copies} of an example that is not augmented; allowed with 'augment: "
+                "none': 1"
+            )
+        if self.optimizer == "adam" and self.momentum > 0:
+            return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
+        if self.momentum == 0 and self.dampening > 0:
+            return f"settings.dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"
+        if self.learning_rate * self.weight_decay >= 1:
+            return (
+                f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
+                "leaves "
+                "nothing of the weights; allowed: a product below 1"
+            )
+        if self.private and (problem := delta_problem(self.delta, circumstances)):
+            return problem
+        return super().problem(circumstances)

@@ -1,0 +1,71 @@
+"""What is told of a model: its architecture, and the normalisation put into it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.fields import Count, Positive, Strict
+
+
+@cache
+def architectures() -> dict[str, frozenset[str]]:
+    """The models there are, with the names that their files define: those with a `build` are models.
+
+    The files are read and not imported, as params.yaml is read without torch. `ORDERED` marks a model in
+    which normalisation stands before the convolution whose input it is, and so has an order with ReLU.
+    """
+    defined = {path.stem: _defined(path) for path in sorted(Path(__file__).parent.glob("*.py"))}
+    return {name: names for name, names in defined.items() if "build" in names}
+
+
+def _defined(path: Path) -> frozenset[str]:
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(names)
+
+
+class Model(Strict):
+    """An architecture: `pipeline/models/NAME.py` and the normalisation put into it."""
+
+    name: str
+    # Every kind of batch norm is one layer, named for where its statistics come from; the methods' settings
+    # say which kinds they can train.
+    normalization: Annotated[str, Field(pattern=r"^(none|layer|group|response|[a-z]+_bn)$")] = "none"
+    groups: Count = 1  # of group normalisation
+    epsilon: Positive = 1e-5  # added to variances
+    # How many of the last trainable layers stay without normalisation. 0: each has one (the papers' 'BN-',
+    # 'LN-'); 1: all but the output layer, as ResNet and VGG are usually built; 2: Davody et al.'s '-mod'.
+    unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
+    # 'linear': what lies before the first linear layer stays as its public pretraining left it
+    trainable: Literal["all", "linear"] = "all"
+    # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
+    order: Literal["norm_relu", "relu_norm"] = "norm_relu"
+
+    @model_validator(mode="after")
+    def _known(self) -> "Model":
+        known = architectures()
+        if self.name not in known:
+            raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
+        ordered = [name for name, defined in known.items() if "ORDERED" in defined]
+        if self.order != "norm_relu" and self.name not in ordered:
+            raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")
+        return self
+
+    def differing(self, other: "Model") -> str | None:
+        """The first key in which two models compute differently with the same weights; None where none does.
+
+        Kinds of batch norm are one layer; they differ in where its statistics come from.
+        """
+        for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
+            own, theirs = getattr(self, key), getattr(other, key)
+            batch_norms = key == "normalization" and own.endswith("_bn") and theirs.endswith("_bn")
+            if own != theirs and not batch_norms:
+                return key
+        return None

@@ -1,0 +1,38 @@
+"""params.yaml -> frozen, strict models."""
+
+from pipeline.models.model import Model
+from pipeline.params.reading import load, parse
+from pipeline.params.schema import (
+    Account,
+    Data,
+    Line,
+    Public,
+    Raw,
+    Relevance,
+    Row,
+    Search,
+    Source,
+    Start,
+    Text,
+)
+from pipeline.params.settings import PARAMS, Settings, pick
+
+__all__ = [
+    "PARAMS",
+    "Account",
+    "Data",
+    "Line",
+    "Model",
+    "Public",
+    "Raw",
+    "Relevance",
+    "Row",
+    "Search",
+    "Settings",
+    "Source",
+    "Start",
+    "Text",
+    "load",
+    "parse",
+    "pick",
+]

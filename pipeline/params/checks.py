@@ -1,0 +1,134 @@
+"""Whether the entries of params.yaml fit each other. What doesn't is a `ValueError`: 'key: why'."""
+
+from typing import Any
+
+from pipeline.fields import check
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.params.schema import Relevance, Row, Start
+from pipeline.params.settings import Settings
+
+
+@check
+def check_all(settings: Settings) -> None:
+    """Every check there is.
+
+    Raises:
+        ValueError: the first that fails.
+    """
+    for name, data in settings.data.items():
+        for key, raw in (("raw", data.raw), ("public.raw", data.public.raw)):
+            _exists(f"data.{name}.{key}", raw, settings.raw)
+    for name, start in settings.starts.items():
+        _check_start(settings, name, start)
+    for name, relevance in settings.relevances.items():
+        _check_relevance(settings, name, relevance)
+    for key, row in settings.rows.items():
+        _check_row(settings, key, row)
+    for key, search in settings.searches.items():
+        _exists(f"searches.{key}.row", search.row, settings.rows)
+    for key in settings.accounts:
+        if key in settings.rows:
+            raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
+
+
+@check
+def _check_start(settings: Settings, name: str, start: Start) -> None:
+    """Weights to start from come of a row on public data, which starts afresh."""
+    where = f"starts.{name}"
+    if name in settings.data:
+        raise ValueError(f"{where}: 'data' has an entry of that name too")
+    _exists(f"{where}.data", start.data, settings.data)
+    _exists(f"{where}.row", start.row, settings.rows)
+    before = settings.rows[start.row].data
+    if before in settings.starts:
+        raise ValueError(f"{where}.row: {start.row!r} starts from public weights itself")
+    _exists(f"rows.{start.row}.data", before, settings.data)
+    _check_public(settings, where, start)
+
+
+@check
+def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> None:
+    """Relevances are of images, by a network for such images, one average for all who use them."""
+    where = f"relevances.{name}"
+    if name in settings.data or name in settings.starts:
+        raise ValueError(f"{where}: 'data' or 'starts' has an entry of that name too")
+    _exists(f"{where}.data", relevance.data, settings.data)
+    _exists(f"{where}.row", relevance.row, settings.rows)
+    data, before = settings.data[relevance.data], settings.rows[relevance.row].data
+    if before in settings.relevances:
+        raise ValueError(f"{where}.row: {relevance.row!r} is trained with relevances itself")
+    _exists(f"rows.{relevance.row}.data", before, {**settings.data, **settings.starts})
+    if data.text is not None or settings.split(before).text is not None:
+        raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
+    if relevance.of == "public":  # taken to cost no epsilon
+        _check_public(settings, where, relevance)
+    there = data.train if relevance.of == "train" else data.public.count
+    if (relevance.examples or 0) > there:
+        raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
+
+
+@check
+def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
+    """What was trained with the very data that are private here is not public."""
+    seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
+    for theirs in (seen.raw, seen.public.raw):
+        # two entries of 'raw' may be editions of one set
+        if settings.raw_set(theirs) == settings.raw_set(private):
+            raise ValueError(
+                f"{where}.row: {joined.row!r} was trained with {theirs!r}, which is private in "
+                f"{joined.data!r}; allowed: rows on other data"
+            )
+
+
+@check
+def _check_row(settings: Settings, key: str, row: Row) -> None:
+    """A row's data, model, settings and search fit each other."""
+    where = f"rows.{key}"
+    _exists(f"{where}.data", row.data, {**settings.data, **settings.derived})
+    if row.model.trainable != "all" and row.data not in settings.starts:
+        raise ValueError(
+            f"{where}.model.trainable: {row.model.trainable!r} needs data of 'starts'; "
+            f"there are: {', '.join(sorted(settings.starts)) or 'none'}"
+        )
+    if row.data in settings.starts:
+        before = settings.rows[settings.starts[row.data].row].model
+        if differing := row.model.differing(before):
+            raise ValueError(
+                f"{where}.model.{differing}: {getattr(row.model, differing)!r}, but the weights "
+                f"of {row.data!r} were trained with {getattr(before, differing)!r}"
+            )
+    if row.simulates is not None:
+        _check_simulation(settings, f"{where}.simulates", row, row.simulates)
+    circumstances = settings.circumstances(row)
+    for level in row.resolved:
+        if problem := level.problem(circumstances):
+            raise ValueError(f"{where}.{problem}")
+    if row.search is not None:
+        _exists(f"{where}.search", row.search, settings.searches)
+        searched = settings.rows.get(settings.searches[row.search].row)
+        if searched and settings.without_relevances(searched.data) != settings.without_relevances(row.data):
+            raise ValueError(f"{where}.search: {row.search!r} searched on other data, {searched.data!r}")
+
+
+@check
+def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
+    """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
+    _exists(where, whole, settings.rows)
+    other = settings.rows[whole]
+    if row.method != other.method or not METHOD_SETTINGS[row.method].scalable:
+        scalable = " or ".join(repr(name) for name, own in METHOD_SETTINGS.items() if own.scalable)
+        raise ValueError(f"{where}: {whole!r}; only rows of method {scalable} can be scaled")
+    if (row.data, row.model) != (other.data, other.model):
+        raise ValueError(f"{where}: {whole!r} has another model or other data")
+    for level in row.resolved:
+        if not any(level.simulates(of) for of in other.resolved):
+            raise ValueError(
+                f"{where}: no level of {whole!r} becomes {row.level(level)!r} when batch and sigma "
+                "shrink by one factor"
+            )
+
+
+@check
+def _exists(where: str, name: str, table: dict[str, Any]) -> None:
+    if name not in table:
+        raise ValueError(f"{where}: no such entry {name!r}; allowed: {', '.join(sorted(table))}")

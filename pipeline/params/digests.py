@@ -1,0 +1,54 @@
+"""Digests of what decides numbers, so that these can say what they were made with.
+
+Labels and comments don't count; the data's own bytes have digests of their own. Settings at their default
+don't count either, so that a setting which is new here doesn't disown the rows that were trained before it. A
+default must therefore never change its meaning (tested).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.fields import Strict
+from pipeline.files import digest_json
+from pipeline.params.schema import Account, Data, Raw, Relevance, Row
+
+
+def row_digest(
+    row: Row, data: Data, editions: Mapping[str, Raw], start: str | None, relevance: str | None
+) -> str:
+    """Digest of a row and of what it is trained on.
+
+    Args:
+        row: the row.
+        data: how its data are split.
+        editions: the raw data sets that these are made of.
+        start: digest of the row whose weights it starts from.
+        relevance: digest of the relevances that come with its data.
+    """
+    parts: dict[str, Any] = {
+        "data": _essence(data),
+        "edition": {name: _essence(raw) for name, raw in editions.items()},
+        "model": _essence(row.model),
+        "method": row.method,
+        "levels": [_essence(level) for level in row.resolved],
+        "seeds": row.seeds,
+        "reproducible": row.reproducible,
+    }
+    for name, value in (("axis", row.axis), ("start", start), ("relevance", relevance)):
+        if value is not None:
+            parts[name] = value
+    return digest_json(parts)
+
+
+def relevance_digest(relevance: Relevance, network: str) -> str:
+    """Digest of relevances to the network of a row whose digest is ``network``."""
+    return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
+
+
+def account_digest(account: Account) -> str:
+    """Digest of an account."""
+    return digest_json({"levels": [_essence(level) for level in account.resolved], "axis": account.axis})
+
+
+def _essence(part: Strict) -> dict[str, Any]:
+    return part.model_dump(mode="json", exclude_defaults=True)

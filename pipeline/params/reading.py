@@ -1,0 +1,50 @@
+"""The only reader of params.yaml; everything else receives what it makes.
+
+YAML is read as version 1.2, as DVC reads it: ``1e-5`` is a number and ``no`` is a word.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.errors import UserError
+from pipeline.params.checks import check_all
+from pipeline.params.problems import problem_lines
+from pipeline.params.searched import Choices, read_choices, with_choices
+from pipeline.params.settings import PARAMS, Settings
+
+
+def load(path: Path = PARAMS) -> Settings:
+    """Read and check the whole file, and what searches chose for its rows.
+
+    Raises:
+        UserError: with one line per problem: file, key, value and what is allowed.
+    """
+    try:
+        raw = YAML(typ="safe").load(path.read_text())
+    except OSError as problem:
+        raise UserError(
+            f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"
+        ) from problem
+    except YAMLError as problem:
+        raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
+    return parse(raw, path, read_choices(path.parent))
+
+
+def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Settings:
+    """Check what a params file holds, and take in what searches chose for its rows.
+
+    Raises:
+        UserError: with one line per problem.
+    """
+    try:
+        settings = with_choices(Settings.model_validate(raw), choices or {})
+        check_all(settings)
+    except ValidationError as problem:
+        raise UserError("\n".join(f"{path}: {line}" for line in problem_lines(problem))) from problem
+    except ValueError as problem:
+        raise UserError(f"{path}: {problem}") from problem
+    return settings

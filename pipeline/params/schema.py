@@ -1,0 +1,184 @@
+"""What params.yaml holds: its entries, each checked by itself."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from pipeline.fields import Count, Key, Strict, check
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.settings import MethodSettings
+from pipeline.models.model import Model
+from pipeline.params.problems import Inside, problem_lines
+
+
+class Source(Strict):
+    """Where raw files come from."""
+
+    kind: Literal["official", "mirror", "synthetic"] = "official"
+    # mirror only: a folder that holds the official files, as archives or unpacked
+    folder: Path | None = None
+
+    @model_validator(mode="after")
+    def _folder_with_mirror(self) -> "Source":
+        if (self.kind == "mirror") != (self.folder is not None):
+            raise ValueError("'folder' goes with 'kind: mirror', and only with it")
+        return self
+
+
+class Raw(Strict):
+    """A raw data set of the catalogue, taken in a named edition."""
+
+    # its name in the catalogue, where this entry's own is another, such as a second edition of the same set
+    of: Key | None = None
+    # 'official' bytes; any other edition of the catalogue must be asked for by its name
+    edition: str = "official"
+    # synthetic source only: how many examples to make
+    train: Count | None = None
+    test: Count | None = None
+
+
+class Public(Strict):
+    """The public split: images nobody's privacy depends on."""
+
+    raw: Key  # the raw data set they come from; the data set's own name splits them off its training part
+    part: Literal["train", "test"] = "train"
+    count: Count
+
+
+class Text(Strict):
+    """How a text data set becomes integers."""
+
+    tokens: Count  # tokens kept of each text; shorter ones are padded
+    vocabulary: Count  # most frequent training tokens kept
+
+
+class Data(Strict):
+    """A prepared data set: how raw files are split. The sizes are declared, and checked by `prepare`."""
+
+    raw: Key
+    train: Count
+    validation: Count
+    public: Public
+    # of the permutation that splits; no privacy rests on it
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    text: Text | None = None
+
+
+class Line(Strict):
+    """A line of a paper's table or a curve of a figure, at several levels."""
+
+    paper: Key
+    table: Key  # t5, f4, ...
+    label: str  # as the paper names the line
+    settings: dict[str, Any]  # shared by all levels
+    levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
+    axis: str | None = None  # the setting that tells levels apart; None: the method's own
+
+    @property
+    def own_settings(self) -> type[Strict]:
+        """What `settings` with a level must be."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _levels_fit(self) -> "Line":
+        known = sorted(self.own_settings.model_fields)
+        if self.axis is not None and self.axis not in known:
+            raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
+        try:
+            names = [self.level(own) for own in self.resolved]
+        except ValidationError as problem:
+            raise Inside([f"settings.{line}" for line in problem_lines(problem)]) from problem
+        if len(set(names)) != len(names):
+            raise ValueError(f"levels: the same {names[0].partition('=')[0]} twice")
+        return self
+
+    @cached_property
+    def resolved(self) -> tuple[Any, ...]:
+        """The settings at each level."""
+        return tuple(self.configured(level) for level in self.levels)
+
+    def configured(self, *changes: dict[str, Any]) -> Any:
+        """The settings with ``changes``, the last first."""
+        values = dict(self.settings)
+        for change in changes:
+            values |= change
+        return self.own_settings.model_validate(values)
+
+    def level(self, own: Any) -> str:
+        """Name of the level with these settings, such as 'epsilon=3'."""
+        axis = self.axis or own.axis
+        value = getattr(own, axis)
+        return f"{axis}={value:g}" if isinstance(value, float) else f"{axis}={value}"
+
+
+@check
+def _known_method(name: str) -> str:
+    if name not in METHOD_SETTINGS:
+        raise ValueError(f"no method {name!r}; allowed: {', '.join(METHOD_SETTINGS)}")
+    return name
+
+
+class Row(Line):
+    """A line that is trained: its levels times its seeds are its replicas."""
+
+    data: Key
+    model: Model
+    method: Annotated[str, AfterValidator(_known_method)]
+    seeds: Count
+    # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
+    reproducible: bool
+    # 'reduced' rows are marked in every report and never compared as if they were the paper's
+    budget: Literal["full", "own", "reduced"] = "full"  # own: the paper gives none
+    # 'gpu': not to be tried on a CPU, where it would take days
+    needs: Literal["cpu", "gpu"] = "cpu"
+    # the search that chose the hyper-parameters on validation data
+    search: Key | None = None
+    # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
+    # noise smaller by as much (Sander et al. 2022, section 3.4)
+    simulates: Key | None = None
+
+    @property
+    def own_settings(self) -> type[MethodSettings]:
+        """The method's settings."""
+        return METHOD_SETTINGS[self.method]
+
+
+class Account(Line):
+    """A line that is accounting alone: what its settings would spend, with nothing trained."""
+
+    @property
+    def own_settings(self) -> type[AccountSettings]:
+        """The settings of an accounting."""
+        return AccountSettings
+
+
+class Start(Strict):
+    """A prepared data set that comes with public weights to start from."""
+
+    data: Key
+    row: Key  # trained on public data; its first replica gives the weights
+
+
+class Relevance(Strict):
+    """A prepared data set that comes with how relevant its features are to a trained network."""
+
+    data: Key
+    row: Key  # the network: its first replica
+    # whose relevances are averaged
+    of: Literal["train", "public"] = "train"
+    examples: Count | None = None  # the first of them; None: all
+
+
+class Search(Strict):
+    """A grid over a row's settings, judged on validation data alone."""
+
+    row: Key
+    seeds: Count = 1
+    # lists of values a setting may take; keys as in the row's `settings`, or `model.KEY`
+    grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
+    # settings replaced for the search only (fewer epochs, say)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    levels: list[dict[str, Any]] | None = None  # None: the row's own

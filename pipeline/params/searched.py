@@ -1,0 +1,59 @@
+"""What searches chose: it stands in their results under reports/searches, and is not typed in params.yaml."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UserError
+from pipeline.params.schema import Row
+from pipeline.params.settings import Settings
+
+SEARCHES = Path("reports/searches")
+
+# of each search, of each level it tried: the settings that were best there
+Choices = Mapping[str, Mapping[str, dict[str, Any]]]
+
+
+def read_choices(root: Path) -> Choices:
+    """What the committed results of searches say, for the params.yaml in ``root``.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    choices = {}
+    for path in sorted((root / SEARCHES).glob("*.json")):
+        try:
+            choices[path.stem] = json.loads(path.read_text())["chosen"]
+        except (ValueError, KeyError, TypeError) as problem:
+            raise UserError(f"{path}: not the results of a search: {problem!r}") from problem
+    return choices
+
+
+def with_choices(settings: Settings, choices: Choices) -> Settings:
+    """Every level of a row with what the row's search chose there; the others as they are typed.
+
+    Raises:
+        ValueError: something else is typed, or what was chosen is no setting any more; 'key: why'.
+    """
+    rows = {
+        key: _with_choice(key, row, choices.get(row.search or "", {})) for key, row in settings.rows.items()
+    }
+    return settings.model_copy(update={"rows": rows})
+
+
+def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Row:
+    levels = []
+    for level, own in zip(row.levels, row.resolved, strict=True):
+        chosen = choice.get(row.level(own), {})
+        typed = {f"model.{name}": value for name, value in row.model} | level
+        for name, value in chosen.items():
+            if typed.get(name, value) != value:
+                raise ValueError(
+                    f"rows.{key}: {name} is {typed[name]!r} at {row.level(own)!r}, where search "
+                    f"{row.search!r} chose {value!r}"
+                )
+        levels.append(level | {name: value for name, value in chosen.items() if name not in typed})
+    if levels == row.levels:
+        return row
+    return Row.model_validate({**row.model_dump(exclude_unset=True), "levels": levels})

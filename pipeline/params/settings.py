@@ -1,0 +1,109 @@
+"""The whole of params.yaml, and what is asked of it."""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from pipeline.fields import Key, Strict
+from pipeline.methods.settings import Circumstances
+from pipeline.params import digests
+from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Search, Source, Start
+
+PARAMS = Path("params.yaml")
+T = TypeVar("T")
+
+
+class Settings(Strict):
+    """The whole of params.yaml."""
+
+    source: Source = Source()
+    raw: dict[Key, Raw]
+    data: dict[Key, Data]
+    starts: dict[Key, Start] = Field(default_factory=dict)
+    relevances: dict[Key, Relevance] = Field(default_factory=dict)
+    rows: dict[Key, Row]
+    accounts: dict[Key, Account] = Field(default_factory=dict)
+    searches: dict[Key, Search] = Field(default_factory=dict)
+
+    def row(self, key: str) -> Row:
+        """The row called ``key``.
+
+        Raises:
+            UserError: there is none; the message lists those there are.
+        """
+        return pick(self.rows, key, "row")
+
+    @property
+    def lines(self) -> dict[str, Row | Account]:
+        """Everything that leaves a record."""
+        return {**self.rows, **self.accounts}
+
+    def split(self, name: str) -> Data:
+        """How the prepared data set ``name`` is split, whatever else it comes with."""
+        joined = self.derived.get(name)
+        return self.data[joined.data if joined else name]
+
+    @property
+    def derived(self) -> dict[str, Start | Relevance]:
+        """Prepared data sets that come with something of a trained row."""
+        return {**self.starts, **self.relevances}
+
+    def stage_of(self, name: str) -> Literal["prepare", "start", "relevance"]:
+        """The command, and DVC's stage, that makes the prepared data set ``name``."""
+        return "start" if name in self.starts else "relevance" if name in self.relevances else "prepare"
+
+    def without_relevances(self, name: str) -> str:
+        """The prepared data set ``name`` without relevances, which leave its examples as they are."""
+        return self.relevances[name].data if name in self.relevances else name
+
+    def raw_set(self, raw: str) -> str:
+        """The raw data set that an entry of ``raw`` is an edition of."""
+        return self.raw[raw].of or raw
+
+    def circumstances(self, row: Row) -> Circumstances:
+        """What ``row`` trains, as far as its settings may not fit it."""
+        data = self.split(row.data)
+        relevance = self.relevances.get(row.data)
+        return Circumstances(
+            normalization=row.model.normalization,
+            data=row.data,
+            examples=data.train,
+            public=data.public.count,
+            raw=data.raw,
+            public_raw=data.public.raw,
+            one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
+            texts=data.text is not None,
+            relevances=relevance.of if relevance else None,
+            with_relevances=tuple(sorted(self.relevances)),
+        )
+
+    def row_digest(self, key: str) -> str:
+        """Digest of everything in params.yaml that decides a row's numbers."""
+        row = self.rows[key]
+        data = self.split(row.data)
+        start, relevance = self.starts.get(row.data), self.relevances.get(row.data)
+        return digests.row_digest(
+            row,
+            data,
+            {name: self.raw[name] for name in (data.raw, data.public.raw)},
+            start=self.row_digest(start.row) if start else None,
+            relevance=self.relevance_digest(row.data) if relevance else None,
+        )
+
+    def relevance_digest(self, name: str) -> str:
+        """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""
+        own = self.relevances[name]
+        return digests.relevance_digest(own, self.row_digest(own.row))
+
+    def account_digest(self, key: str) -> str:
+        """Digest of everything in params.yaml that decides an account's numbers."""
+        return digests.account_digest(self.accounts[key])
+
+
+def pick(table: dict[str, T], key: str, kind: str) -> T:
+    """``table[key]``, or one line that says what there is instead."""
+    if key not in table:
+        raise UserError(f"{PARAMS}: no {kind} {key!r}; there are: {', '.join(sorted(table)) or 'none'}")
+    return table[key]

@@ -1,0 +1,41 @@
+"""Training curves as CSV, one value a line."""
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UserError
+from pipeline.results.records import HISTORY_COLUMNS
+
+Line = tuple[Any, ...]  # of `HISTORY_COLUMNS`
+
+
+def history_csv(lines: Iterable[Line]) -> str:
+    """Training curves as CSV, sorted by replica, metric and step."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HISTORY_COLUMNS)
+    for level, seed, step, epoch, metric, value in sorted(
+        lines, key=lambda line: (line[0], line[1], line[4], line[2])
+    ):
+        writer.writerow([level, seed, step, f"{epoch:.4f}", metric, f"{value:.6g}"])
+    return text.getvalue()
+
+
+def read_history(path: Path) -> list[Line]:
+    """The lines of a file that `history_csv` made.
+
+    Raises:
+        UserError: the file is missing, or is not one.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                (one["level"], int(one["seed"]), int(one["step"]), float(one["epoch"]), one["metric"],
+                 float(one["value"]))
+                for one in csv.DictReader(file)
+            ]  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise UserError(f"{path}: no training curves; `git checkout {path}` brings them back") from problem

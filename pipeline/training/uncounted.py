@@ -1,0 +1,26 @@
+"""Uses of private data that come with the data themselves, and that no mechanism's epsilon counts."""
+
+from collections.abc import Iterator
+
+from pipeline.data.prepared import Prepared
+from pipeline.methods.settings import MethodSettings
+from pipeline.privacy.statements import Statement, statement
+
+
+def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
+    """What a training with these settings on these data looks at without counting it."""
+    manifest = data.manifest
+    if "text" in manifest:
+        yield statement("vocabulary")
+    if "public" in manifest and len({each["title"] for each in manifest["raw"].values()}) == 1:
+        yield statement("own_public", count=len(data.splits["public"]))
+    if data.start is not None:
+        start = manifest["start"]
+        yield statement("public_start", row=start["row"], data=start["data"])
+    # the network behind the relevances has seen something, where a method looks at them
+    if "relevance" in manifest and hasattr(settings, "relevance_share"):
+        found = manifest["relevance"]
+        kind = "informed_relevance" if found["informed"] else "public_relevance"
+        yield statement(kind, row=found["row"], data=found["data"])
+        if found["test_examples_seen"]:
+            yield statement("test_relevance", test_examples_seen=found["test_examples_seen"])

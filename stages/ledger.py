@@ -1,0 +1,15 @@
+"""`dprepro ledger ROW`."""
+
+from typing import Annotated
+
+import typer
+
+
+def ledger(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
+) -> None:
+    """Account for what ran of a row: the privacy that each replica really buys. Needs no weights."""
+    from pipeline import params
+    from pipeline.ledgers.rows import row_ledgers
+
+    print(f"{row}: accounted, {row_ledgers(row, params.load())}")

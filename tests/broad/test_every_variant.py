@@ -1,0 +1,105 @@
+from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+import pytest
+
+from pipeline.data import fetch, prepare
+from pipeline.data.prepared import SPLITS
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.models.model import Model, architectures
+from pipeline.params import Settings, load
+from pipeline.reporting import papers
+
+PARAMS = Path(__file__).with_name("params.yaml")
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return load(PARAMS)
+
+
+def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:
+    assert settings.source.kind == "synthetic"
+    assert all(row.reproducible for row in settings.rows.values())
+
+
+def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> None:
+    rows = settings.rows.values()
+    assert set(papers.load("davody2020").tables) <= {row.table for row in rows}
+    assert {row.method for row in rows} == set(METHOD_SETTINGS)
+    for method, own in METHOD_SETTINGS.items():
+        shown = {row.model.normalization for row in rows if row.method == method}
+        assert shown - {"group"} == set(own.normalizations) - {"group"}
+    assert {row.model.name for row in rows} == architectures().keys()
+    assert settings.accounts
+
+
+@pytest.mark.parametrize("method", ["adlm", "batch_clipping", "ilm", "tan"])
+def test_rows_show_every_choice(method: str, settings: Settings) -> None:
+    """Every word that a setting knows, and of the other settings one value that isn't the default."""
+    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
+    every_method = {"schedule", "epochs", "learning_rate"}
+    plain_numbers = {"averaging", "delta"}  # which take no other way through the code
+    for name, field in METHOD_SETTINGS[method].model_fields.items():
+        values = {getattr(own, name) for own in shown}
+        if name in every_method | plain_numbers:
+            continue
+        if get_origin(field.annotation) is Literal:
+            assert values == set(get_args(field.annotation)), name
+        else:
+            assert values - {field.default}, name
+
+
+def test_rows_show_every_way_to_clip_a_batch(settings: Settings) -> None:
+    shown = [own for row in settings.rows.values() if row.method == "batch_clipping" for own in row.resolved]
+    assert {(own.sets == 1, own.set_size == 1) for own in shown} == {
+        (True, False),
+        (False, False),
+        (False, True),
+    }
+
+
+def test_rows_show_a_reference_and_its_simulation_and_both_orders(settings: Settings) -> None:
+    rows = [row for row in settings.rows.values() if row.method == "tan"]
+    assert any(row.simulates for row in rows)
+    orders = {row.model.order for row in rows if "ORDERED" in architectures()[row.model.name]}
+    assert orders == set(get_args(Model.model_fields["order"].annotation))
+    assert any(own.optimizer == "sgd" and own.momentum == 0 for row in rows for own in row.resolved)
+
+
+@pytest.mark.parametrize("method", ["adlm", "ilm"])
+def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
+    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
+    assert {type(own.sensitivity) for own in shown} == {str, float, type(None)}
+    assert {own.sensitivity for own in shown} >= {"maps", "neurons"}
+    assert method == "adlm" or {own.private for own in shown} == {True, False}
+
+
+def test_relevances_show_every_choice_and_are_used(settings: Settings) -> None:
+    shown = settings.relevances
+    assert {own.of for own in shown.values()} == {"train", "public"}
+    assert {own.examples is None for own in shown.values()} == {True, False}
+    private = {own.row for own in shown.values() if settings.rows[own.row].data == own.data}
+    assert private < {own.row for own in shown.values()}
+    assert set(shown) == {row.data for row in settings.rows.values() if row.method == "adlm"}
+
+
+def test_accounts_show_every_way_to_claim(settings: Settings) -> None:
+    shown = [own for account in settings.accounts.values() for own in account.resolved]
+    assert {own.claimed_by for own in shown} == {"clt", "rdp"}
+    for name in ("steps", "epochs", "order"):
+        assert {getattr(own, name) is None for own in shown} == {True, False}, name
+
+
+def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:
+    for name in settings.raw:
+        fetch.fetch(name, settings, tmp_path)
+    for name, data in settings.data.items():
+        counts = prepare.prepare(name, settings, tmp_path).manifest["counts"]
+        assert counts == {
+            "train": data.train,
+            "validation": data.validation,
+            "test": settings.raw[data.raw].test,
+            "public": data.public.count,
+        }
+        assert set(counts) == set(SPLITS)

@@ -1,0 +1,61 @@
+"""What an account is told: its levels and its digest, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from tests.params.good import GOOD
+
+ACCOUNT = {
+    "paper": "nguyen2023", "table": "gdp", "label": "BN-LeNet-5",
+    "settings": {"examples": 1000, "batch": 10, "epochs": 5},
+    "levels": [{"noise_multiplier": 2.5}, {"noise_multiplier": 1.5}],
+}  # fmt: skip
+
+
+def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
+    found = params.parse({**GOOD, "accounts": {"two": ACCOUNT}})
+    account = found.accounts["two"]
+    assert [account.level(own) for own in account.resolved] == [
+        "noise_multiplier=2.5",
+        "noise_multiplier=1.5",
+    ]
+    assert account.resolved[0].total_steps == 500
+    assert account.configured({"noise_multiplier": 1, "epochs": None, "steps": 7}).total_steps == 7
+    assert found.lines.keys() == {"one", "two"}
+    more = {**ACCOUNT, "settings": {**ACCOUNT["settings"], "parts": 8}}  # type: ignore[dict-item]
+    other = params.parse({**GOOD, "accounts": {"two": more}})
+    assert found.account_digest("two") != other.account_digest("two")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch": 2000}, "batch: 2000 is larger than examples; allowed: 1 to 1000"),
+        ({"part": 8}, "settings.part: unknown key"),
+        ({"sampling": "replacement"}, "sets: None; it goes with 'sampling: replacement', and only with it"),
+        ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
+        ({"steps": 7}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
+        ({"epochs": None}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
+        ({"order": 8}, "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them"),
+        (
+            {"order": 8, "claimed_by": "rdp", "sampling": "fixed"},
+            "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them",
+        ),
+        (
+            {"order": 1, "claimed_by": "rdp"},
+            "settings.order: 1 is not allowed: Input should be greater than 1",
+        ),
+        ({"claimed_by": "pld"}, "settings.claimed_by: 'pld' is not allowed: Input should be 'clt' or 'rdp'"),
+    ],
+)
+def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line: str) -> None:
+    wrong = {**ACCOUNT, "settings": {**ACCOUNT["settings"], **changes}}  # type: ignore[dict-item]
+    with pytest.raises(UserError) as caught:
+        params.parse({**GOOD, "accounts": {"two": wrong}})
+    assert line in str(caught.value).splitlines()[0]
+    assert str(caught.value).startswith("params.yaml: accounts.two.settings")
+    with pytest.raises(UserError, match=r"accounts\.one: 'rows' has an entry of that name too"):
+        params.parse({**GOOD, "accounts": {"one": ACCOUNT}})

@@ -1,0 +1,206 @@
+"""Accounts: ledgers of trainings that are only described, and what a ledger says of each kind of sampling."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.identity.code import account_code
+from pipeline.ledgers import accounts
+from pipeline.ledgers.ledger import make_ledger
+from pipeline.params import Settings, parse
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
+from pipeline.results import records
+
+SEEDED, SEARCH = statement("seeded"), statement("search", search="grid")
+ACCOUNT: dict[str, Any] = {
+    "paper": "nguyen2023",
+    "table": "gdp",
+    "label": "BN-LeNet-5, L = 8",
+    "settings": {
+        "sampling": "fixed",
+        "examples": 54_000,
+        "batch": 64,
+        "epochs": 50,
+        "parts": 8,
+        "delta": 1e-5,
+    },
+    "levels": [{"noise_multiplier": 2.5}, {"noise_multiplier": 0.01875}],
+}
+
+
+def declared(**changes: Any) -> Settings:
+    found = {**ACCOUNT, "settings": ACCOUNT["settings"] | changes}
+    return parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"gdp": found}})
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> records.Record:
+    accounts.account("gdp", declared(), tmp_path)
+    found = records.read("gdp", declared().accounts["gdp"], tmp_path)
+    assert found is not None
+    return found
+
+
+def test_an_account_is_a_record_of_nothing_trained(record: records.Record) -> None:
+    assert (record.method, record.data, record.model, record.history) == ("accounting", "none", {}, None)
+    assert [replica.level for replica in record.replicas] == [
+        "noise_multiplier=2.5",
+        "noise_multiplier=0.01875",
+    ]
+    assert record.provenance.config == declared().account_digest("gdp")
+    assert record.provenance.code == account_code()
+    assert record.provenance.examples == 54_000
+    assert all((one.started, one.ended, one.seconds) == (None, None, 0) for one in record.replicas)
+
+
+def test_parts_share_the_noise(record: records.Record) -> None:
+    ledger = record.replicas[0].ledger
+    assert ledger.noise_multiplier == pytest.approx(2.5 / 8**0.5)
+    assert ledger.steps == 42_188
+    assert (ledger.sampling, ledger.neighbouring) == ("fixed", "replace one")
+    assert ledger.sampling_rate == pytest.approx(64 / 54_000)
+
+
+def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: records.Record) -> None:
+    replica = record.replicas[0]
+    ledger = replica.ledger
+    assert replica.metrics == {"mu": ledger.mu}
+    assert ledger.mu == pytest.approx(0.52, abs=5e-3)
+    assert ledger.claimed_by == "clt"
+    assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
+    known = {one.accountant.split()[0]: one for one in ledger.opinions}
+    assert set(known) == {"rdp", "pld", "unamplified", "clt"}
+    assert "no bound" in str(known["clt"].note)
+    assert ledger.accounted == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
+    assert str(ledger.accountant).startswith("pld")
+    assert ledger.tradeoff[0][0] == 0
+    assert ledger.tradeoff[-1] == (1.0, 0.0)
+
+
+def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: records.Record) -> None:
+    replica = record.replicas[1]
+    assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
+    assert replica.ledger.accounted is not None
+    assert 5e5 < replica.ledger.accounted < 2e6
+    assert str(replica.ledger.accountant).startswith("unamplified")
+
+
+def test_no_such_account_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no account 'dgp'; there are: gdp"):
+        accounts.account("dgp", declared(), tmp_path)
+
+
+def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> records.Ledger:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": 6400, "batch": 64}
+    return make_ledger(Spending.model_validate(values), 500, 1e-5, claimed_by, **changes)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "names"),
+    [
+        ("poisson", ["rdp", "pld", "unamplified", "rdp,", "tan", "rdp", "prv", "clt"]),
+        ("fixed", ["rdp", "pld", "unamplified", "clt"]),
+        ("replacement", ["rdp", "pld", "unamplified", "clt"]),
+        ("shuffled", ["rdp", "pld", "unamplified", "clt"]),
+    ],
+)
+def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names: list[str]) -> None:
+    found = ledger(sampling)
+    assert [one.accountant.split()[0] for one in found.opinions] == names
+    bounds = [one.epsilon for one in found.opinions[:3] if one.epsilon is not None]
+    assert found.accounted == min(bounds)
+    assert all(one.note for one in found.opinions if one.epsilon is None)
+
+
+def test_two_libraries_agree_on_poisson_samples() -> None:
+    own, opacus = (
+        found.epsilon for found in ledger("poisson").opinions if found.accountant.startswith("rdp (")
+    )
+    assert own == pytest.approx(opacus, rel=0.01)
+
+
+def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
+    found = ledger("shuffled", noise=2.0)
+    assert found.claimed == pytest.approx(found.accounted)
+    assert found.mu == pytest.approx(5**0.5 / 2)
+
+
+def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
+    found = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), uncounted=(SEARCH,))
+    assert (found.accounted, found.accountant, found.reasons) == (None, None, (SEEDED,))
+    assert found.claimed == found.opinions[0].epsilon
+    assert found.uncounted == (SEARCH,)
+    assert (found.mu, found.tradeoff) == (None, ())
+
+
+def test_accounting_needs_no_torch() -> None:
+    probe = "import sys, pipeline.ledgers.accounts; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:
+    found = ledger("poisson", noise=0.3, claimed_by="rdp")
+    own = [one for one in found.opinions if "opacus" not in one.accountant]
+    opinions = {one.accountant.split(" (")[0]: one for one in own}
+    names = ("tan", "pld", "rdp", "rdp, classic conversion")
+    epsilons = [opinions[name].epsilon or 0.0 for name in names]
+    assert epsilons == sorted(epsilons)
+    assert 0 < epsilons[0] < epsilons[1]
+    assert (found.accounted, found.claimed) == (epsilons[1], epsilons[2])
+    assert "no bound" in str(opinions["tan"].note)
+
+
+def test_a_simulation_is_accounted_for_what_it_spends_itself() -> None:
+    own = Spending(sampling="poisson", noise_multiplier=0.1875, examples=50_000, batch=256)
+    found = make_ledger(own, 2500, 1e-5, "rdp")
+    assert found.accounted == pytest.approx(298.3, abs=0.5)
+    assert found.claimed == pytest.approx(333.8, abs=0.5)
+
+
+TAN: dict[str, Any] = {
+    "sampling": "poisson",
+    "examples": 50_000,
+    "batch": 4096,
+    "epochs": None,
+    "steps": 2500,
+    "parts": 1,
+    "claimed_by": "rdp",
+}
+
+
+def renyi_account(tmp_path: Path, **changes: Any) -> records.Replica:
+    declaration = {
+        **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
+    }  # fmt: skip
+    own = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
+    accounts.account("tan", own, tmp_path)
+    found = records.read("tan", own.accounts["tan"], tmp_path)
+    assert found is not None
+    return found.replicas[0]
+
+
+def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> None:
+    found = renyi_account(tmp_path, order=8)
+    assert found.ledger.steps == 2500
+    assert found.ledger.claimed_by == "rdp"
+    assert found.metrics["epsilon"] == found.ledger.claimed
+    expected = {
+        "epsilon": 7.10,
+        "epsilon_classic": 7.82,
+        "epsilon_pld": 6.58,
+        "epsilon_tan": 7.48,
+        "eta": 0.965,
+        "renyi": 8.35,
+        "renyi_tan": 7.46,
+    }
+    assert found.metrics == pytest.approx(expected, abs=0.02)
+
+
+def test_other_samples_have_no_tan_and_no_order(tmp_path: Path) -> None:
+    assert set(renyi_account(tmp_path, sampling="shuffled").metrics) == {"epsilon", "epsilon_classic"}

@@ -1,0 +1,84 @@
+"""What batch clipping is told: what means nothing is refused."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from tests.params.good import GOOD
+
+
+def with_batch_clipping(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained by batch clipping with public examples of its own."""
+    raw = copy.deepcopy(GOOD)
+    raw["data"]["mnist"]["public"]["raw"] = "mnist"
+    raw["rows"]["one"] |= {
+        "method": "batch_clipping",
+        "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.5, "clipping": "adaptive"} | changes,
+        "levels": [{"sigma": 0.5}],
+    }
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mini_set": 30}, "mini_set: 30 does not divide the batch; allowed: divisors of 100"),
+        (
+            {"mini_set": 4, "local_steps": 8},
+            "local_steps: 8 does not divide the mini-set; allowed: divisors of 4",
+        ),
+        ({"sparsify": 5}, "norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"),
+        (
+            {"clipping": "none"},
+            "sigma: 0.5 without clipping protects nothing; allowed: 0 with 'clipping: none'",
+        ),
+        (
+            {"local_steps": 2, "sampling": "poisson"},
+            "local_steps: 2; allowed with 'sampling: poisson': 1",
+        ),
+        (
+            {"momentum": 0.5},
+            "momentum: 0.5 with one local step does nothing; allowed: 0, or more local_steps",
+        ),
+        (
+            {"clipping": "full", "groups": 2},
+            "groups: 2 with 'clipping: full', which has one part; allowed: null",
+        ),
+        (
+            {"clipping": "multiplied", "layer_noise": "least"},
+            "layer_noise: 'least' with 'clipping: multiplied', which has one part; allowed: 'equal'",
+        ),
+        ({"public_examples": 9}, "public_examples: 9; allowed: 1 to 8"),
+        ({"delta": 0.01}, "delta: 0.01 means nothing; allowed: below 1/1000"),
+        ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
+    ],
+)
+def test_batch_clipping_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
+    assert params.parse(with_batch_clipping()).rows["one"].resolved[0].private
+    with pytest.raises(UserError) as caught:
+        params.parse(with_batch_clipping(**changes))
+    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+
+
+def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
+    raw = with_batch_clipping()
+    raw["raw"]["mnist-again"] = {"of": "mnist"}
+    raw["data"]["mnist"]["public"]["raw"] = "mnist-again"
+    params.parse(raw)
+    raw["data"]["mnist"]["public"]["raw"] = "kmnist"
+    with pytest.raises(UserError, match=r"rows\.one\.data: 'mnist' has a public split of 'kmnist'"):
+        params.parse(raw)
+
+
+def test_augmentation_is_for_images() -> None:
+    raw = with_batch_clipping(augment="crop_flip")
+    params.parse(raw)
+    raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
+    with pytest.raises(UserError) as caught:
+        params.parse(raw)
+    assert str(caught.value) == (
+        "params.yaml: rows.one.settings.augment: is for images, and 'mnist' has texts; allowed: none"
+    )

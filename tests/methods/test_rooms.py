@@ -1,0 +1,44 @@
+"""Methods are found by looking; nothing but their own room says that they are there."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from pipeline.methods.rooms import METHOD_SETTINGS, implementation
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("method", METHOD_SETTINGS)
+def test_a_method_says_what_it_is(method: str) -> None:
+    own = METHOD_SETTINGS[method]
+    assert own.method == method
+    assert own.axis in own.model_fields
+    assert "none" in own.normalizations
+    module, name = implementation(method)
+    assert module.startswith(own.__module__.removesuffix("settings"))
+    for needed in ("init", "step", "model", "network", "predict", "variants", "resumable", "guarantee"):
+        assert callable(getattr(getattr(import_module(module), name), needed))
+
+
+def test_params_are_read_without_torch_and_without_a_methods_code() -> None:
+    """Every `dprepro` command reads them, and what they reach by import is behind every number."""
+    script = (
+        "import sys; from pipeline import params; params.load(); "
+        "assert not {'torch', 'dp_accounting'} & set(sys.modules); "
+        "print(*sorted(name for name in sys.modules if name.startswith('pipeline.methods.')))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    rooms = {own.__module__ for own in METHOD_SETTINGS.values()}
+    packages = {room.rpartition(".")[0] for room in rooms}
+    assert set(found) == rooms | packages | {"pipeline.methods.rooms", "pipeline.methods.settings"}
+
+
+def test_no_method_is_imported_by_the_registry() -> None:
+    code = (ROOT / "pipeline/methods/registry.py").read_text()
+    assert not [method for method in METHOD_SETTINGS if f".{method}" in code]

@@ -1,0 +1,220 @@
+"""The planner of private trainings, and rows turned into their simulations."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipeline.errors import UserError
+from pipeline.methods.tan.planning import Plan, plan
+from pipeline.params import parse
+from pipeline.privacy.accounting import opacus_rdp
+from stages.app import app
+
+SETTINGS = {
+    "batch": 4096, "steps": 2500, "sigma": 3, "learning_rate": 4, "copies": 16, "augment": "crop_flip"
+}  # fmt: skip
+ROW: dict[str, Any] = {
+    "paper": "sander2022",
+    "table": "f4",
+    "label": "K = 16",
+    "data": "images",
+    "model": {"name": "lenet5", "normalization": "group"},
+    "method": "tan",
+    "seeds": 2,
+    "reproducible": False,
+    "settings": SETTINGS,
+    "levels": [{"batch": 4096}],
+}
+PARAMS: dict[str, Any] = {
+    "raw": {"mnist": {}},
+    "data": {
+        "images": {
+            "raw": "mnist",
+            "train": 50_000,
+            "validation": 1000,
+            "public": {"raw": "mnist", "count": 9},
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(50_000, 1e-5, 8.0, steps=2500, copies=16)
+
+
+def test_every_choice_spends_epsilon_and_not_more(planned: Plan) -> None:
+    for one in planned.choices:
+        second = opacus_rdp(one.batch / 50_000, one.sigma, one.steps, 1e-5)
+        assert 7.98 < second <= 8.0
+        assert one.epsilon_rdp == pytest.approx(second, rel=1e-6)
+        assert one.epsilon_pld is not None
+        assert one.epsilon_pld < second
+        assert (one.steps, one.processed) == (2500, one.batch * 2500 * 16)
+
+
+def test_the_papers_batch_is_the_smallest_off_the_wall(planned: Plan) -> None:
+    assert [one.batch for one in planned.choices] == [2**power for power in range(7, 16)]
+    assert [one.batch for one in planned.choices if one.behind_wall] == [128, 256, 512, 1024, 2048]
+    assert planned.recommended.batch == 4096
+    assert planned.recommended.sigma == pytest.approx(2.73, abs=0.01)
+    noise = [one.noise for one in planned.choices]
+    assert noise == sorted(noise, reverse=True)
+    assert noise[-1] == 1
+    # at the same S it is sigma / B
+    first, last = planned.choices[0], planned.choices[-1]
+    assert noise[0] == pytest.approx((first.sigma / first.batch) / (last.sigma / last.batch))
+
+
+def test_the_simulation_keeps_tan_and_spends_hundreds(planned: Plan) -> None:
+    whole, small = planned.recommended, planned.simulation
+    assert small is not None
+    assert (small.batch, small.steps, 16 * small.processed) == (256, 2500, whole.processed)
+    assert small.eta == pytest.approx(whole.eta)
+    assert small.epsilon_pld is not None
+    assert small.epsilon_rdp is not None
+    assert 300 < small.epsilon_pld < small.epsilon_rdp < 600
+
+
+def test_compute_is_shared_by_batch_copies_and_steps() -> None:
+    found = plan(60, 1e-5, 4.0, compute=1e4, copies=2, simulate=4)
+    for one in found.choices:
+        assert 0.9e4 < one.processed <= 1e4
+        assert one.steps == int(1e4 / 2 / one.batch)
+    assert found.recommended.sigma >= 2
+
+
+def test_the_other_accountant_needs_less_noise() -> None:
+    sigma = {}
+    for accountant in ("rdp", "pld"):
+        found = plan(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
+        by = f"epsilon_{accountant}"
+        assert all(0.99 * 4 < getattr(one, by) <= 4.0 for one in found.choices)
+        sigma[accountant] = [one.sigma for one in found.choices]
+    assert all(less < more for less, more in zip(sigma["pld"], sigma["rdp"], strict=True))
+
+
+def test_at_a_small_epsilon_two_is_no_wall() -> None:
+    found = plan(100, 1e-5, 0.2, steps=5, simulate=4)
+    overcharged = [one for one in found.choices if one.sigma > 2 and one.noise > 1.5]
+    assert overcharged
+    assert all(one.behind_wall for one in overcharged)
+
+
+def test_small_data_have_no_batch_off_the_wall() -> None:
+    found = plan(10, 1e-3, 50.0, steps=100, simulate=4)
+    assert found.recommended == found.choices[-1]
+    assert found.recommended.behind_wall
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"delta": 2e-5}, "delta: 2e-05 means nothing; allowed: above 0 and below 1/50000"),
+        ({"delta": 0.0}, "delta: 0 means nothing"),
+        ({"epsilon": -1.0}, "epsilon: -1; allowed: 0.05 to 1000"),
+        ({"steps": None}, "steps, compute: either tells the length"),
+        ({"compute": 1e6}, "steps, compute: either tells the length"),
+        ({"steps": None, "compute": 3.0, "copies": 4}, "compute: 3; allowed: 4"),
+        ({"steps": 0}, "steps: 0; allowed: 1 to 1000000"),
+        ({"copies": 0}, "copies: 0; allowed: 1 or more"),
+        ({"simulate": 50_001}, "simulate: 50001 is larger than examples"),
+    ],
+)
+def test_a_contradiction_is_one_line(changes: dict[str, Any], message: str) -> None:
+    wishes: dict[str, Any] = {"examples": 50_000, "delta": 1e-5, "epsilon": 8.0, "steps": 2500, **changes}
+    with pytest.raises(UserError, match=re.escape(message)) as found:
+        plan(**wishes)
+    assert "\n" not in str(found.value)
+
+
+def test_the_command_prints_the_plan() -> None:
+    options = {"examples": 60, "delta": 1e-4, "epsilon": 4, "steps": 100, "simulate": 2}
+    wishes = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    shown = CliRunner().invoke(app, ["tan", "plan", *wishes])
+    assert shown.exit_code == 0, shown.output
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    for_scripts = CliRunner().invoke(app, ["tan", "plan", *wishes, "--json"])
+    found = Plan.model_validate(json.loads(for_scripts.stdout))
+    assert f"Take B {found.recommended.batch}, sigma {found.recommended.sigma:g}, S 100" in shown.stdout
+    assert found.simulation is not None
+    assert f"Tune with B 2, sigma {found.simulation.sigma:.6g}" in shown.stdout
+    line = next(line for line in shown.stdout.splitlines() if "<- take" in line)
+    assert line.split()[:3] == [str(found.recommended.batch), f"{found.recommended.sigma:.4g}", "100"]
+
+
+def scaled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, batch: int = 256, **changes: Any
+) -> tuple[str, Any]:
+    """What `dprepro tan scale` prints, and the row of it, pasted into params.yaml and loaded."""
+    params = {**PARAMS, "rows": {"row": {**ROW, **changes}}}
+    with (folder / "params.yaml").open("w") as file:
+        YAML().dump(params, file)
+    monkeypatch.chdir(folder)
+    shown = CliRunner().invoke(app, ["tan", "scale", "row", "--batch", str(batch)])
+    if shown.exception is not None:
+        raise shown.exception
+    text = (folder / "params.yaml").read_text() + shown.stdout
+    loaded = parse(YAML(typ="safe", pure=True).load(text))
+    return shown.stdout, loaded.row(f"row-b{batch}")
+
+
+def test_a_row_becomes_its_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, made = scaled(tmp_path, monkeypatch)
+    assert shown.startswith("  # 1/16 of the cost of row. On the private data it spends epsilon 298.3 ")
+    assert (made.simulates, made.label, made.seeds) == ("row", "K = 16, simulated at B 256", 2)
+    (own,) = made.resolved
+    assert own.model_dump() == own.model_validate({**SETTINGS, "batch": 256, "sigma": 0.1875}).model_dump()
+
+
+def test_levels_keep_their_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = [{"copies": 1, "augment": "none"}, {"copies": 4}, {"copies": 16}]
+    _, made = scaled(tmp_path, monkeypatch, axis="copies", levels=levels)
+    assert [(own.copies, own.augment, own.batch, own.sigma) for own in made.resolved] == [
+        (1, "none", 256, 0.1875),
+        (4, "crop_flip", 256, 0.1875),
+        (16, "crop_flip", 256, 0.1875),
+    ]
+
+
+def test_levels_of_one_tan_become_one_and_small_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = [{"batch": 256, "sigma": 0.1875}, {"batch": 2048, "sigma": 1.5}, {"batch": 4096}]
+    shown, made = scaled(tmp_path, monkeypatch, levels=levels)
+    assert [made.level(own) for own in made.resolved] == ["batch=256"]
+    assert "1/24 of the cost" in shown
+
+
+def test_levels_that_differed_in_batch_alone_are_told_apart_by_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, made = scaled(tmp_path, monkeypatch, batch=100, levels=[{"batch": 3000}, {"batch": 4096}])
+    assert [made.level(own) for own in made.resolved] == ["sigma=0.1", "sigma=0.0732422"]
+    assert re.search(r"epsilon 764\.\d to 150\d by itself", shown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch": 4096}, "--batch 4096: no level of 'row' is larger; allowed: 1 to 4095"),
+        (
+            {
+                "method": "dpsgd",
+                "settings": {"batch": 64, "epochs": 1, "learning_rate": 1},
+                "levels": [{"epsilon": 1}],
+            },
+            "rows.row.method: 'dpsgd' can't be scaled; allowed: 'tan'",
+        ),
+    ],
+)
+def test_what_cannot_be_scaled_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        scaled(tmp_path, monkeypatch, **changes)

@@ -1,0 +1,74 @@
+"""Defaults that digests leave out."""
+
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.fields import Strict
+from pipeline.ledgers.settings import AccountSettings
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.tan.settings import TanSettings
+
+
+@pytest.mark.parametrize(
+    ("model", "defaults"),
+    [
+        (params.Raw, {"of": None, "edition": "official", "train": None, "test": None}),
+        (params.Public, {"part": "train"}),
+        (params.Data, {"seed": 0, "text": None}),
+        (
+            params.Model,
+            {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
+             "order": "norm_relu"},
+        ),
+        (
+            DpsgdSettings,
+            {"schedule": "constant", "momentum": 0.0, "clip": 1.0, "delta": 1e-5, "accountant": "rdp",
+             "statistics_weight": 1.0, "activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1},
+        ),
+        (
+            NoisyWeightsSettings,
+            {"schedule": "constant", "augment": "none", "averaging": 0.1, "statistics": "running",
+             "draws": 10, "scale": 1.0},
+        ),
+        (
+            BatchClippingSettings,
+            {"schedule": "constant", "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
+             "mini_set": None, "sampling": "fixed", "layers": "tensor", "groups": None,
+             "layer_noise": "equal", "norms": "example", "public_examples": None, "note_norms": False,
+             "momentum": 0.0, "local_steps": 1, "sparsify": None, "augment": "none", "side": None,
+             "statistics": "public", "averaging": 0.1, "delta": 1e-5},
+        ),
+        (
+            TanSettings,
+            {"schedule": "constant", "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
+             "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
+             "note_norms": False},
+        ),
+        (
+            IlmSettings,
+            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+             "exact": "nothing", "limit": None, "optimizer": "adam"},
+        ),
+        (
+            AdlmSettings,
+            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+             "exact": "nothing", "limit": None, "optimizer": "adam", "relevance_share": 0.25,
+             "note_relevance": False},
+        ),
+        (params.Relevance, {"of": "train", "examples": None}),
+        (
+            AccountSettings,
+            {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,
+             "claimed_by": "clt", "order": None},
+        ),
+    ],
+)  # fmt: skip
+def test_defaults_keep_their_meaning(model: type[Strict], defaults: dict[str, Any]) -> None:
+    """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
+    found = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
+    assert found == defaults

@@ -1,0 +1,155 @@
+"""Data with weights to start from, or with relevances: what they may be made of, and what they count for."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from tests.params.good import GOOD, with_relevance
+
+
+def with_start(private: str, public: str) -> dict[str, Any]:
+    """GOOD, where `one` starts from weights that were trained on these two raw data sets."""
+    raw = copy.deepcopy(GOOD)
+    raw["raw"]["mnist-again"] = {"of": "mnist"}
+    raw["data"]["other"] = {**raw["data"]["mnist"], "raw": private, "public": {"raw": public, "count": 8}}
+    raw["rows"]["before"] = {**raw["rows"]["one"], "data": "other"}
+    raw["starts"] = {"tuned": {"data": "mnist", "row": "before"}}
+    raw["rows"]["one"]["data"] = "tuned"
+    return raw
+
+
+@pytest.mark.parametrize("again", ["mnist", "mnist-again"])
+@pytest.mark.parametrize("public", [False, True])
+def test_weights_that_saw_the_private_data_are_not_public(again: str, public: bool) -> None:
+    """Whatever edition of them it was, and if they were the other row's public images."""
+    with pytest.raises(UserError) as caught:
+        params.parse(with_start("kmnist", again) if public else with_start(again, "kmnist"))
+    assert str(caught.value) == (
+        f"params.yaml: starts.tuned.row: 'before' was trained with '{again}', which is private in 'mnist'; "
+        "allowed: rows on other data"
+    )
+
+
+def test_a_start_from_a_row_on_unknown_data_is_one_line() -> None:
+    raw = with_start("kmnist", "kmnist")
+    raw["rows"]["before"]["data"] = "othr"
+    with pytest.raises(
+        UserError, match=r"^params\.yaml: rows\.before\.data: no such entry 'othr'; allowed: mn"
+    ):
+        params.parse(raw)
+
+
+def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
+    raw = with_start("kmnist", "kmnist")
+    digest = params.parse(raw).row_digest("one")
+    assert digest != params.parse(GOOD).row_digest("one")
+    raw["rows"]["before"]["seeds"] = 3
+    assert params.parse(raw).row_digest("one") != digest
+    raw["rows"]["one"]["model"] = {"name": "lenet5", "epsilon": 0.1}
+    with pytest.raises(UserError, match=r"rows\.one\.model\.epsilon: 0\.1, but the weights of 'tuned'"):
+        params.parse(raw)
+
+
+TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist", "count": 1},
+         "text": {"tokens": 8, "vocabulary": 20}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("rows/adaptive/data", "mnist",
+         "rows.adaptive.data: method 'adlm' needs data of 'relevances', not 'mnist'; there are: relevant"),
+        ("relevances/relevant/row", "two",
+         "relevances.relevant.row: no such entry 'two'; allowed: adaptive, one, other"),
+        ("relevances/relevant/row", "adaptive",
+         "relevances.relevant.row: 'adaptive' is trained with relevances itself"),
+        ("relevances/relevant/data", "relevant", "relevances.relevant.data: no such entry 'relevant'; "
+         "allowed: mnist, other, texts"),
+        ("relevances/relevant/data", "texts",
+         "relevances.relevant: is for images; allowed: data and rows without texts"),
+        ("rows/one/data", "texts",
+         "relevances.relevant: is for images; allowed: data and rows without texts"),
+        ("rows/one/data", "nothing", "rows.one.data: no such entry 'nothing'; allowed: mnist, other, texts"),
+        ("relevances/relevant/examples", 1001, "relevances.relevant.examples: 1001; allowed: 1 to 1000"),
+        ("relevances/relevant", {"data": "mnist", "row": "other", "of": "public", "examples": 9},
+         "relevances.relevant.examples: 9; allowed: 1 to 8"),
+        ("relevances/texts", {"data": "mnist", "row": "one"},
+         "relevances.texts: 'data' or 'starts' has an entry of that name too"),
+        ("relevances/relevant/of", "public",
+         "relevances.relevant.row: 'one' was trained with 'mnist', which is private in 'mnist'; "
+         "allowed: rows on other data"),
+        ("relevances/relevant/of", "test",
+         "relevances.relevant.of: 'test' is not allowed: Input should be 'train' or 'public'"),
+        ("starts/tuned", {"data": "mnist", "row": "adaptive"},
+         "rows.adaptive.data: no such entry 'relevant'"),
+        ("rows/adaptive/model/trainable", "linear",
+         "rows.adaptive.model.trainable: 'linear' needs data of 'starts'; there are: none"),
+    ],
+)  # fmt: skip
+def test_relevances_that_make_no_sense_are_one_line(path: str, value: Any, line: str) -> None:
+    raw = with_relevance()
+    raw["data"]["texts"] = TEXTS
+    params.parse(raw)
+    at = raw
+    *parents, last = path.split("/")
+    for key in parents:
+        at = at.setdefault(key, {})
+    at[last] = value
+    with pytest.raises(UserError) as caught:
+        params.parse(raw)
+    assert str(caught.value).startswith(f"params.yaml: {line}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
+    digest = params.parse(with_relevance()).row_digest("adaptive")
+
+    def changed_digest(change: Any) -> str:
+        raw = with_relevance()
+        change(raw)
+        return params.parse(raw).row_digest("adaptive")
+
+    for same in (
+        lambda raw: raw["rows"]["one"].update(label="another"),
+        lambda raw: raw["relevances"]["relevant"].update(of="train"),  # the default, said aloud
+        lambda raw: raw["rows"]["adaptive"]["settings"].update(relevance_share=0.25),
+    ):
+        assert changed_digest(same) == digest
+    for other in (
+        lambda raw: raw["rows"]["one"].update(seeds=3),
+        lambda raw: raw["relevances"]["relevant"].update(examples=500),
+        lambda raw: raw["rows"]["adaptive"]["settings"].update(sensitivity="neurons"),
+    ):
+        assert changed_digest(other) != digest
+    assert params.parse(GOOD).row_digest("one") == params.parse(with_relevance()).row_digest("one")
+
+
+def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
+    digests = {
+        params.parse(
+            with_relevance({"row": "other", "of": of, "examples": examples}, relevance_share=share)
+        ).relevance_digest("relevant")
+        for of, share in (("train", 0.25), ("public", 0))
+        for examples in (None, 5)
+    }
+    assert len(digests) == 4
+
+
+def test_relevances_say_what_makes_them_and_how_they_are_split() -> None:
+    found = params.parse(with_relevance())
+    assert found.stage_of("relevant") == "relevance"
+    assert found.split("relevant") is found.data["mnist"]
+    assert found.derived == found.relevances
+
+
+def test_relevances_leave_a_search_valid() -> None:
+    """The examples are the same with and without them."""
+    raw = with_relevance()
+    raw["rows"]["adaptive"]["search"] = "grid"
+    params.parse(raw)
+    raw["rows"]["one"]["data"] = "other"
+    with pytest.raises(UserError, match=r"rows\.adaptive\.search: 'grid' searched on other data, 'other'"):
+        params.parse(raw)

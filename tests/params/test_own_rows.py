@@ -1,0 +1,107 @@
+"""The project's own params.yaml: what was searched is used, and what a paper keeps constant is constant."""
+
+import json
+from math import isclose, sqrt
+from pathlib import Path
+
+import pytest
+
+from pipeline import params
+from pipeline.results import records
+
+ROOT = Path(__file__).parents[2]
+OWN = params.load(ROOT / "params.yaml")
+
+
+SEARCHED = [
+    key for key, row in OWN.rows.items() if row.search and (ROOT / records.search_path(row.search)).exists()
+]
+
+
+@pytest.mark.parametrize("key", SEARCHED)
+def test_a_row_uses_what_its_search_chose(key: str) -> None:
+    row = OWN.rows[key]
+    assert row.search is not None
+    found = json.loads((ROOT / records.search_path(row.search)).read_text())
+    used = {row.level(own): own.model_dump() for own in row.resolved}
+    assert used.keys() & found["chosen"].keys()
+    for level in used.keys() & found["chosen"].keys():
+        chosen = found["chosen"][level]
+        assert {name: used[level][name] for name in chosen} == chosen
+
+
+@pytest.mark.parametrize("key", [key for key, row in OWN.rows.items() if row.search])
+def test_a_row_that_was_run_was_searched_before(key: str) -> None:
+    assert records.read_run(key, ROOT) is None or key in SEARCHED
+
+
+# Sander et al.: every level of these lies on one curve of constant TAN
+CONSTANT = [
+    key
+    for key, line in OWN.lines.items()
+    if line.paper == "sander2022" and line.table in {"f2", "f3", "f4", "mnist", "trade", "t3", "t4"}
+]
+
+
+@pytest.mark.parametrize("key", CONSTANT)
+def test_levels_have_one_signal_to_noise_ratio(key: str) -> None:
+    """B sqrt(S) / sigma, up to the rounding of batches."""
+    line = OWN.lines[key]
+    sigmas = [getattr(own, "noise_multiplier" if key in OWN.accounts else "sigma") for own in line.resolved]
+    ratios = [own.batch * sqrt(own.steps) / s for own, s in zip(line.resolved, sigmas, strict=True)]
+    assert max(ratios) / min(ratios) < 1.002
+    if line.table in {"f4", "mnist"}:  # rows train with round batches, so that each is exact
+        assert max(ratios) / min(ratios) < 1 + 1e-9
+
+
+def test_parts_of_cifar10_have_deltas_of_half_an_example() -> None:
+    """Table 5, trained and accounted."""
+    rows = [row for row in OWN.rows.values() if (row.paper, row.table) == ("sander2022", "t5")]
+    trained = [(OWN.split(row.data).train, own.delta) for row in rows for own in row.resolved]
+    accounted = [(own.examples, own.delta) for own in OWN.accounts["sander-t5-epsilon"].resolved]
+    assert {size for size, _ in trained} < {size for size, _ in accounted}
+    assert all(isclose(size * delta, 0.5, rel_tol=1e-4) for size, delta in (*trained, *accounted))
+
+
+def test_portions_of_cifar10_differ_in_size_alone() -> None:
+    whole, *parts = (OWN.data[f"cifar10-tan{part}"] for part in ("", "-28k", "-5k"))
+    assert all(part.model_copy(update={"train": whole.train}) == whole for part in parts)
+
+
+# Phan et al.: rows at two budgets
+TWINS = [key for key, row in OWN.rows.items() if row.paper == "phan2017" and f"{key}-reduced" in OWN.rows]
+
+
+@pytest.mark.parametrize("key", TWINS)
+def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
+    """It may also take other steps, fewer seeds and fewer levels; noise on data is that of the full row."""
+    full, reduced = OWN.rows[key], OWN.rows[f"{key}-reduced"]
+    assert (full.budget, reduced.budget) == ("full", "reduced")
+    assert (full.table, full.label, full.method, full.model) == (
+        reduced.table, reduced.label, reduced.method, reduced.model,
+    )  # fmt: skip
+    assert full.data == reduced.data or f"{full.data}-reduced" == reduced.data
+    cheaper = {"batch", "noise_batch", "epochs", "learning_rate"}
+    settings_of = {full.level(own): own for own in full.resolved}
+    for own in reduced.resolved:
+        twin = settings_of[reduced.level(own)]
+        assert own.model_dump(exclude=cheaper) == twin.model_dump(exclude=cheaper)
+        assert own.epochs < twin.epochs
+        if full.method in {"adlm", "ilm"} and own.variant != "sound":
+            assert own.scale_batch == twin.scale_batch == 1800
+
+
+def test_relevances_at_two_budgets_come_from_networks_at_two_budgets() -> None:
+    for name, relevance in OWN.relevances.items():
+        assert name.endswith("-reduced") == (OWN.rows[relevance.row].budget == "reduced"), name
+        assert OWN.rows[relevance.row].method == "noisy_weights"
+        assert all(own.sigma == 0 for own in OWN.rows[relevance.row].resolved)
+
+
+def test_a_sound_row_has_relevances_of_a_network_that_saw_none_of_its_images() -> None:
+    rows = [row for row in OWN.rows.values() if row.method == "adlm" and row.resolved[0].variant == "sound"]
+    assert rows
+    for row in rows:
+        relevance = OWN.relevances[row.data]
+        seen = OWN.split(OWN.rows[relevance.row].data)
+        assert OWN.split(row.data).raw not in {seen.raw, seen.public.raw}

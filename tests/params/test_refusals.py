@@ -1,0 +1,189 @@
+"""params.yaml: what is refused, and in which words; what changes a row's digest and what doesn't."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from tests.params.good import GOOD, changed
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("typo", 1, "typo: unknown key"),
+        ("rows/one/model/norm", "layer", "rows.one.model.norm: unknown key"),
+        ("rows/one/settings/clipp", 1, "rows.one.settings.clipp: unknown key"),
+        ("rows/one/seeds", ..., "rows.one.seeds: missing"),
+        ("rows/one/seeds", "two", "rows.one.seeds: 'two' is not allowed: Input should be a valid integer"),
+        ("rows/one/seeds", 0, "rows.one.seeds: 0 is not allowed: Input should be greater than or equal to 1"),
+        ("rows/one/settings/batch", 1.5, "rows.one.settings.batch: 1.5 is not allowed"),
+        (
+            "rows/one/settings/clip",
+            -1,
+            "rows.one.settings.clip: -1 is not allowed: Input should be greater than 0",
+        ),
+        (
+            "rows/one/settings/delta",
+            1,
+            "rows.one.settings.delta: 1 is not allowed: Input should be less than 1",
+        ),
+        ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
+        (
+            "rows/one/settings/batch",
+            1001,
+            "rows.one.settings.batch: 1001 is larger than the training split of 'mnist'; allowed: 1 to 1000",
+        ),
+        (
+            "rows/one/model/normalization",
+            "batch",
+            "'batch' is not allowed: String should match pattern '^(none|layer|group|response|[a-z]+_bn)$'",
+        ),
+        (
+            "rows/one/model/name",
+            "lenet6",
+            "no model 'lenet6'; allowed: adlm_cnn, bilstm, convnet, lenet5, lenet5_tanh",
+        ),
+        (
+            "rows/one/method",
+            "sgd",
+            "rows.one.method: no method 'sgd'; allowed: adlm, batch_clipping, dpsgd, ilm, noisy_weights, tan",
+        ),
+        ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
+        (
+            "rows/one/model/normalization",
+            "running_bn",
+            "does not work with method 'dpsgd'; allowed: none",
+        ),
+        ("rows/one/model/trainable", "linear", "rows.one.model.trainable: 'linear' needs data of 'starts'"),
+        (
+            "rows/one/model/order",
+            "relu_norm",
+            "rows.one.model: order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'",
+        ),
+        (
+            "rows/one/model/order",
+            "relu",
+            "rows.one.model.order: 'relu' is not allowed: Input should be 'norm_relu' or 'relu_norm'",
+        ),
+        ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
+        ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, activation_range"),
+        ("starts/tuned", {"data": "mnist", "row": "two"}, "starts.tuned.row: no such entry 'two'"),
+        ("starts/mnist", {"data": "mnist", "row": "one"}, "starts.mnist: 'data' has an entry of that name"),
+        ("rows/one/levels", [], "rows.one.levels"),
+        ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0}], "levels: the same epsilon twice"),
+        ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0000001}], "levels: the same epsilon twice"),
+        (
+            "rows/one/settings/delta",
+            0.001,
+            "rows.one.settings.delta: 0.001 means nothing; allowed: below 1/1000",
+        ),
+        ("searches/grid/grid", {"clip": []}, "searches.grid.grid.clip: [] is not allowed"),
+        ("rows/one/levels", [{"epsilon": 0}], "rows.one.settings.epsilon: 0 is not allowed"),
+        ("rows/one/data", "cifar", "rows.one.data: no such entry 'cifar'; allowed: mnist"),
+        ("rows/one/search", "none", "rows.one.search: no such entry 'none'; allowed: grid"),
+        ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
+        ("data/mnist/raw", "mnst", "data.mnist.raw: no such entry 'mnst'; allowed: kmnist, mnist"),
+        ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
+        ("searches/grid/row", "two", "searches.grid.row: no such entry 'two'; allowed: one"),
+        ("source", {"kind": "mirror"}, "'folder' goes with 'kind: mirror', and only with it"),
+        (
+            "source",
+            {"kind": "official", "folder": "/x"},
+            "'folder' goes with 'kind: mirror', and only with it",
+        ),
+        ("source", {"kind": "web"}, "Input should be 'official', 'mirror' or 'synthetic'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
+    path: str, value: Any, line: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(changed(path, value))
+    found = str(caught.value).splitlines()
+    assert len(found) == 1
+    assert found[0].startswith("params.yaml: ")
+    assert line in found[0]
+
+
+def test_a_method_refuses_a_normalisation_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DpsgdSettings, "normalizations", ("none",))
+    with pytest.raises(UserError, match="'layer' does not work with method 'dpsgd'; allowed: none"):
+        params.parse(changed("rows/one/model/normalization", "layer"))
+
+
+def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
+    raw = changed("rows/one/search", "grid")
+    raw["data"]["other"] = raw["data"]["mnist"]
+    raw["rows"]["two"] = {**raw["rows"]["one"], "data": "other", "search": None}
+    raw["searches"]["grid"]["row"] = "two"
+    with pytest.raises(UserError, match=r"rows\.one\.search: 'grid' searched on other data, 'other'"):
+        params.parse(raw)
+
+
+def test_several_problems_are_a_line_each() -> None:
+    raw = changed("rows/one/seeds", 0)
+    raw["typo"] = 1
+    with pytest.raises(UserError) as caught:
+        params.parse(raw)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        params.load(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("rows: [")
+    with pytest.raises(UserError, match="not YAML"):
+        params.load(tmp_path / "params.yaml")
+
+
+def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    loaded = params.load(tmp_path / "params.yaml")
+    row = loaded.rows["davody-t5-ln-lenet5"]
+    assert row.resolved[0].delta == 1e-5
+    with pytest.raises(ValueError, match="frozen"):
+        row.seeds = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "same"),
+    [
+        ("rows/one/label", "another", True),
+        ("rows/one/search", "grid", True),
+        ("rows/one/settings/epochs", 1.0, True),
+        ("rows/one/settings/clip", 1.0, True),  # the default, said aloud
+        ("rows/one/axis", "epsilon", False),
+        ("rows/one/settings/clip", 2.0, False),
+        ("rows/one/seeds", 3, False),
+        ("rows/one/reproducible", True, False),
+        ("rows/one/model/normalization", "layer", False),
+        ("data/mnist/validation", 99, False),
+        ("raw/kmnist/edition", "other", False),
+    ],
+)
+def test_the_digest_covers_what_decides_numbers_and_nothing_else(path: str, value: Any, same: bool) -> None:
+    before = params.parse(GOOD).row_digest("one")
+    assert (params.parse(changed(path, value)).row_digest("one") == before) is same
+
+
+def test_steps_are_epochs_in_expectation() -> None:
+    own = params.parse(GOOD).rows["one"].resolved[0]
+    assert own.total_steps(1000) == 10
+    assert own.total_steps(50) == 1
+    assert own.private
+    assert not params.parse(GOOD).rows["one"].resolved[1].private
+
+
+def test_levels_are_named_by_the_axis(tmp_path: Path) -> None:
+    row = params.parse(GOOD).rows["one"]
+    assert [row.level(own) for own in row.resolved] == ["epsilon=1", "epsilon=inf"]
+    raw = changed("rows/one/levels", [{"epsilon": 1, "batch": size} for size in (50, 100)])
+    raw["rows"]["one"]["axis"] = "batch"
+    row = params.parse(raw).rows["one"]
+    assert [row.level(own) for own in row.resolved] == ["batch=50", "batch=100"]

@@ -1,0 +1,80 @@
+"""What a search chose is a row's setting, wherever it tried the row's level."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.params.searched import read_choices
+
+GOOD: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}},
+    "data": {
+        "mnist": {"raw": "mnist", "train": 1000, "validation": 100, "public": {"raw": "kmnist", "count": 8}}
+    },
+    "rows": {
+        "one": {
+            "paper": "davody2020", "table": "t5", "label": "DPSGD (LeNet-5)", "data": "mnist",
+            "model": {"name": "lenet5"}, "method": "dpsgd", "seeds": 2, "reproducible": False,
+            "search": "grid", "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.5},
+            "levels": [{"epsilon": 1}, {"epsilon": 8}],
+        }
+    },
+    "searches": {"grid": {"row": "one", "grid": {"learning_rate": [0.1, 1]}}},
+}  # fmt: skip
+CHOSEN = {"grid": {"epsilon=8": {"learning_rate": 1.0}, "epsilon=9": {"learning_rate": 7.0}}}
+
+
+def with_levels(*levels: dict[str, Any], **row: Any) -> dict[str, Any]:
+    return {**GOOD, "rows": {"one": {**GOOD["rows"]["one"], "levels": list(levels), **row}}}
+
+
+def test_a_level_takes_what_was_chosen_there_and_the_others_what_is_typed() -> None:
+    row = params.parse(GOOD, choices=CHOSEN).rows["one"]
+    assert [own.learning_rate for own in row.resolved] == [0.5, 1.0]
+    assert [own.learning_rate for own in params.parse(GOOD).rows["one"].resolved] == [0.5, 0.5]
+
+
+def test_it_is_the_same_row_as_if_it_were_typed() -> None:
+    typed = with_levels({"epsilon": 1}, {"epsilon": 8, "learning_rate": 1})
+    taken = params.parse(GOOD, choices=CHOSEN)
+    assert taken.row_digest("one") == params.parse(typed).row_digest("one")
+    assert taken.row_digest("one") != params.parse(GOOD).row_digest("one")
+    assert params.parse(typed, choices=CHOSEN).row_digest("one") == taken.row_digest("one")
+
+
+def test_a_row_without_the_search_takes_nothing() -> None:
+    raw = with_levels({"epsilon": 8}, search=None)
+    assert params.parse(raw, choices=CHOSEN).rows["one"].resolved[0].learning_rate == 0.5
+
+
+def test_what_is_typed_against_the_search_is_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(with_levels({"epsilon": 8, "learning_rate": 2.0}), choices=CHOSEN)
+    assert str(caught.value) == (
+        "params.yaml: rows.one: learning_rate is 2.0 at 'epsilon=8', where search 'grid' chose 1.0"
+    )
+
+
+def test_a_model_is_typed_and_must_be_what_was_chosen() -> None:
+    chosen = {"grid": {"epsilon=8": {"model.normalization": "layer"}}}
+    good = with_levels({"epsilon": 8}, model={"name": "lenet5", "normalization": "layer"})
+    assert params.parse(good, choices=chosen).row_digest("one") == params.parse(good).row_digest("one")
+    with pytest.raises(UserError, match=r"rows\.one: model\.normalization is 'none' at 'epsilon=8', where"):
+        params.parse(GOOD, choices=chosen)
+
+
+def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
+    assert read_choices(tmp_path) == {}
+    folder = tmp_path / "reports" / "searches"
+    folder.mkdir(parents=True)
+    (folder / "grid.json").write_text(json.dumps({"name": "grid", "chosen": CHOSEN["grid"]}))
+    (tmp_path / "params.yaml").write_text(json.dumps(GOOD))
+    loaded = params.load(tmp_path / "params.yaml")
+    assert loaded == params.parse(GOOD, choices=CHOSEN)
+    (folder / "grid.json").write_text("{}")
+    with pytest.raises(UserError, match=r"grid\.json: not the results of a search: KeyError\('chosen'\)"):
+        params.load(tmp_path / "params.yaml")

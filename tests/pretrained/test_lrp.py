@@ -1,0 +1,184 @@
+"""Layer-wise relevance propagation: conservation, the paper's equations one by one, and another library."""
+
+import copy
+
+import pytest
+import torch
+from captum.attr import LRP
+from captum.attr._utils.lrp_rules import EpsilonRule
+from torch import Tensor, nn
+
+from pipeline.errors import UserError
+from pipeline.models import adlm_cnn, resnet18
+from pipeline.models.model import Model
+from pipeline.models.normalization import BatchStatistics, LocalResponse
+from pipeline.pretrained.lrp import propagated, relevances
+
+SIDE = 8
+
+
+def convolutional(*norm: nn.Module, bias: bool = False) -> nn.Sequential:
+    """Two convolutions with ``norm`` behind the first, pooling of both kinds, and two linear layers."""
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=bias), *norm, nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 6, 3, bias=bias), nn.Tanh(), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(6, 5, bias=bias), nn.ReLU(), nn.Dropout(), nn.Linear(5, 3, bias=bias)),
+    ).eval()
+
+
+def images(count: int = 6, channels: int = 1, side: int = SIDE) -> Tensor:
+    return torch.rand(count, channels, side, side, generator=torch.Generator().manual_seed(5))
+
+
+def spread(norm: BatchStatistics) -> BatchStatistics:
+    """Statistics and a gain of its own, and neither mean nor shift, which act as biases."""
+    norm.var += torch.arange(len(norm.var))
+    norm.weight.data += 0.1 * torch.arange(len(norm.weight))
+    return norm
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        [],
+        [nn.ReLU(), LocalResponse(4)],
+        [spread(BatchStatistics(4, 1e-5))],
+        [nn.GroupNorm(2, 4)],
+        [nn.GroupNorm(1, 4)],
+    ],
+    ids=["none", "response", "batch", "group", "layer"],
+)
+def test_relevance_is_conserved_without_biases(norm: list[nn.Module]) -> None:
+    net, inputs = convolutional(*norm), images()
+    output = net(inputs).amax(1)
+    assert output.abs().min() > 1e-3
+    torch.testing.assert_close(propagated(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_papers_networks_conserve_it(channels: int) -> None:
+    inputs = images(2, channels, 28 if channels == 1 else 32)
+    net = adlm_cnn.build(Model(name="adlm_cnn", normalization="response"), inputs.shape[1:], 10)
+    for name, value in net.named_parameters():
+        value.data *= not name.endswith("bias")
+    torch.testing.assert_close(propagated(net, inputs).sum((1, 2, 3)), net(inputs).amax(1))
+
+
+def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
+    """Eqs. 4 to 8 with mu 1e-9, unit by unit, in a ReLU network; weights (inputs, outputs)."""
+    values = [inputs]
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        values.append((values[-1] @ weight + bias).relu())
+    outputs = values[-1] @ weights[-1] + biases[-1]
+    relevance = [value if value == outputs.max() else 0 for value in outputs]
+    for weight, bias, value in zip(weights[::-1], biases[::-1], values[::-1], strict=True):
+        below = [torch.tensor(0.0) for _ in value]
+        for m, its in enumerate(relevance):
+            z = sum(value[p] * weight[p, m] for p in range(len(value))) + bias[m]
+            for p in range(len(value)):
+                below[p] = below[p] + value[p] * weight[p, m] / (z + (1e-9 if z >= 0 else -1e-9)) * its
+        relevance = below
+    return torch.stack(relevance)
+
+
+def test_a_perceptron_follows_the_equations() -> None:
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
+    inputs = torch.rand(4, 7)
+    with torch.no_grad():
+        slow = [
+            loop([one.weight.T for one in layers], [one.bias for one in layers], example)
+            for example in inputs
+        ]
+    torch.testing.assert_close(propagated(net, inputs), torch.stack(slow), rtol=1e-4, atol=1e-6)
+
+
+def test_a_convolution_follows_the_equations() -> None:
+    """As the matrix that it is, whose columns are its answers to single pixels."""
+    torch.manual_seed(2)
+    convolution = nn.Conv2d(2, 3, 3, padding=1)
+    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(48, 3))
+    inputs = images(2, 2, 4)
+    with torch.no_grad():
+        bias = convolution.bias.repeat_interleave(16)
+        matrix = convolution(torch.eye(32).reshape(32, 2, 4, 4)).flatten(1) - bias
+        slow = [
+            loop([matrix, net[3].weight.T], [bias, net[3].bias], example) for example in inputs.flatten(1)
+        ]
+    found = propagated(net, inputs).flatten(1)
+    torch.testing.assert_close(found, torch.stack(slow), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require")
+def test_captum_finds_the_same_where_it_has_rules() -> None:
+    norm = spread(BatchStatistics(4, 1e-5))
+    norm.mean += 0.1
+    norm.bias.data += 0.2
+    net, inputs = convolutional(norm, bias=True), images()
+    found, theirs = propagated(net, inputs), copy.deepcopy(net)
+    for layer in theirs.modules():
+        if isinstance(layer, (BatchStatistics, nn.Flatten)):
+            layer.rule = EpsilonRule()  # type: ignore[assignment]
+    expected = LRP(theirs).attribute(inputs.clone(), target=net(inputs).argmax(1))
+    largest = expected.abs().max().item()
+    torch.testing.assert_close(found / largest, expected.detach() / largest, rtol=1e-4, atol=1e-5)
+
+
+def test_relevances_are_scaled_for_each_example_alone() -> None:
+    net, inputs = convolutional(LocalResponse(4), bias=True), images()
+    raw, found = propagated(net, inputs), relevances(net, inputs)
+    assert found.shape == inputs.shape
+    assert not found.requires_grad
+    for each, own in zip(raw, found, strict=True):
+        assert (own.min(), own.max()) == (0, 1)
+        torch.testing.assert_close(own, (each - each.min()) / (each.max() - each.min()))
+    for index, own in enumerate(found):
+        torch.testing.assert_close(relevances(net, inputs[index : index + 1])[0], own)
+    # how sure a network is doesn't count, and neither does a second look
+    net[-1].weight.data *= 7
+    net[-1].bias.data *= 7
+    for _ in range(2):
+        torch.testing.assert_close(relevances(net, inputs), found, rtol=1e-4, atol=1e-5)
+
+
+def test_a_feature_that_is_nothing_and_moves_nothing_is_irrelevant() -> None:
+    net, inputs = convolutional(bias=True), images()
+    inputs[:, :, 2:4] = 0
+    assert (propagated(net, inputs)[:, :, 2:4] == 0).all()
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, 3))
+    linear[1].weight.data[:, 10] = 0
+    assert (propagated(linear, images()).flatten(1)[:, 10] == 0).all()
+
+
+@pytest.mark.parametrize("norm", [[], [LocalResponse(4)], [BatchStatistics(4, 1e-5)], [nn.GroupNorm(2, 4)]])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_black_image_is_nowhere_relevant(norm: list[nn.Module], bias: bool) -> None:
+    net = convolutional(*norm, bias=bias)
+    for function in (propagated, relevances):
+        assert (function(net, torch.zeros(2, 1, SIDE, SIDE)) == 0).all()
+
+
+def test_layers_may_be_shared() -> None:
+    relu = nn.ReLU()
+    torch.manual_seed(0)
+    once, twice = nn.Linear(4, 4, bias=False), nn.Linear(4, 3, bias=False)
+    shared = nn.Sequential(once, relu, once, relu, twice)
+    apart = nn.Sequential(once, nn.ReLU(), copy.deepcopy(once), nn.ReLU(), twice)
+    inputs = torch.rand(5, 4)
+    assert torch.equal(propagated(shared, inputs), propagated(apart, inputs))
+
+
+def test_what_has_no_rule_is_one_line() -> None:
+    inner = nn.Sequential(nn.Linear(3, 3), nn.Softplus())
+    names = ["ReLU", "Linear", "LocalResponse"]
+    with pytest.raises(UserError, match=r"^network, 1\.1: no rule .* through Softplus; allowed: ") as caught:
+        relevances(nn.Sequential(nn.Flatten(), inner), images())
+    assert all(name in str(caught.value) for name in names)
+    # what a module adds up in its own code can't be seen from outside
+    residual = resnet18.build(Model(name="resnet18"), (3, 32, 32), 10)
+    with pytest.raises(UserError, match=r"^network, 2: no rule .* through Block"):
+        relevances(residual, images(1, 3, 32))
+    with pytest.raises(UserError, match=r"^network, as a whole: no rule"):
+        relevances(nn.Softplus(), images())

@@ -1,0 +1,287 @@
+"""Relevances that come with prepared data: whose they are, what is said of them, and what is refused."""
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.prepared import PREPARED, RELEVANCE, Split
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.methods.base import Execution
+from pipeline.models import lenet5
+from pipeline.models.model import Model
+from pipeline.params import Settings
+from pipeline.pretrained import joining as joined
+from pipeline.pretrained import starts
+from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
+from pipeline.pretrained.lrp import relevances
+from pipeline.pretrained.relevance import check_relevance, read_relevance
+from pipeline.results import records
+from pipeline.training import loop as training
+from pipeline.training import runs
+from stages.app import app
+from tests.conftest import make_data
+from tests.pretrained.conftest import check_same_examples, write
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
+ROW: dict[str, Any] = {
+    "paper": "phan2017",
+    "table": "pretrained",
+    "label": "CNN",
+    "data": "digits",
+    "model": BN,
+    "method": "noisy_weights",
+    "seeds": 2,
+    "reproducible": True,
+    "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
+    "levels": [{"sigma": 0}],
+}
+PARAMS: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}, "cifar100": {}},
+    "data": {
+        name: {"raw": raw, "train": 60, "validation": 10, "public": {"raw": "cifar100", "count": 8}}
+        for name, raw in (("digits", "mnist"), ("letters", "kmnist"), ("colours", "kmnist"))
+    },
+    "starts": {"tuned": {"data": "letters", "row": "seeing"}},
+    "relevances": {
+        "map": {"data": "digits", "row": "seeing"},
+        "strange": {"data": "digits", "row": "stranger", "of": "public", "examples": 5},
+        "late": {"data": "digits", "row": "tuning"},
+        "shared": {"data": "digits", "row": "sharing"},
+        "grey": {"data": "digits", "row": "colouring"},
+    },
+    "rows": {
+        "seeing": ROW,
+        "stranger": {**ROW, "data": "letters"},
+        "tuning": {**ROW, "data": "tuned", "model": {**BN, "trainable": "linear"}},
+        "colouring": {**ROW, "data": "colours"},
+        "sharing": {
+            **ROW,
+            "model": {**BN, "normalization": "public_bn"},
+            "method": "dpsgd",
+            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
+            "levels": [{"epsilon": 3}],
+        },
+        "adaptive": {
+            **ROW,
+            "data": "map",
+            "model": {"name": "lenet5"},
+            "method": "adlm",
+            "settings": {
+                "batch": 20,
+                "epochs": 1,
+                "learning_rate": 0.01,
+                "variant": "paper",
+                "sensitivity": 9800,
+            },
+            "levels": [{"epsilon": 8}],
+        },
+    },
+}
+
+
+def parsed(**row: Any) -> Settings:
+    """PARAMS, with changes to the row whose network is asked."""
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"]["seeing"].update(row)
+    return params.parse(raw)
+
+
+def train(row: str, root: Path) -> None:
+    own = parsed()
+    data = prepared.load(own.rows[row].data, root)
+    training.train(row, own, data, CPU, lambda progress: None, 60, root)
+
+
+@pytest.fixture
+def mapped(world: Path) -> Path:
+    """The world with `seeing` trained and its relevances made."""
+    train("seeing", world)
+    make_relevance("map", parsed(), world)
+    return world
+
+
+def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> None:
+    source, data = prepared.load("digits", mapped), prepared.load("map", mapped)
+    check_same_examples(source, data)
+    assert source.relevance is None
+    assert data.relevance is not None
+    assert data.relevance.name == RELEVANCE
+    assert data.digests == {**source.digests, "relevance": digest_file(data.relevance)}
+    # the first replica's network, with its running statistics, one example at a time
+    path = runs.weights_path("seeing", "sigma=0", 0, mapped)
+    net = lenet5.build(Model(**BN), (1, 28, 28), 10)
+    net.load_state_dict(torch.load(path, weights_only=True))
+    assert not torch.equal(net[1].mean, torch.zeros(6))
+    each = [
+        relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
+    ]
+    found = read_relevance(data, torch.device("cpu"))
+    assert found is not None
+    assert found.mean.dtype == torch.float64
+    torch.testing.assert_close(found.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
+    assert found.mean.std() > 0.01
+    assert (found.examples, found.public, found.informed) == (60, False, True)
+
+
+def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
+    manifest = prepared.load("map", mapped).manifest
+    assert manifest["relevance"] == {
+        "row": "seeing",
+        "config": parsed().relevance_digest("map"),
+        "model": parsed().rows["seeing"].model.model_dump(mode="json"),
+        "data": "digits",
+        "edition": {"mnist": "synthetic"},
+        "level": "sigma=0",
+        "seed": 0,
+        "of": "train",
+        "examples": 60,
+        "informed": True,
+        "test_examples_seen": 0,
+        "note": INFORMED,
+    }
+    source = prepared.load("digits", mapped).manifest
+    for key in source.keys() - {"name", "digests"}:
+        assert manifest[key] == source[key]
+
+
+def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
+    digits = prepared.load("digits", world)
+    train("stranger", world)
+    make_relevance("strange", parsed(), world)
+    data = prepared.load("strange", world)
+    about = data.manifest["relevance"]
+    assert (about["informed"], about["note"], about["of"], about["examples"]) == (
+        False,
+        UNINFORMED,
+        "public",
+        5,
+    )
+    found = read_relevance(data, torch.device("cpu"))
+    assert found is not None
+    assert (found.examples, found.public, found.informed) == (5, True, False)
+    net = trained_net(joined.behind("stranger", parsed(), world))
+    images = digits.splits["public"].inputs[:5]
+    assert np.array_equal(found.mean.numpy(), average(net, images, torch.device("cpu")))
+
+
+def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
+    """Trained on letters, it has its convolutions from digits."""
+    starts.make_start("tuned", parsed(), mapped)
+    train("tuning", mapped)
+    make_relevance("late", parsed(), mapped)
+    data = prepared.load("late", mapped)
+    assert data.manifest["relevance"]["informed"]
+    found, other = (
+        read_relevance(prepared.load(name, mapped), torch.device("cpu")) for name in ("late", "map")
+    )
+    assert found is not None
+    assert other is not None
+    assert not torch.allclose(found.mean, other.mean)
+
+
+def test_made_again_it_has_the_same_bytes(mapped: Path) -> None:
+    folder = mapped / PREPARED / "map"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    make_relevance("map", parsed(), mapped)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_task_comes_with_them(mapped: Path) -> None:
+    row = parsed().rows["adaptive"]
+    for name, there in (("map", True), ("digits", False)):
+        data = prepared.load(name, mapped)
+        task = training.make_task(training.replicas(row), row.model, True, data, CPU)
+        assert (task.relevance is not None) == there
+
+
+def test_what_can_not_be_made_is_one_line(world: Path) -> None:
+    with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; there are: grey, late, map"):
+        make_relevance("mop", parsed(), world)
+    with pytest.raises(UserError, match=r"seeing\.json: not there; run `dprepro train seeing` first"):
+        make_relevance("map", parsed(), world)
+    with pytest.raises(UserError, match="or `dprepro relevance map` where 'relevances' has it"):
+        prepared.load("map", world)
+    train("seeing", world)
+    with pytest.raises(UserError, match=r"seeing\.json: trained with other settings"):
+        make_relevance("map", parsed(levels=[{"sigma": 0.5}]), world)
+    train("sharing", world)
+    with pytest.raises(
+        UserError, match=r"epsilon=3,seed=0\.pt: 1\.mean: not kept with the weights; allowed: .*running_bn"
+    ):
+        make_relevance("shared", parsed(), world)
+    path, run = runs.weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
+    weights = torch.load(path, weights_only=True)
+    weights["0.weight"] *= torch.nan
+    assert run is not None
+    broken = run.replicas[0].model_copy(update={"weights": runs.write_weights(path, weights)})
+    records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
+    with pytest.raises(UserError, match=r"sigma=0,seed=0\.pt: relevances to it are not finite"):
+        make_relevance("map", parsed(), world)
+    assert not (world / PREPARED / "map").exists()
+
+
+def test_a_network_for_other_images_is_refused(world: Path) -> None:
+    data = make_data(60, 10, 10)
+    splits = {
+        name: Split(split.inputs.repeat(3, axis=1), split.labels) for name, split in data.splits.items()
+    }
+    write(dataclasses.replace(data, splits=splits), "colours", world)
+    train("colouring", world)
+    with pytest.raises(UserError) as caught:
+        make_relevance("grey", parsed(), world)
+    assert str(caught.value) == (
+        "params.yaml: relevances.grey.row: 'colouring' is for images of shape (3, 28, 28), and those of "
+        "'digits' have (1, 28, 28); allowed: rows on such images"
+    )
+
+
+def test_other_relevances_than_are_meant_are_refused(mapped: Path) -> None:
+    data, digits = prepared.load("map", mapped), prepared.load("digits", mapped)
+    check_relevance(data, parsed())
+    check_relevance(digits, parsed())
+    line = "data/prepared/{}: other relevances than params.yaml has now; run `dprepro {} {}`"
+    # of another network; none where there should be some; and some where there should be none
+    for found, meant, command in (
+        (data, parsed(seeds=3), "relevance"),
+        (dataclasses.replace(digits, name="map"), parsed(), "relevance"),
+        (dataclasses.replace(data, name="digits"), parsed(), "prepare"),
+    ):
+        with pytest.raises(UserError) as caught:
+            check_relevance(found, meant)
+        assert str(caught.value) == line.format(found.name, command, found.name)
+
+
+@pytest.mark.parametrize("content", ["missing", "text", "shape", "name"])
+def test_a_damaged_file_is_one_line(mapped: Path, content: str) -> None:
+    data = prepared.load("map", mapped)
+    assert data.relevance is not None
+    data.relevance.unlink()
+    if content == "text":
+        data.relevance.write_text("relevant")
+    if content in ("shape", "name"):
+        np.savez(data.relevance, **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))})
+    with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
+        read_relevance(data, torch.device("cpu"))
+
+
+def test_a_row_stands_on_the_network_behind_its_relevances() -> None:
+    now, then = parsed(), parsed(levels=[{"sigma": 0.5}])
+    for row, moves in (("adaptive", True), ("tuning", True), ("sharing", False)):
+        assert (now.row_digest(row) != then.row_digest(row)) == moves
+
+
+def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mapped)
+    monkeypatch.setattr(params, "load", parsed)
+    done = CliRunner().invoke(app, ["relevance", "map", "--device", "cpu"])
+    assert done.output == "data/prepared/map: relevances to seeing\n"

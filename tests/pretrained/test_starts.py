@@ -1,0 +1,333 @@
+"""Public weights to start from: how they are laid out, what is refused, and what is trained from there on."""
+
+import copy
+import dataclasses
+import io
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.prepared import PREPARED, START, Prepared
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.methods.base import Execution
+from pipeline.models import bilstm, lenet5, resnet18
+from pipeline.models.model import Model
+from pipeline.params import Settings
+from pipeline.pretrained import starts
+from pipeline.results import records
+from pipeline.training import loop as training
+from pipeline.training import runs
+from tests.pretrained.conftest import check_same_examples, letters, write
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+ROW: dict[str, Any] = {
+    "paper": "davody2020",
+    "table": "t6",
+    "label": "LeNet-5",
+    "seeds": 2,
+    "reproducible": True,
+}
+PARAMS: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}},
+    "data": {
+        name: {"raw": private, "train": 60, "validation": 10, "public": {"raw": "kmnist", "count": 8}}
+        for name, private in (("digits", "mnist"), ("letters", "kmnist"))
+    },
+    "starts": {"tuned": {"data": "digits", "row": "before"}},
+    "rows": {
+        "before": {
+            **ROW,
+            "data": "letters",
+            "model": {"name": "lenet5", "normalization": "running_bn"},
+            "method": "noisy_weights",
+            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
+            "levels": [{"sigma": 0}],
+        },
+        "after": {
+            **ROW,
+            "data": "tuned",
+            "model": {"name": "lenet5", "normalization": "public_bn", "trainable": "linear"},
+            "method": "dpsgd",
+            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
+            "levels": [{"epsilon": 3}],
+        },
+    },
+}
+
+
+def parsed(**before: Any) -> Settings:
+    """PARAMS, with changes to the row that gives the weights."""
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"]["before"].update(before)
+    return params.parse(raw)
+
+
+def train(row: str, root: Path) -> dict[str, Tensor]:
+    """The row's weights, stacked over its replicas."""
+    own = parsed()
+    data = prepared.load(own.rows[row].data, root)
+    training.train(row, own, data, CPU, lambda progress: None, 60, root)
+    run = records.read_run(row, root)
+    assert run is not None
+    every = [
+        runs.read_weights(runs.weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
+        for one in run.replicas
+    ]
+    return {name: torch.stack([each[name] for each in every]) for name in every[0]}
+
+
+@pytest.fixture
+def started(world: Path) -> tuple[Path, dict[str, Tensor]]:
+    """The world with `before` trained and its start made; and its weights."""
+    before = train("before", world)
+    starts.make_start("tuned", parsed(), world)
+    return world, before
+
+
+def test_a_start_is_the_data_and_the_first_replicas_weights(
+    started: tuple[Path, dict[str, Tensor]],
+) -> None:
+    root, before = started
+    source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
+    check_same_examples(source, tuned)
+    assert source.start is None
+    assert tuned.start is not None
+    assert tuned.start.name == START
+    weights = starts.read_start(tuned.start).tensors
+    assert weights.keys() == before.keys()
+    assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
+    assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
+    assert tuned.digests == {**source.digests, "start": digest_file(tuned.start)}
+    about = tuned.manifest["start"]
+    assert (about["row"], about["data"], about["seed"]) == ("before", "letters", 0)
+    assert about["test_examples_seen"] == 0
+    assert about["config"] == parsed().row_digest("before")
+    for key in source.manifest.keys() - {"name", "digests"}:
+        assert tuned.manifest[key] == source.manifest[key]
+
+
+def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, _ = started
+    folder = root / PREPARED / "tuned"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # as DVC may leave them
+    for path in (root / PREPARED / "digits").iterdir():
+        path.chmod(0o444)
+    starts.make_start("tuned", parsed(), root)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert (folder / "train.inputs.npy").stat().st_mode & 0o200
+    with zipfile.ZipFile(folder / START) as archive:
+        # nothing of the day and of zlib's version
+        assert {file.date_time for file in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {file.compress_type for file in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, before = started
+    after = train("after", root)
+    linear = {name for name in before if int(name.partition(".")[0]) >= 9}
+    assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
+    own = parsed()
+    task = training.make_task(
+        training.replicas(own.rows["after"]), own.rows["after"].model, True, prepared.load("tuned", root), CPU
+    )
+    held = task.net.state_dict()
+    for name in before.keys() - linear:
+        assert torch.equal(held[name], before[name][0])
+    for name, value in task.parameters.items():  # whatever the seed
+        assert torch.equal(value, before[name][0].expand_as(value))
+        assert not torch.equal(after[name], value)
+
+
+def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
+    with pytest.raises(UserError, match=r"before\.json: not there; run `dprepro train before` first"):
+        starts.make_start("tuned", parsed(), world)
+    train("before", world)
+    with pytest.raises(UserError, match=r"before\.json: trained with other settings"):
+        starts.make_start("tuned", parsed(levels=[{"sigma": 0.5}]), world)
+    with pytest.raises(UserError, match="run `dprepro prepare tuned` first, or `dprepro start tuned`"):
+        prepared.load("tuned", world)
+    with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; there are: tuned"):
+        starts.make_start("tune", parsed(), world)
+    assert not (world / PREPARED / "tuned").exists()
+
+
+def rewrite(data: Prepared, name: str, root: Path) -> None:
+    shutil.rmtree(root / PREPARED / name)
+    write(data, name, root)
+
+
+@pytest.mark.parametrize(
+    ("split", "seen"), [("train", "train"), ("validation", "train"), ("train", "public")]
+)
+def test_weights_that_saw_a_private_example_are_not_public(world: Path, split: str, seen: str) -> None:
+    """CIFAR-10 and CIFAR-100, say, share images though neither is an edition of the other."""
+    digits = prepared.load("digits", world)
+    data = letters()
+    data.splits[seen].inputs[[3, 5]] = digits.splits[split].inputs[[0, 7]]
+    rewrite(data, "letters", world)
+    train("before", world)
+    with pytest.raises(UserError) as caught:
+        starts.make_start("tuned", parsed(), world)
+    assert str(caught.value) == (
+        "params.yaml: starts.tuned.row: 'before' was trained with 2 of the examples that are private in "
+        "'digits'; allowed: rows on other data"
+    )
+    assert not (world / PREPARED / "tuned").exists()
+
+
+def test_test_examples_that_the_weights_saw_are_counted(world: Path) -> None:
+    data = letters()
+    data.splits["train"].inputs[:3] = prepared.load("digits", world).splits["test"].inputs[:3]
+    # nothing is trained on these
+    data.splits["test"].inputs[:] = prepared.load("digits", world).splits["test"].inputs
+    rewrite(data, "letters", world)
+    train("before", world)
+    starts.make_start("tuned", parsed(), world)
+    assert prepared.load("tuned", world).manifest["start"]["test_examples_seen"] == 3
+
+
+def test_a_row_trained_on_other_data_than_is_compared_is_refused(world: Path) -> None:
+    train("before", world)
+    data = letters()
+    data.splits["train"].inputs[0] = 0
+    rewrite(data, "letters", world)
+    with pytest.raises(
+        UserError, match=r"before\.json: trained on other data than data/prepared/letters; run `dpre"
+    ):
+        starts.make_start("tuned", parsed(), world)
+
+
+def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str, Tensor]]) -> None:
+    root, _ = started
+    tuned, digits = prepared.load("tuned", root), prepared.load("digits", root)
+    starts.check_start(tuned, parsed())
+    starts.check_start(digits, parsed())
+    line = (
+        "data/prepared/tuned: weights of another pretraining than params.yaml has now; run `dprepro {} tuned`"
+    )
+    with pytest.raises(UserError) as caught:
+        starts.check_start(tuned, parsed(seeds=3))
+    assert str(caught.value) == line.format("start")
+    # without weights where there should be some, and the other way round
+    with pytest.raises(UserError) as caught:
+        starts.check_start(dataclasses.replace(digits, name="tuned"), parsed())
+    assert str(caught.value) == line.format("start")
+    raw = copy.deepcopy(PARAMS)
+    raw["data"]["tuned"] = raw["data"]["digits"]
+    del raw["starts"], raw["rows"]["after"]
+    with pytest.raises(UserError) as caught:
+        starts.check_start(tuned, params.parse(raw))
+    assert str(caught.value) == line.format("prepare")
+
+
+def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
+    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    return lenet5.build(model, (1, 28, 28), classes)
+
+
+def save(net: nn.Module, path: Path) -> dict[str, Tensor]:
+    weights = {name: value + 0.125 for name, value in net.state_dict().items()}
+    np.savez(path, **{name: value.numpy() for name, value in weights.items()})
+    return weights
+
+
+def load(net: nn.Module, path: Path, which: str) -> None:
+    starts.load_start(net, starts.read_start(path), which)
+
+
+@pytest.mark.parametrize("which", ["all", "linear"])
+def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path, which: str) -> None:
+    saved = save(lenet(classes=12), tmp_path / START)
+    net = lenet()
+    fresh = {name: value.clone() for name, value in net.state_dict().items()}
+    load(net, tmp_path / START, which)
+    for name, value in net.state_dict().items():
+        output = name.startswith(("15.", "16."))
+        assert torch.equal(value, fresh[name] if output else saved[name])
+    frozen = {name for name, value in net.named_parameters() if not value.requires_grad}
+    convolutions = {f"{number}.{kind}" for number in "0145" for kind in ("weight", "bias")}
+    assert frozen == (set() if which == "all" else convolutions)
+
+
+@pytest.mark.parametrize(
+    ("saved", "net", "which", "line"),
+    [
+        (lenet("none"), lenet("layer"), "linear", "1.bias: only in one of the two"),
+        (lenet("layer"), lenet("running_bn"), "linear", "1.mean: only in one of the two"),
+        (lenet("running_bn"), lenet("layer"), "linear", "1.mean: only in one of the two"),
+        (lenet("layer"), lenet("none"), "all", "1.bias: only in one of the two"),
+        (nn.Sequential(nn.Linear(3, 3)), lenet("none"), "all", "none fits"),
+    ],
+)
+def test_weights_of_another_network_are_refused(
+    tmp_path: Path, saved: nn.Module, net: nn.Module, which: str, line: str
+) -> None:
+    save(saved, tmp_path / START)
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(UserError, match=f"start.npz: weights of another network: {line}"):
+        load(net, tmp_path / START, which)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
+    saved = save(lenet("none"), tmp_path / START)
+    saved["0.weight"] = torch.zeros(6, 3, 5, 5)
+    np.savez(tmp_path / START, **{name: value.numpy() for name, value in saved.items()})
+    with pytest.raises(UserError, match=r"0\.weight: .*of other shapes"):
+        load(lenet("none"), tmp_path / START, "linear")
+
+
+def files(name: str, array: np.ndarray) -> bytes:
+    """What NumPy or torch write of an array."""
+    content = io.BytesIO()
+    {"npz": np.savez, "npy": np.save, "torch": lambda file, value: torch.save(torch.from_numpy(value), file)}[
+        name
+    ](content, array)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"not a file of weights",
+        files("npz", np.zeros(99))[:500],
+        files("npz", np.zeros(99)).replace(bytes(100), bytes(99) + b"1"),
+        files("npz", np.array([None])),
+        files("npy", np.zeros(9)),
+        files("torch", np.zeros(9)),
+    ],
+    ids=["missing", "empty", "text", "cut", "changed", "objects", "npy", "torch"],
+)
+def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "tuned" / START
+    path.parent.mkdir()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"start\.npz: missing or damaged; run `dprepro start tuned` again"):
+        starts.read_start(path)
+
+
+def test_what_is_trainable() -> None:
+    net = lenet("layer")
+    assert starts.trainable(net, "all") == {name for name, _ in net.named_parameters()}
+    layers = {name.partition(".")[0] for name in starts.trainable(net, "linear")}
+    assert layers == {"9", "10", "12", "13", "15", "16"}
+    small = Model(name="resnet18", normalization="running_bn", unnormalized=1)
+    linear = starts.trainable(resnet18.build(small, (3, 32, 32), 10), "linear")
+    assert {tuple(name.split(".")[1:]) for name in linear} == {("weight",), ("bias",)}
+    texts = bilstm.build(Model(name="bilstm", normalization="layer"), (8, 50), 4)
+    kept = {name for name, _ in texts.named_parameters()} - starts.trainable(texts, "linear")
+    assert all("embedding" in name for name in kept)
+    assert kept

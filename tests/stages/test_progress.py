@@ -1,0 +1,80 @@
+"""What a person sees while training."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.methods.base import Guarantee
+from pipeline.privacy.accounting import spent
+from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.statements import statement
+from pipeline.training.loop import Progress
+from stages import progress
+
+
+def guarantee(epsilon: float) -> Guarantee:
+    """What was bought at once, at so much."""
+    part = Laplace(quantity="inputs", claimed=epsilon, distance=epsilon, scales=(1.0,), span=1.0)
+    return Guarantee(Releases(laplace=(part,)), 0.0, "laplace")
+
+
+LEAST, MOST = guarantee(0.5081), guarantee(4.6121)
+STATE = Progress(
+    group=1, groups=2, step=107, steps=430, epoch=1.99, noted=True, guarantees=(MOST, LEAST, LEAST),
+    reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
+)  # fmt: skip
+
+
+def test_a_line_tells_epsilon_spent_and_time_left() -> None:
+    line = progress.describe(STATE)
+    assert "(3 replicas)" in line
+    assert "epsilon spent at most 0.509 to 4.62 " in line  # never rounded down
+    assert "validation 94.12 %" in line
+    assert line.endswith("12:34 left")
+    one = progress.describe(replace(STATE, guarantees=(MOST,), validation_accuracy=None))
+    assert "epsilon spent at most 4.62 " in one
+    assert "validation" not in one
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reproducible": True},
+        {"guarantees": (Guarantee(None, None, None, (statement("no_noise"),)),)},
+        {"guarantees": (replace(MOST, broken=(statement("shared_noise"),)),)},
+        # one of them alone: what is told would be read as a bound on all
+        {"guarantees": (LEAST, replace(MOST, broken=(statement("shared_noise"),)))},
+    ],
+    ids=["seeded", "nothing private", "broken", "one broken"],
+)
+def test_where_nothing_holds_no_epsilon_is_shown(changes: dict[str, object]) -> None:
+    state = replace(STATE, **changes)  # type: ignore[arg-type]
+    assert "not private" in progress.describe(state)
+    assert "epsilon" not in progress.describe(state)
+    assert "ε" not in progress.glance(state)
+
+
+def test_noise_in_every_step_is_spent_step_by_step() -> None:
+    spending = Spending(sampling="poisson", noise_multiplier=1.1, examples=55_000, batch=1024)
+    state = replace(STATE, guarantees=(Guarantee(spending, 1e-5, "rdp"),))
+    shown = [
+        float(progress.describe(replace(state, step=step)).split("at most ")[1].split()[0])
+        for step in (1, 430)
+    ]
+    for told, step in zip(shown, (1, 430), strict=True):
+        exact = spent(spending, step, 1e-5)
+        assert exact <= told <= 1.01 * exact
+    assert shown[0] < shown[1]
+
+
+def test_a_terminal_of_80_columns_holds_the_longest_name_and_all_that_counts() -> None:
+    assert len("davody-t5-bn-lenet5-literal") + 1 + 6 + 1 + len(progress.glance(STATE)) <= 80
+    assert progress.glance(STATE) == "2/2 epoch 2.0 ε≤0.51-4.7 acc 94.1% 12:34 left"
+
+
+def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.showing("row") as show:  # pytest's output is no terminal
+        show(replace(STATE, noted=False))
+        show(STATE)
+    assert capsys.readouterr().out == f"row: {progress.describe(STATE)}\n"

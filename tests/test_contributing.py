@@ -1,0 +1,93 @@
+"""What is written on adding is true: a copy trains that model by that method without another change."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import params
+
+ROOT = Path(__file__).parents[1]
+METHOD = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MODEL = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
+# each block of Python, by the path that stands before it
+FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
+(ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
+PARAMS = f"""
+source: {{kind: synthetic}}
+raw:
+  mnist: {{train: 2000, test: 200}}
+  kmnist: {{train: 20, test: 10}}
+data:
+  mnist: {{raw: mnist, train: 1900, validation: 100, public: {{raw: kmnist, count: 8}}}}
+rows:
+{ROW}
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package somewhere else, with the new files and no other change."""
+    for folder in ("pipeline", "stages"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, code in FILES.items():
+        assert not (tmp_path / name).exists()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/params.yaml").write_text(PARAMS)
+    return tmp_path
+
+
+def run(copy: Path, *arguments: str, cwd: Path) -> str:
+    env = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_model_is_one_file_and_a_method_one_room(copy: Path) -> None:
+    assert {Path(name).parent.as_posix() for name in FILES} == {"pipeline/models", "pipeline/methods/signs"}
+    project = copy / "project"
+    data = (
+        "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "
+        "[fetch.fetch(name, own) for name in own.raw]; prepare.prepare('mnist', own)"
+    )
+    run(copy, "-c", data, cwd=project)
+    for stage in ("train", "evaluate", "ledger"):
+        run(copy, "-m", "stages", stage, "my-perceptron", cwd=project)
+    ran = json.loads((project / "reports/runs/my-perceptron.json").read_text())
+    assert (ran["method"], ran["model"]["name"]) == ("signs", "perceptron")
+    measured = json.loads((project / "reports/evaluations/my-perceptron.json").read_text())
+    accuracies = [one["metrics"]["test_accuracy"] for one in measured["replicas"]]
+    assert len(accuracies) == 6
+    assert max(accuracies) > 0.3  # a tenth is chance
+
+
+def test_they_move_no_other_row(copy: Path) -> None:
+    """Neither its settings nor the code behind it."""
+    script = (
+        "import json; from pathlib import Path; from pipeline import params; "
+        "from pipeline.identity.entries import entries; "
+        f"print(json.dumps(entries(params.load(Path({str(ROOT / 'params.yaml')!r})))))"
+    )
+    there, here = (json.loads(run(place, "-c", script, cwd=copy / "project")) for place in (copy, ROOT))
+    assert there == here
+    assert there["train"].keys() == params.load(ROOT / "params.yaml").rows.keys()
+
+
+def test_its_settings_are_checked(copy: Path) -> None:
+    (copy / "project/params.yaml").write_text(PARAMS.replace("batch: 100,", "batch: 100, threshold: 2,"))
+    env = {**os.environ, "PYTHONPATH": str(copy)}
+    line = [sys.executable, "-m", "stages", "train", "my-perceptron"]
+    done = subprocess.run(line, cwd=copy / "project", env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "dprepro: params.yaml: rows.my-perceptron.settings.threshold: 2.0 stops everything; allowed: below 1"
+        "\n"
+    )

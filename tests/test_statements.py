@@ -1,0 +1,90 @@
+"""What is said of guarantees: every key has words, every word a key, and committed keys speak."""
+
+import ast
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from pipeline.privacy.statements import Statement, statement
+from pipeline.reporting.statements import WORDS, joined, words
+from pipeline.results import records
+
+ROOT = Path(__file__).parents[1]
+
+
+def keys(said: ast.expr) -> Iterator[str]:
+    """The keys that the first argument of a call of `statement` may be."""
+    if isinstance(said, ast.Constant):
+        yield said.value
+    elif isinstance(said, ast.IfExp):
+        yield from keys(said.body)
+        yield from keys(said.orelse)
+    elif isinstance(said, ast.JoinedStr):
+        # what stands in between is one of the words of this package's own choosing
+        between = {"self.trust": ("local", "curated"), "at": ("claimed", "accounted")}
+        parts = [
+            between[ast.unparse(part.value)] if isinstance(part, ast.FormattedValue) else (str(part.value),)  # type: ignore[attr-defined]
+            for part in said.values
+        ]
+        yield from ("".join(each) for each in product(*parts))
+    else:
+        # a name that was given one of two keys in the line before
+        assert ast.unparse(said) == "kind", ast.unparse(said)
+        yield from ("informed_relevance", "public_relevance")
+
+
+def calls() -> Iterator[ast.Call]:
+    for path in ROOT.joinpath("pipeline").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "statement":
+                yield node
+
+
+def committed() -> Iterator[Statement]:
+    """Every statement of the runs and the ledgers that git has."""
+    rows = [path.stem for path in ROOT.joinpath(records.RUNS).glob("*.json")]
+    for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
+        for one in run.replicas:
+            yield from (*one.broken, *one.uncounted, *([one.protects] if one.protects else []))
+    lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
+    for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):
+        for entry in ledgers.replicas:
+            ledger = entry.ledger
+            yield from (*ledger.reasons, *ledger.uncounted, *([ledger.protects] if ledger.protects else []))
+
+
+SAID = list(committed())
+
+
+def test_every_key_has_words_with_a_place_for_every_value() -> None:
+    for call in calls():
+        for key in keys(call.args[0]):
+            places = {name for _, name, *_ in Formatter().parse(WORDS[key]) if name}
+            assert places == {one.arg for one in call.keywords}, key
+
+
+def test_every_word_is_said_by_something() -> None:
+    said = {key for call in calls() for key in keys(call.args[0])} | {one.key for one in SAID}
+    assert WORDS.keys() == said
+
+
+def test_what_is_committed_speaks() -> None:
+    assert SAID
+    for one in SAID:
+        assert words(one)
+
+
+def test_several_are_one_sentence_and_none_is_none() -> None:
+    values: dict[str, Any] = {"search": "grid"}
+    both = joined([statement("no_noise"), statement("search", **values)])
+    assert both == f"{WORDS['no_noise']}; {WORDS['search'].format(**values)}"
+    assert joined([]) is None
+
+
+def test_an_unknown_key_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        words(statement("nothing"))

@@ -1,0 +1,688 @@
+"""The loop: replicas together, resuming, checkpoints, locks, what is written."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.identity import equivalences
+from pipeline.identity.equivalences import Findings
+from pipeline.identity.standing import Standing
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.base import Execution
+from pipeline.methods.noisy_weights.method import NoisyWeights
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
+from pipeline.params import Settings
+from pipeline.privacy.statements import statement
+from pipeline.results import evaluation, records
+from pipeline.results.histories import read_history
+from pipeline.training import loop as training
+from pipeline.training import runs, search
+from pipeline.training.checkpoints import CHECKPOINTS
+from pipeline.training.loop import Context, Done, Group, Progress, Replica, train_replicas
+from tests.conftest import dpsgd
+
+LAYER = Model(name="lenet5", normalization="layer")
+
+
+def quiet(_: Progress) -> None:
+    pass
+
+
+def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
+    """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
+    found = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
+    return replace(found, **changes)
+
+
+def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
+    return {
+        (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
+        for group in groups
+        for i, replica in enumerate(group.replicas)
+    }
+
+
+def test_ten_replicas_together_give_what_ten_single_runs_give(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    wanted = [
+        Replica(f"epsilon={own.epsilon:g}", seed, own)
+        for own in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
+        for seed in range(5)
+    ]
+    together = weights(
+        train_replicas(wanted, context(tiny, replace(cpu, replicas_at_once=None), tmp_path / "together"))
+    )
+    for number, replica in enumerate(wanted):
+        single = weights(train_replicas([replica], context(tiny, cpu, tmp_path / str(number))))
+        key = (replica.level, replica.seed)
+        torch.testing.assert_close(together[key], single[key], rtol=1e-4, atol=1e-5)
+    assert len({tuple(value[:5].tolist()) for value in together.values()}) == 10
+
+
+class Killed(Exception):
+    """Stands for a kill in the middle of training."""
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_resumed_run_gives_what_an_unbroken_one_gives(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, at: int
+) -> None:
+    wanted = [Replica("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
+    wanted.append(Replica("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
+    unbroken = train_replicas(wanted, context(tiny, cpu, tmp_path / "unbroken"))
+    calls = []
+
+    def note(state: Progress) -> None:
+        if state.noted:
+            calls.append(state.step)
+
+    def kill(state: Progress) -> None:
+        note(state)
+        if len(calls) == at:
+            raise Killed
+
+    broken = context(tiny, cpu, tmp_path / "broken", show=kill, checkpoint_every=0.0)
+    with pytest.raises(Killed):
+        train_replicas(wanted, broken)
+    resumed = train_replicas(wanted, replace(broken, show=note))
+    assert calls[at] == calls[at - 1]  # it went on one step back, where the last checkpoint was
+    for key, value in weights(unbroken).items():
+        assert torch.equal(value, weights(resumed)[key])
+    assert [group.history for group in resumed] == [group.history for group in unbroken]
+
+
+def test_noisy_weights_resume_with_moments_and_averages(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    model = Model(name="lenet5", normalization="running_bn")
+    own = NoisyWeightsSettings(batch=50, epochs=3, learning_rate=0.01, sigma=0.5)
+    wanted = [Replica("sigma=0.5", 0, own)]
+    unbroken_one = context(tiny, cpu, tmp_path / "unbroken", model=model, method="noisy_weights")
+
+    def kill(state: Progress) -> None:
+        if state.step == 8:
+            raise Killed
+
+    unbroken = train_replicas(wanted, unbroken_one)
+    broken = replace(unbroken_one, checkpoint=tmp_path / "broken", checkpoint_every=0.0)
+    with pytest.raises(Killed):
+        train_replicas(wanted, replace(broken, show=kill))
+    resumed = train_replicas(wanted, broken)
+    for group in unbroken[0].state:
+        for name, value in unbroken[0].state[group].items():
+            assert torch.equal(value, resumed[0].state[group][name])
+    assert resumed[0].history == unbroken[0].history
+
+
+def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+
+    def kill(state: Progress) -> None:
+        raise Killed
+
+    fresh = context(tiny, cpu, tmp_path / "one", reproducible=False, checkpoint_every=0.0)
+    with pytest.raises(Killed):
+        train_replicas(wanted, replace(fresh, show=kill))
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    ends = [
+        weights(train_replicas(wanted, replace(fresh, checkpoint=tmp_path / name)))
+        for name in ("one", "other")
+    ]
+    assert not torch.equal(ends[0]["epsilon=3", 0], ends[1]["epsilon=3", 0])
+
+
+def test_fresh_noise_is_never_the_same_and_never_saved(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd())]
+    first, second = (
+        weights(train_replicas(wanted, context(tiny, cpu, tmp_path / name, reproducible=False)))
+        for name in ("1", "2")
+    )
+    assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
+    saved = torch.load(tmp_path / "1" / "group0.pt", weights_only=True)
+    # state of the model and the clock, nothing from which a stream could be drawn again
+    assert set(saved) == {"state", "done", "history", "seconds", "started", "entropy"}
+    assert saved["entropy"] is None
+    assert set(saved["state"]) == {"parameters", "momentum", "running"}
+
+
+PARAMS = """
+source: {kind: synthetic}
+raw:
+  mnist: {train: 400, test: 60}
+  kmnist: {train: 40, test: 10}
+data:
+  mnist: {raw: mnist, train: 300, validation: 100, public: {raw: kmnist, count: 8}}
+rows:
+  quick:
+    paper: davody2020
+    table: t5
+    label: DPSGD (LN-LeNet-5)
+    data: mnist
+    model: {name: lenet5, normalization: layer}
+    method: dpsgd
+    seeds: 2
+    reproducible: true
+    settings: {batch: 30, epochs: 6, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
+    levels: [{epsilon: 3}, {epsilon: .inf}]
+  noisy:
+    paper: davody2020
+    table: t2
+    label: BN-LeNet-300-100
+    data: mnist
+    model: {name: lenet_300_100, normalization: running_bn}
+    method: noisy_weights
+    seeds: 2
+    reproducible: true
+    settings: {batch: 30, epochs: 3, learning_rate: 0.01, draws: 4}
+    levels: [{sigma: 0.1}, {sigma: 0.2, batch: 20}, {sigma: 300, learning_rate: 0.001}]
+searches:
+  quick:
+    row: quick
+    grid: {learning_rate: [0.01, 0.5], model.unnormalized: [0, 1]}
+    settings: {epochs: 0.5}
+    levels: [{epsilon: 3}]
+"""
+
+
+# as in this process: another number of threads adds up in another order, and training enlarges the difference
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def command(*arguments: str, before: str = "") -> list[str]:
+    return [sys.executable, "-c", f"{before}\nfrom stages.app import main; main()", *arguments]
+
+
+def dprepro(*arguments: str, cwd: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    line = command(*arguments, before=before)
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=120, env=ONE_THREAD)
+
+
+@pytest.fixture(scope="module")
+def prepared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with params.yaml and prepared synthetic data."""
+    root = tmp_path_factory.mktemp("prepared")
+    (root / "params.yaml").write_text(PARAMS)
+    own = params.load(root / "params.yaml")
+    for name in own.raw:
+        fetch(name, own, root)
+    prepare("mnist", own, root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained_project(prepared_project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the row `quick` trained, measured and accounted for."""
+    root = tmp_path_factory.mktemp("trained") / "project"
+    shutil.copytree(prepared_project, root)
+    own, data = loaded(root)
+    how = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+    training.train("quick", own, data, how, quiet, 1e9, root)
+    evaluation.evaluate("quick", own, data, how, root)
+    row_ledgers("quick", own, root)
+    return root
+
+
+@pytest.fixture
+def project(prepared_project: Path, tmp_path: Path) -> Path:
+    """A project of the test's own, in which nothing has been trained."""
+    return shutil.copytree(prepared_project, tmp_path / "project")
+
+
+@pytest.fixture
+def done(trained_project: Path, tmp_path: Path) -> Path:
+    """A project of the test's own with the results of `quick`."""
+    return shutil.copytree(trained_project, tmp_path / "done")
+
+
+def loaded(project: Path) -> tuple[Settings, Prepared]:
+    return params.load(project / "params.yaml"), prepared.load("mnist", project)
+
+
+def changed(own: Settings, **changes: Any) -> Settings:
+    """Settings with other values in the row `quick`."""
+    everything = own.model_dump(mode="json", exclude_none=True)
+    everything["rows"]["quick"] |= changes
+    return params.parse(everything)
+
+
+def grow(root: Path, own: Settings, data: Prepared, how: Execution) -> Done:
+    """Train, measure and account for what `quick` lacks."""
+    found = training.train("quick", own, data, how, quiet, 1e9, root)
+    evaluation.evaluate("quick", own, data, how, root)
+    row_ledgers("quick", own, root)
+    return found
+
+
+def names(root: Path) -> list[tuple[str, int]]:
+    run = records.read_run("quick", root)
+    assert run is not None
+    return [(one.level, one.seed) for one in run.replicas]
+
+
+def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
+    """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
+    record, run = records.read("quick", loaded(root)[0].row("quick"), root), records.read_run("quick", root)
+    assert record is not None
+    assert run is not None
+    lines = read_history(records.history_path("quick", root))
+    return {
+        "weights": [runs.weights_path("quick", *name, root).read_bytes() for name in replicas],
+        "run": [one for one in run.replicas if (one.level, one.seed) in replicas],
+        "origins": [run.origin(one) for one in run.replicas if (one.level, one.seed) in replicas],
+        "record": [one for one in record.replicas if (one.level, one.seed) in replicas],
+        "history": [line for line in lines if (line[0], line[1]) in replicas],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "new"),
+    [
+        ({"seeds": 3}, [("epsilon=3", 2), ("epsilon=inf", 2)]),
+        (
+            {"levels": [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]},
+            [("epsilon=5", 0), ("epsilon=5", 1)],
+        ),
+    ],
+    ids=["seed", "level"],
+)
+def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
+    done: Path, cpu: Execution, changes: dict[str, Any], new: list[tuple[str, int]]
+) -> None:
+    own, data = loaded(done)
+    old = names(done)
+    before = kept(done, old)
+    found = grow(done, changed(own, **changes), data, cpu)
+    assert (found.trained, found.kept) == (2, 4)
+    assert sorted(names(done)) == sorted([*old, *new])
+    assert kept(done, old) == before
+    run = records.read_run("quick", done)
+    assert run is not None
+    assert [one.origin for one in run.replicas if (one.level, one.seed) in new] == [1, 1]
+    assert len(kept(done, new)["record"]) == 2
+    # in the order of params.yaml, whenever they were trained
+    declared = changed(own, **changes).row("quick")
+    assert names(done) == [(one.level, one.seed) for one in training.replicas(declared)]
+
+
+def test_a_row_that_lacks_nothing_is_left_alone(done: Path, cpu: Execution) -> None:
+    own, data = loaded(done)
+    before = {path: path.stat().st_mtime_ns for path in (done / "runs").rglob("*")}
+    found = training.train("quick", own, data, cpu, quiet, 1e9, done)
+    assert (found.trained, found.kept) == (0, 4)
+    assert {path: path.stat().st_mtime_ns for path in (done / "runs").rglob("*")} == before
+
+
+def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -> None:
+    own, data = loaded(done)
+    left = [("epsilon=3", 0), ("epsilon=inf", 0)]
+    before = kept(done, left)
+    found = grow(done, changed(own, seeds=1), data, cpu)
+    assert (found.trained, found.kept) == (0, 2)
+    assert names(done) == left
+    assert kept(done, left) == before
+    assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
+        "epsilon=3,seed=0.pt",
+        "epsilon=inf,seed=0.pt",
+    ]
+
+
+def test_other_settings_and_other_data_train_anew(done: Path, cpu: Execution) -> None:
+    own, data = loaded(done)
+    settings = own.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
+    other = changed(own, settings=settings)
+    assert grow(done, other, data, cpu).trained == 4
+    assert grow(done, other, data, cpu).trained == 0
+    more = Prepared(data.name, data.splits, {**data.manifest, "digests": {"train.inputs": "sha256:other"}})
+    assert grow(done, other, more, cpu).trained == 4
+
+
+def test_other_code_trains_anew_unless_it_is_proven_equal(
+    done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, data = loaded(done)
+    run = records.read_run("quick", done)
+    assert run is not None
+    here = run.origins[0].code
+    records.write(
+        run.model_copy(update={"origins": (run.origins[0].model_copy(update={"code": "sha256:old"}),)}), done
+    )
+    finding = {
+        "row": "quick",
+        "kind": "train",
+        "before": "sha256:old",
+        "after": here,
+        "revision": "",
+        "difference": 0,
+    }
+    finding |= {"steps": 3, "replicas": 2, "machine": "", "date": ""}
+    for found, expected in (("same bits", 0), ("same to rounding", 0), ("different", 4)):
+        findings = Findings.model_validate({"findings": [finding | {"found": found}]})
+        monkeypatch.setattr(equivalences, "load", lambda findings=findings: findings)
+        monkeypatch.setattr(Standing, "__init__", partialmethod(Standing.__init__, findings=findings))
+        assert training.train("quick", own, data, cpu, quiet, 1e9, done).trained == expected, found
+
+
+def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution) -> None:
+    """As on a fresh clone: git has the numbers, and nobody has the weights."""
+    shutil.rmtree(done / "runs")
+    own, data = loaded(done)
+    measured, ledgers = (path("quick", done) for path in (records.evaluation_path, records.ledger_path))
+    before = measured.read_bytes(), ledgers.read_bytes()
+    assert grow(done, own, data, cpu).trained == 0
+    assert (measured.read_bytes(), ledgers.read_bytes()) == before
+    assert (done / "runs/quick").is_dir()  # which DVC expects
+    old = records.read("quick", own.row("quick"), done)
+    found = grow(done, changed(own, seeds=3), data, cpu)
+    assert (found.trained, found.kept) == (2, 4)
+    new = records.read("quick", own.row("quick"), done)
+    assert old is not None
+    assert new is not None
+    assert [one for one in new.replicas if one.seed < 2] == list(old.replicas)
+    assert len(new.replicas) == 6
+
+
+def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+
+    def kill(state: Progress) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        training.train("quick", own, data, cpu, kill, 0.0, project)
+    # one of them comes from elsewhere in the meantime
+    elsewhere = shutil.copytree(
+        project, project.parent / "elsewhere", ignore=shutil.ignore_patterns(".dprepro")
+    )
+    training.train("quick", changed(own, seeds=1), data, cpu, quiet, 1e9, elsewhere)
+    for path in (records.run_path, records.history_path):
+        path("quick", project).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path("quick", elsewhere), path("quick", project))
+    found = training.train("quick", own, data, cpu, quiet, 1e9, project)
+    assert (found.trained, found.kept) == (2, 2)
+    whole = shutil.copytree(
+        project, project.parent / "whole", ignore=shutil.ignore_patterns(".dprepro", "reports")
+    )
+    training.train("quick", own, data, cpu, quiet, 1e9, whole)
+    one, other = (
+        torch.load(runs.weights_path("quick", "epsilon=3", 1, root), weights_only=True)
+        for root in (project, whole)
+    )
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_killed_process_resumes_to_the_unbroken_numbers(
+    project: Path, trained_project: Path, cpu: Execution
+) -> None:
+    process = subprocess.Popen(
+        command("train", "quick", "--checkpoint-every", "0", "--physical", "64"),
+        cwd=project,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ONE_THREAD,
+    )
+    checkpoints = project / CHECKPOINTS / "quick"
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("*/group0.pt")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not records.run_path("quick", project).exists()  # nothing counts until all is whole
+    (saved,) = checkpoints.glob("*/group0.pt")
+    assert 0 < torch.load(saved, weights_only=True)["done"] < 60
+    # and a machine with the packages for training alone, and no network, can do it
+    absent = ("dvc", "mlflow", "torchvision", "torchtext", "pandas", "matplotlib", "jinja2")
+    bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
+    again = dprepro("train", "quick", "--physical", "64", cwd=project, before=bare)
+    assert again.returncode == 0, again.stderr
+    assert "4 replicas trained, 0 stand" in again.stdout
+    for name in names(project):
+        found, expected = (
+            torch.load(runs.weights_path("quick", *name, root), weights_only=True)
+            for root in (project, trained_project)
+        )
+        for key, value in expected.items():
+            torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
+    curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
+    assert curves[0].count("\n") == curves[1].count("\n")
+    assert not list(checkpoints.glob("*/group0.pt"))
+
+
+def test_a_finished_row_says_what_it_bought(done: Path) -> None:
+    record = records.read("quick", loaded(done)[0].row("quick"), done)
+    assert record is not None
+    assert [(r.level, r.seed) for r in record.replicas] == [
+        ("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=inf", 0), ("epsilon=inf", 1),
+    ]  # fmt: skip
+    private, open_ = record.replicas[0].ledger, record.replicas[2].ledger
+    assert private.claimed == pytest.approx(3, rel=0.02)
+    assert private.accounted is None  # the row is reproducible
+    assert private.reasons == (statement("seeded"),)
+    assert private.spent == ()
+    opinions = {opinion.accountant.split(" ")[0]: opinion.epsilon for opinion in private.opinions}
+    assert opinions["pld"] < opinions["rdp"]  # type: ignore[operator]
+    assert open_.claimed is None
+    assert open_.event is None
+    assert record.replicas[2].metrics["test_accuracy"] > 0.5
+    assert record.provenance.edition == {"mnist": "synthetic", "kmnist": "synthetic"}
+    lines = list(csv.DictReader(records.history_path("quick", done).open()))
+    assert tuple(lines[0]) == records.HISTORY_COLUMNS
+    final = [
+        line
+        for line in lines
+        if line["metric"] == "validation_accuracy" and line["seed"] == "1" and line["level"] == "epsilon=3"
+    ]
+    assert float(final[-1]["value"]) == pytest.approx(record.replicas[1].metrics["validation_accuracy"])
+
+
+def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    grow(project, changed(own, reproducible=False, seeds=1), data, cpu)
+    record = records.read("quick", own.row("quick"), project)
+    assert record is not None
+    private = record.replicas[0].ledger
+    assert private.accounted is not None
+    assert private.claimed == pytest.approx(3, rel=0.02)
+    steps, spent = zip(*private.spent, strict=True)
+    assert list(steps) == sorted(
+        {step for _, _, step, *_ in read_history(records.history_path("quick", project))}
+    )
+    assert list(spent) == sorted(spent)
+    assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
+    assert spent[-1] >= private.accounted
+    assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
+
+
+def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    training.train("noisy", own, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("noisy", own, data, cpu, project)
+    row_ledgers("noisy", own, project)
+    record = records.read("noisy", own.row("noisy"), project)
+    assert record is not None
+    # two batch sizes are two groups; the record is in the order of the levels
+    assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + ["sigma=300"] * 2
+    for one in record.replicas:
+        saved = torch.load(runs.weights_path("noisy", one.level, one.seed, project), weights_only=True)
+        assert saved["2.mean"].shape == (300,)  # running averages are part of the model
+        settings = NoisyWeightsSettings.model_validate(one.settings)
+        task = training.make_task(
+            [Replica(one.level, one.seed, settings)], own.rows["noisy"].model, True, data, cpu
+        )
+        method = NoisyWeights(task, [settings], "running_bn")
+        model = {name: value.unsqueeze(0) for name, value in saved.items()}
+        found = [
+            training.accuracy(
+                training.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
+            ).item()
+            for draw in range(4)
+        ]
+        assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))
+        assert one.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(found, ddof=1))
+        assert one.metrics["converged"] == (one.metrics["validation_accuracy"] > 0.15)
+        assert one.ledger.accounted is None
+        assert one.ledger.reasons == (statement("noisy_weights"),)
+    assert record.replicas[0].metrics["converged"] == 1
+    assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
+
+
+def test_evaluation_refuses_what_it_has_not_got(done: Path, cpu: Execution) -> None:
+    own, data = loaded(done)
+    with pytest.raises(UserError, match="not there; run `dprepro train quick` first"):
+        evaluation.evaluate("quick", own, data, cpu, done / "elsewhere")
+    records.evaluation_path("quick", done).unlink()
+    other = Prepared(data.name, data.splits, {**data.manifest, "digests": {"train.inputs": "sha256:other"}})
+    with pytest.raises(UserError, match="trained on other data than data/prepared/mnist"):
+        evaluation.evaluate("quick", own, other, cpu, done)
+
+
+def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+
+    def second(_: Progress) -> None:
+        # whatever of the row it would train
+        training.train("quick", changed(own, seeds=1), data, cpu, quiet, 1e9, project)
+
+    with pytest.raises(UserError, match="held by another process"):
+        training.train("quick", own, data, cpu, second, 1e9, project)
+
+
+def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    del data.splits["test"]  # a search that looks at test data can't run
+    found = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
+    assert len(found["candidates"]) == 4
+    best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
+    assert found["chosen"] == {"epsilon=3": best["settings"]}
+    assert not list((project / CHECKPOINTS).glob("search-*/*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("train", "nothing"), "params.yaml: no row 'nothing'; there are: noisy, quick"),
+        (("train", "quick", "--device", "cuda"), "--device cuda: not usable here"),
+        (("train", "quick", "--device", "gpu"), "--device gpu: not usable here"),
+        (("search", "nothing"), "params.yaml: no search 'nothing'; there are: quick"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(project: Path, arguments: tuple[str, ...], expected: str) -> None:
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    result = dprepro(*arguments, cwd=project)
+    assert result.returncode == 1
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert expected in result.stderr
+
+
+def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, data = loaded(done)
+    old = names(done)
+    before = kept(done, old)
+    more, rename = changed(own, seeds=3), os.replace
+    run, history = records.run_path("quick", done), records.history_path("quick", done)
+    for full in (runs.weights_path("quick", "epsilon=3", 2, done), history, run):
+
+        def failing(source: Path, target: Path, full: Path = full) -> None:
+            if target == full:
+                raise OSError(28, "No space left on device", str(full))
+            rename(source, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", failing)
+            with pytest.raises(UserError, match="can't be written: No space left on device"):
+                training.train("quick", more, data, cpu, quiet, 1e9, done)
+        assert names(done) == old
+        assert kept(done, old) == before
+        assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".pt"]
+    assert grow(done, more, data, cpu).trained == 2
+    assert kept(done, old) == before
+
+
+@pytest.mark.parametrize("damage", ["flipped", "emptied", "missing"])
+def test_damaged_weights_are_one_clear_line(done: Path, cpu: Execution, damage: str) -> None:
+    own, data = loaded(done)
+    records.evaluation_path("quick", done).unlink()
+    path = runs.weights_path("quick", "epsilon=3", 1, done)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(content if damage == "flipped" else b"")
+    said = "No such file" if damage == "missing" else "is not what training left"
+    with pytest.raises(UserError, match=rf"epsilon=3,seed=1\.pt: {said}") as problem:
+        evaluation.evaluate("quick", own, data, cpu, done)
+    assert len(str(problem.value).splitlines()) == 1
+    assert "`dvc pull train@quick`" in str(problem.value)
+    assert not records.evaluation_path("quick", done).exists()
+
+
+def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
+    path = records.ledger_path("quick", done)
+    before = path.read_bytes()
+    path.unlink()
+    for folder in ("runs", "data", "reports/evaluations"):
+        shutil.rmtree(done / folder)
+    again = dprepro("ledger", "quick", cwd=done)
+    assert again.returncode == 0, again.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_needs_no_torch(done: Path) -> None:
+    """But Opacus does, and it is asked about Poisson samples: here of what is left, nothing is sampled."""
+    run = records.read_run("quick", done)
+    assert run is not None
+    records.write(run.model_copy(update={"replicas": run.replicas[2:]}), done)
+    found = dprepro(
+        "ledger",
+        "quick",
+        cwd=done,
+        before="import atexit, sys; atexit.register(lambda: print('torch' in sys.modules))",
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.endswith("False\n")
+
+
+def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
+    groups = Model(name="lenet5", normalization="group", groups=4)
+    with pytest.raises(UserError, match="model 'lenet5' can't be built for inputs of shape"):
+        build_net(groups, (1, 28, 28), 10)
+    with pytest.raises(UserError, match="can't be built for inputs of shape"):
+        build_net(Model(name="lenet5"), (64,), 4)
+
+
+def test_a_gpu_that_is_too_small_is_one_line() -> None:
+    from stages.train import enough_memory
+
+    with (
+        pytest.raises(
+            UserError, match="--device cuda: out of memory; lower --physical or --replicas-at-once"
+        ),
+        enough_memory("cuda"),
+    ):
+        raise torch.cuda.OutOfMemoryError
