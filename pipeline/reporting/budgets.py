@@ -10,9 +10,6 @@ from pipeline.results.records import Record
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
-# What a CPU can't be asked to train. Rows will say themselves what they need; then this goes.
-GPU_MODELS = ("resnet18", "vgg", "vgg16", "wrn16_4")
-GPU_DATA = ("cifar10",)
 
 
 def whole_of(key: str, row: Row, settings: Settings) -> Row | None:
@@ -28,14 +25,14 @@ def share(key: str, row: Row, settings: Settings, table: Table) -> str:
     as long have smaller batches: ``batch 8 of 4096``.
     """
     lengths = [(name, values) for name in LENGTHS if (values := _values(row.resolved, name))]
-    trained = " and ".join(f"{_range(values)} {name}" for name, values in lengths)
+    trained = " and ".join(_counted(values, name) for name, values in lengths)
     if row.budget == "own":
         return f"own budget: {trained}"
     whole = whole_of(key, row, settings)
     for name, values in lengths:
         full = _values(whole.resolved, name) if whole else [table.budget.get(name, 0.0)]
         if any(full) and full != values:
-            return f"{_range(values)} of {_range(full)} {name}"
+            return f"{_range(values)} of {_counted(full, name)}"
     if whole and (batches := _values(row.resolved, "batch")) != (full := _values(whole.resolved, "batch")):
         return f"batch {_range(batches)} of {_range(full)}"
     return f"reduced budget: {trained}"
@@ -44,6 +41,10 @@ def share(key: str, row: Row, settings: Settings, table: Table) -> str:
 def _values(levels: Iterable[Any], name: str) -> list[float]:
     """The values that a setting has over the levels, rising; none where the method has no such setting."""
     return sorted({value for own in levels if (value := getattr(own, name, None)) is not None})
+
+
+def _counted(values: list[float], name: str) -> str:
+    return f"{_range(values)} {name.removesuffix('s') if values == [1] else name}"
 
 
 def _range(values: list[float]) -> str:

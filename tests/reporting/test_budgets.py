@@ -24,6 +24,7 @@ def share(key: str, table: Table = TABLE, **rows: Any) -> str:
 def test_a_reduced_row_has_a_share_of_its_full_twin() -> None:
     assert share("row-reduced", row={}, row_reduced=short(10)) == "10 of 50 epochs"
     assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 of 50 epochs"
+    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
 
 
 def test_levels_of_several_lengths_are_a_range() -> None:
@@ -61,7 +62,7 @@ def test_rows_that_need_a_gpu_wait_for_one(row: dict[str, Any], needed: bool) ->
 
 
 def test_a_row_that_was_run_waits_for_nothing() -> None:
-    declared = toys.settings(row={"data": "cifar10"})
+    declared = toys.settings(row={"needs": "gpu"})
     record = toys.record("row", declared, sigma_0=(90.0,) * 3)
     assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits
 

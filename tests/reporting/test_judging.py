@@ -55,7 +55,7 @@ def test_rows_as_in_the_paper_decide_whatever_a_change_does() -> None:
 
 
 def test_a_claim_of_a_row_that_needs_a_gpu_waits() -> None:
-    declared = toys.settings(row={"data": "cifar10"})
+    declared = toys.settings(row={"needs": "gpu"})
     (found,) = assess(toys.judged(toys.paper(claims=[claim()]), declared))
     assert found.status == "waits for a GPU"
 

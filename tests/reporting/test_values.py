@@ -97,6 +97,14 @@ def test_why_there_is_no_number() -> None:
     ]
 
 
+def test_a_row_waits_at_its_own_levels_alone() -> None:
+    large = {"needs": "gpu", "levels": [{"sigma": 1}]}
+    declared = toys.settings(row=large)
+    paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
+    found = [value.verdict for value in values.judge(toys.judged(paper, declared))]
+    assert found == ["not run", "waits for a GPU"]
+
+
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     paper = toys.paper(values=PRINTED, table={"own": True})
     assert values.judge(toys.judged(paper, toys.settings(row={}))) == []
@@ -110,25 +118,25 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
     ]
     scope = [{"what": "Table 2", "numbers": 7, "why": "too large"}]
     paper = toys.paper(values=PRINTED, lines=lines, out_of_scope=scope)
-    on_cifar = {"data": "cifar10", "model": {"name": "resnet18", "normalization": "running_bn"}}
+    large = {"needs": "gpu", "model": {"name": "resnet18", "normalization": "running_bn"}}
     declared = toys.settings(
         one={},
         two={"label": "Two"},
         three_reduced={"label": "Three", "budget": "reduced"},
-        four={"label": "Four", **on_cifar},
-        five={"label": "Five", "data": "cifar10"},
+        four={"label": "Four", **large},
+        five={"label": "Five", "needs": "gpu"},
     )
     result = toys.judged(
         paper,
         declared,
         toys.record("one", declared, sigma_0=(90.0, 90.0, 90.0)),
-        # 3 x 2 trainings of 50 epochs of 55,000: a second and a half for a million gradients
+        # as many gradients as the first row, which took ten seconds
         toys.record("two", declared, seconds=24.75, sigma_0=(80.0, 80.0, 80.0)),
         toys.record("three-reduced", declared, seconds=1000.0, sigma_0=(80.0, 80.0, 80.0)),
     )
     assert page.verdicts(result) == (
         "Of 6 printed values 1 agree, 1 differ, 1 can't be judged yet (too small a budget), 2 wait for a GPU "
-        "(their rows would take 0.00227 hours at the speed measured on the CPU, beside 1 row of unknown "
+        "(their rows would take 0.00278 hours at the speed measured on the CPU, beside 1 row of unknown "
         "length), and 1 not run (no row is declared). 7 more numbers are out of scope, for the reasons given "
         "below."
     )

@@ -88,7 +88,7 @@ def of_line(line: Line, rows: tuple[RowResult, ...], level: str) -> Value:
     for row, cell in cells:
         return Value("not judged", _untold(cell, row), row)
     for row in plain:
-        if row.waits:
+        if row.waits and level in row.levels:
             return Value("waits for a GPU", "waits for a GPU", row)
     return Value("not run", line.untried or _missing(rows, plain, level), None)
 

@@ -14,7 +14,6 @@ from pipeline.results import records
 from pipeline.results.records import Record
 
 LEVELS = ("sigma=0", "sigma=1")
-CIFAR = {"raw": "cifar10", "train": 45000, "validation": 5000, "public": {"raw": "kmnist", "count": 128}}
 
 
 def paper(
@@ -34,10 +33,8 @@ def paper(
 
 def settings(**rows: dict[str, Any]) -> Settings:
     """Rows by key, with underscores for hyphens: LeNet-5 with noisy weights, but for what is said."""
-    data = {**dpsgd.DATA["data"], "cifar10": CIFAR}
-    raw = {**dpsgd.DATA["raw"], "cifar10": {}}
     declared = {key.replace("_", "-"): _row() | own for key, own in rows.items()}
-    return parse({"raw": raw, "data": data, "rows": declared})
+    return parse({**dpsgd.DATA, "rows": declared})
 
 
 def _row() -> dict[str, Any]:
