@@ -13,7 +13,7 @@ from typing import Any
 from keeping import keep
 
 from pipeline.files import digest_file
-from pipeline.params import Settings, parse
+from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
@@ -211,4 +211,6 @@ def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[st
     line, template = declared.lines[key], record(PLAIN, settings())
     update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
     update["origins"] = (template.provenance.model_copy(update=made),)
+    if isinstance(line, Row):
+        update["data"] = line.data
     return template.model_copy(update=update)
