@@ -4,9 +4,9 @@ One tiny row is trained once, by the fixture `origin`; every other test works in
 refuses to train.
 """
 
-import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,14 +16,17 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline import params
 from pipeline.files import digest_file
-from pipeline.methods.rooms import METHOD_SETTINGS
-from pipeline.params import Settings, parse
+from pipeline.identity.entries import entries
 from pipeline.results import records
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 NAME = "rows.dprepro.tar.gz"
+ONE_SEED = "seeds: 1\n    reproducible: true\n    settings: {batch: 8"  # of `toy`
+TWO_SEEDS = ONE_SEED.replace("1", "2", 1)
+WEIGHTS = "runs/toy/epsilon=inf,seed=0.pt"
 PARAMS = """\
 source: {kind: synthetic}
 raw:
@@ -52,6 +55,17 @@ rows:
     reproducible: true
     settings: {batch: 8, epochs: 0.4, learning_rate: 0.1}
     levels: [{epsilon: .inf}]
+  other:
+    paper: davody2020
+    table: t2
+    label: LeNet-300-100
+    data: toy
+    model: {name: lenet_300_100}
+    method: noisy_weights
+    seeds: 1
+    reproducible: true
+    settings: {batch: 10, epochs: 0.5, learning_rate: 0.01, draws: 1}
+    levels: [{sigma: 0.1}]
 """
 # `dprepro` as in a place where training must not happen
 UNTRAINING = """\
@@ -78,6 +92,10 @@ class Checkout:
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def allow_training(self) -> None:
+        """Take the `dprepro` that trains from here on."""
+        self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
+
     def commit(self, message: str) -> None:
         self.run("git", "add", "--all")
         self.run("git", "commit", "--quiet", "--message", message)
@@ -103,7 +121,10 @@ def origin(workshop: Path) -> Checkout:
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pipeline", "stages"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "reports/searches").mkdir(parents=True)
+    (folder / "reports/searches/.gitkeep").touch()
     (folder / "params.yaml").write_text(PARAMS)
     checkout = Checkout(folder, "")
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
@@ -131,50 +152,157 @@ def clone(origin: Checkout, workshop: Path, tmp_path: Path) -> Iterator[Checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them
 
 
-def test_an_account_is_run_and_kept_in_git(origin: Checkout) -> None:
-    record = records.read("described", origin.folder)
-    assert record is not None
-    assert record.history is None
-    assert record.replicas[0].ledger.accounted is not None
-    assert "reports/records/described.json" in origin.run("git", "ls-files")
+@pytest.fixture
+def bare(clone: Checkout) -> Checkout:
+    """A clone that has what git carries, and no remote."""
+    clone.run("dvc", "remote", "remove", "store")
+    return clone
+
+
+def edit(checkout: Checkout, before: str, after: str) -> None:
+    """Change params.yaml."""
+    path = checkout.folder / "params.yaml"
+    text = path.read_text()
+    assert text.count(before) == 1, before
+    path.write_text(text.replace(before, after))
+
+
+def test_everything_small_is_kept_in_git(origin: Checkout) -> None:
+    own = params.load(origin.folder / "params.yaml")
+    account = records.read("described", own.accounts["described"], origin.folder)
+    assert account is not None
+    assert account.history is None
+    assert account.replicas[0].ledger.accounted is not None
+    kept = origin.run("git", "ls-files", "reports").splitlines()
+    assert {f"reports/{kind}/toy.json" for kind in ("runs", "evaluations", "ledgers")} <= set(kept)
+    assert {"reports/histories/toy.csv", "reports/ledgers/described.json", "reports/identity.json"} <= set(
+        kept
+    )
+    assert not origin.run("git", "ls-files", "runs", "data/prepared")
 
 
 def test_second_run_does_nothing(origin: Checkout) -> None:
     assert "Running stage" not in origin.run("dvc", "repro")
+    assert origin.status() == {}
 
 
 def test_clone_with_the_remote_does_not_train(clone: Checkout) -> None:
     clone.run("dvc", "pull")
-    assert (clone.folder / "runs/toy/weights.pt").exists()
+    assert (clone.folder / WEIGHTS).exists()
     said = clone.run("dvc", "repro")
     assert "train@toy' didn't change" in said
     assert "Running stage 'publish'" in said  # MLflow's store is each clone's own
     assert clone.status() == {}
 
 
+def would_run(checkout: Checkout, *targets: str) -> set[str]:
+    """Stages that `dvc repro --allow-missing` would run."""
+    said = checkout.run("dvc", "repro", "--allow-missing", "--dry", *targets)
+    return set(re.findall(r"Running stage '([^']+)'", said))
+
+
+def test_a_fresh_clone_has_nothing_to_run(bare: Checkout) -> None:
+    """No remote, no weights, no data: what is committed stands."""
+    assert would_run(bare) == set()
+    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
+    bare.run("dvc", "repro", "--allow-missing")
+    assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
+
+
+def test_plan_and_dvc_agree_on_a_new_seed(bare: Checkout) -> None:
+    edit(bare, ONE_SEED, TWO_SEEDS)
+    bare.run("dvc", "repro", "identity")
+    said = bare.run("dprepro", "plan")
+    assert "toy: 1 replicas (never ran), 1 stand; about" in said
+    assert "to train: 1 rows" in said
+    assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
+
+
+def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
+    """Also where the other's weights are nowhere."""
+    other = (bare.folder / "reports/runs/other.json").read_bytes()
+    before = json.loads((bare.folder / "reports/runs/toy.json").read_text())
+    edit(bare, ONE_SEED, TWO_SEEDS)
+    bare.allow_training()
+    bare.run("dvc", "repro", "prepare@toy")
+    said = bare.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
+    assert "toy: 1 replicas trained, 1 stand" in said
+    assert "Running stage 'train@other'" not in said
+    assert (bare.folder / "reports/runs/other.json").read_bytes() == other
+    run = json.loads((bare.folder / "reports/runs/toy.json").read_text())
+    assert [one["seed"] for one in run["replicas"]] == [0, 1]
+    assert run["replicas"][0] == before["replicas"][0]
+    assert sorted(path.name for path in (bare.folder / "runs/toy").iterdir()) == ["epsilon=inf,seed=1.pt"]
+    record = records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder)
+    assert record is not None
+    assert [one.seed for one in record.replicas] == [0, 1]
+
+
+def test_a_label_changes_the_report_alone(bare: Checkout) -> None:
+    edit(bare, "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
+    bare.run("dvc", "repro", "identity")
+    assert would_run(bare) == {"publish", "report"}
+    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
+
+
+def test_a_setting_trains_its_row_and_plan_says_why(bare: Checkout) -> None:
+    edit(bare, "settings: {batch: 8,", "settings: {batch: 10,")
+    bare.run("dvc", "repro", "identity")
+    assert "toy: 1 replicas (settings, never ran)" in bare.run("dprepro", "plan")
+    assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
+    assert "other" not in bare.run("dprepro", "plan")
+
+
+def test_a_method_trains_its_rows_and_plan_says_why(bare: Checkout) -> None:
+    method = bare.folder / "pipeline/methods/dpsgd/method.py"
+    method.write_text(method.read_text().replace("value / self.batch", "2 * value / self.batch"))
+    bare.run("dvc", "repro", "identity")
+    said = bare.run("dprepro", "plan")
+    assert "toy: 1 replicas (method code)" in said
+    assert "other" not in said
+
+
+def test_a_row_that_waits_for_a_gpu_stops_nothing_else(bare: Checkout) -> None:
+    text = (bare.folder / "params.yaml").read_text()
+    _, _, row = text.partition("  toy:\n")
+    row = row.partition("  other:\n")[0]
+    (bare.folder / "params.yaml").write_text(f"{text}  waiting:\n{row}    needs: gpu\n")
+    bare.run("dvc", "repro", "identity")
+    said = bare.run("dprepro", "plan")
+    assert "waiting: 1 replicas (never ran); waits for a GPU" in said
+    assert said.endswith("1 rows wait for a GPU\n")
+    stages = bare.run("dprepro", "plan", "--stages").split()
+    assert not [stage for stage in stages if "waiting" in stage]
+    assert stages[0] == "account@described"
+    assert {"evaluate@toy", "ledger@toy", "report"} <= set(stages)
+
+
+def test_every_ledger_can_be_computed_on_a_fresh_clone(bare: Checkout) -> None:
+    path = bare.folder / "reports/ledgers/toy.json"
+    before = path.read_bytes()
+    path.unlink()
+    bare.run("dvc", "repro", "--single-item", "ledger@toy")
+    assert path.read_bytes() == before
+
+
 def test_pull_report_leaves_rows_alone_that_nobody_ran(clone: Checkout) -> None:
-    params = clone.folder / "params.yaml"
-    declared, _, row = params.read_text().partition("  toy:\n    paper")
-    params.write_text(f"{declared}  toy:\n    paper{row}  another:\n    paper{row}")
+    declared, _, row = (clone.folder / "params.yaml").read_text().partition("  toy:\n    paper")
+    (clone.folder / "params.yaml").write_text(
+        f"{declared}  toy:\n    paper{row}  another:\n    paper{row.partition('  other:')[0]}"
+    )
     recipe = (ROOT / "Makefile").read_text().partition("\npull-report:")[2].partition("\n\n")[0]
     commands = [line.split() for line in recipe.splitlines()[1:]]
     assert len(commands) == 2
     for _, *arguments in commands:
         clone.run("dvc", *arguments)
-    assert (clone.folder / "runs/toy/weights.pt").exists()
+    assert (clone.folder / WEIGHTS).exists()
 
 
-def test_results_are_found_again_without_the_lock(clone: Checkout) -> None:
-    (clone.folder / "dvc.lock").unlink()
-    assert "is cached - skipping run" in clone.run("dvc", "repro", "--pull", "train@toy")
-
-
-def test_clone_without_the_remote_renders_the_report(clone: Checkout) -> None:
-    clone.run("dvc", "remote", "remove", "store")
-    page = clone.folder / "reports/index.html"
+def test_clone_without_the_remote_renders_the_report(bare: Checkout) -> None:
+    page = bare.folder / "reports/index.html"
     before = page.read_bytes()
     page.unlink()
-    clone.run("dvc", "repro", "--single-item", "report")
+    bare.run("dvc", "repro", "--single-item", "report")
     assert page.read_bytes() == before
 
 
@@ -202,11 +330,11 @@ def test_adopting_beside_the_data(clone: Checkout, workshop: Path) -> None:
     clone.run("git", "checkout", "--quiet", "declared")
     clone.run("dvc", "repro", "prepare@toy")
     assert clone.run("dprepro", "adopt", str(workshop / NAME)) == "toy: adopted\n"
-    assert clone.status("train@toy", "evaluate@toy") == {}
-    clone.run("dvc", "repro", "evaluate@toy")
-    record = records.read("toy", clone.folder)
-    assert record is not None
-    assert record.provenance.adopted is not None
+    assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
+    clone.run("dvc", "repro", "evaluate@toy", "ledger@toy")
+    run = records.read_run("toy", clone.folder)
+    assert run is not None
+    assert run.origins[0].adopted is not None
 
 
 def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
@@ -214,17 +342,11 @@ def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
     # DVC misses the data, and holds everything else for signed
-    assert clone.status("evaluate@toy") == {
-        "evaluate@toy": [{"changed deps": {"data/prepared/toy": "deleted"}}]
-    }
-    clone.run("dvc", "repro", "--allow-missing", "evaluate@toy")
-
-
-def test_plan_says_what_would_be_trained(clone: Checkout) -> None:
-    said = clone.run("dprepro", "plan")
-    assert said.startswith("toy: 1 replicas, 0:00:")
-    clone.run("dvc", "pull")
-    assert clone.run("dprepro", "plan") == "to train: 0 rows, 0:00:00 by the records\n"
+    found = clone.status("train@toy", "evaluate@toy", "ledger@toy")
+    changes = [change for stage in found.values() for why in stage for change in why.values()]
+    assert changes
+    assert {path for change in changes for path in change} == {"data/prepared/toy"}
+    clone.run("dvc", "repro", "--allow-missing", "evaluate@toy", "ledger@toy")
 
 
 def stages(folder: Path) -> str:
@@ -237,72 +359,19 @@ def test_demo_has_the_stages_of_the_real_thing() -> None:
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
-def test_every_declared_file_is_there(folder: Path) -> None:
+def test_every_stage_has_its_digest_as_its_only_parameter(folder: Path) -> None:
     yaml = YAML(typ="safe")
-    code = yaml.load(folder / "dvc.yaml")["vars"][0]["code"]
-    deps = {dep for stage in declared(folder).values() for dep in stage["deps"] if dep.startswith("${code}")}
-    settings = parse(yaml.load(folder / "params.yaml"))
-    for dep in deps:
-        for path in expanded(dep.replace("${code}", code), settings):
-            assert (folder / path).exists(), f"{dep}: no {path}"
-
-
-def declared(folder: Path) -> dict[str, dict]:
-    """Stages of dvc.yaml by name, whether there is one or one for each key."""
-    found = YAML(typ="safe").load(folder / "dvc.yaml")["stages"]
-    return {name: stage.get("do", stage) for name, stage in found.items()}
-
-
-def expanded(dep: str, settings: Settings) -> set[str]:
-    rows = settings.rows.values()
-    return {
-        dep.replace("${item.method}", row.method).replace("${item.model.name}", row.model.name)
-        for row in rows
-    }
-
-
-# Left out of the dependencies because an edit there must not run everything again. What settings hand on is
-# in `params`, and the catalogue's checksums are checked; the others read, write and describe.
-BYSTANDERS = {"errors", "files", "method_settings", "provenance", "records", "settings", "strict"}
-BYSTANDERS |= {f"data.{name}" for name in ("catalog", "folders", "prepared")}
-
-
-@pytest.mark.parametrize(
-    ("stage", "entry"),
-    [
-        ("prepare", "data.prepare"),
-        ("train", "training"),
-        ("start", "starts"),
-        ("relevance", "average_relevance"),
-        ("evaluate", "evaluation"),
-        ("account", "accounts"),
-    ],
-)
-def test_no_source_is_forgotten(stage: str, entry: str) -> None:
-    """Every module that a stage's library imports is a dependency of the stage, or of one before it."""
-    order = ("fetch", "prepare", "train", "start", "relevance", "evaluate")
-    before = order[: order.index(stage) + 1] if stage in order else (stage,)
-    found = declared(ROOT)
-    deps = {dep for name in before for dep in found[name]["deps"]}
-    listed = {dep.removeprefix("${code}/").removesuffix(".py").replace("/", ".") for dep in deps}
-    if "methods.${item.method}" in listed:
-        listed |= {f"methods.{name}" for name in METHOD_SETTINGS}
-    assert imported(entry) <= listed | BYSTANDERS
-
-
-def imported(entry: str) -> set[str]:
-    """Modules of `pipeline` that one of them imports, directly or not, itself included."""
-    found: set[str] = set()
-    waiting = [entry]
-    while waiting:
-        module = waiting.pop()
-        path = ROOT / "pipeline" / (module.replace(".", "/") + ".py")
-        if module in found or not path.exists():
-            continue
-        found.add(module)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "pipeline":
-                inside = node.module.removeprefix("pipeline").removeprefix(".")
-                waiting.append(inside)
-                waiting += [f"{inside}.{name.name}".removeprefix(".") for name in node.names]
-    return found
+    found = yaml.load(folder / "dvc.yaml")
+    stages = {name: stage.get("do", stage) for name, stage in found["stages"].items()}
+    code = found["vars"][0]["code"]
+    identity = stages.pop("identity")
+    assert all((folder / path).is_dir() for path in code)
+    assert identity["deps"][:3] == ["params.yaml", "${code[0]}", "${code[1]}"]
+    keys = entries(params.load(folder / "params.yaml")).keys()
+    for name, stage in stages.items():
+        (parameter,) = stage["params"]
+        (entry,) = parameter["reports/identity.json"]
+        assert entry == (name if name in ("report", "publish") else f"{name}.${{key}}")
+        assert name in keys
+        # no file of code and no settings: the digest speaks for them
+        assert not any("${code" in dep or dep == "params.yaml" for dep in stage.get("deps", []))

@@ -1,0 +1,145 @@
+"""`dprepro equivalence` in a small repository: what it proves, and what it refuses to."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+METHOD = "pipeline/methods/dpsgd/method.py"
+DESCENT = "gradients = {name: value / self.batch for name, value in sums.items()}"
+PARAMS = """
+source: {kind: synthetic}
+raw:
+  mnist: {train: 200, test: 20}
+  kmnist: {train: 20, test: 10}
+data:
+  toy: {raw: mnist, train: 180, validation: 20, public: {raw: kmnist, count: 8}}
+rows:
+  toy:
+    paper: davody2020
+    table: t5
+    label: DPSGD (LN-LeNet-5)
+    data: toy
+    model: {name: lenet5, normalization: layer}
+    method: dpsgd
+    seeds: 2
+    reproducible: false
+    settings: {batch: 20, epochs: 0.4, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
+    levels: [{epsilon: 3}, {epsilon: .inf, batch: 10}]
+"""
+
+
+def run(checkout: Path, *arguments: str, status: int = 0) -> str:
+    # neither the variables of a git hook that runs the tests
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {**kept, **who, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == status, f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def dprepro(checkout: Path, *arguments: str, status: int = 0) -> str:
+    return run(checkout, sys.executable, "-m", "stages", *arguments, status=status)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose one row was trained and measured by its one commit."""
+    folder = tmp_path_factory.mktemp("original") / "checkout"
+    for name in ("pipeline", "stages"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".gitignore", folder)
+    (folder / "pipeline/identity/equivalences.json").write_text('{"findings": []}\n')
+    (folder / "params.yaml").write_text(PARAMS)
+    run(folder, "git", "init", "--quiet", "--initial-branch", "main")
+    run(folder, "git", "add", "--all")
+    run(folder, "git", "commit", "--quiet", "--message", "the code that trains")
+    for arguments in (["fetch", "mnist"], ["fetch", "kmnist"], ["prepare", "toy"]):
+        dprepro(folder, *arguments)
+    for stage in ("train", "evaluate"):
+        dprepro(folder, stage, "toy")
+    return folder
+
+
+@pytest.fixture
+def checkout(original: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "checkout")
+
+
+def edit(checkout: Path, name: str, before: str, after: str) -> None:
+    path = checkout / name
+    text = path.read_text()
+    assert text.count(before) >= 1, before
+    path.write_text(text.replace(before, after))
+    run(checkout, "git", "commit", "--quiet", "--all", "--message", "an edit")
+
+
+def findings(checkout: Path) -> list[dict[str, Any]]:
+    return json.loads((checkout / "pipeline/identity/equivalences.json").read_text())["findings"]
+
+
+def test_unchanged_code_needs_no_proof(checkout: Path) -> None:
+    assert dprepro(checkout, "equivalence") == ""
+    assert findings(checkout) == []
+    assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (DESCENT, DESCENT.replace("value /", "-value /")),
+        ("total + part[name] for", "total + 1.001 * part[name] for"),
+    ],
+    ids=["sign", "a little, of one kind of replica"],
+)
+def test_code_that_makes_other_numbers_is_never_proven_equal(checkout: Path, before: str, after: str) -> None:
+    edit(checkout, METHOD, before, after)
+    said = dprepro(checkout, "equivalence", status=1)
+    assert "different" in said
+    found = findings(checkout)
+    assert [one["found"] for one in found if one["kind"] == "train"] == ["different"]
+    assert found[0]["why"]
+    assert "toy: 4 replicas (method code)" in dprepro(checkout, "plan")
+
+
+def test_code_that_reads_differently_is_proven_to_make_the_same_bits(checkout: Path) -> None:
+    for before, after in (("released", "noised"), ("descended", "stepped")):
+        edit(checkout, METHOD, before, after)
+    assert "toy: 4 replicas (method code)" in dprepro(checkout, "plan")
+    said = dprepro(checkout, "equivalence", "toy")
+    assert said.count("same bits") == 2
+    found = {one["kind"]: one for one in findings(checkout)}
+    assert [one["found"] for one in found.values()] == ["same bits"] * 2
+    run_of = json.loads((checkout / "reports/runs/toy.json").read_text())
+    assert found["train"]["before"] == run_of["origins"][0]["code"]
+    assert found["train"]["revision"] == run_of["origins"][0]["revision"]
+    assert found["train"]["replicas"] == 2  # both kinds: private and not
+    assert "to train: 0 rows" in dprepro(checkout, "plan")
+    assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
+    assert dprepro(checkout, "equivalence") == ""  # nothing is left to prove
+    # neither is anything left of the other checkout
+    assert len(run(checkout, "git", "worktree", "list").splitlines()) == 1
+
+
+def test_code_that_adds_up_in_another_order_is_the_same_to_rounding(checkout: Path) -> None:
+    edit(checkout, METHOD, DESCENT, DESCENT.replace("value /", "(value + 0.3 * value) / 1.3 /"))
+    assert "same to rounding" in dprepro(checkout, "equivalence")
+    found = {one["kind"]: one for one in findings(checkout)}
+    assert found["train"]["found"] == "same to rounding"
+    assert 0 < found["train"]["difference"] <= 1e-5
+    assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
+
+
+def test_what_no_commit_made_can_not_be_proven(checkout: Path) -> None:
+    path = checkout / "reports/runs/toy.json"
+    path.write_text(path.read_text().replace('"dirty": false', '"dirty": true'))
+    edit(checkout, METHOD, "descended", "stepped")
+    assert dprepro(checkout, "equivalence", status=1) == "toy: made by code that no commit has\n"
+    assert findings(checkout) == []
