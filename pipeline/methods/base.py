@@ -1,6 +1,6 @@
 """What a method is given, and what it must offer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -145,11 +145,9 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     def alone(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
         own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        counts: list[int] = []
-        mapped(lambda value: counts.append(len(value)) or value, own)
         parts = [
             function(*mapped(lambda value, at=replica: value[at], own), *common)
-            for replica in range(counts[0])
+            for replica in range(len(next(tensors(own))))
         ]
         if len(parts) == 1:
             return mapped(lambda value: value[None], parts[0])  # a view
@@ -183,6 +181,15 @@ def gradient(
         return gradients, mapped(Tensor.detach, beside)
 
     return alone if execution.alone else grad(loss, has_aux=True)
+
+
+def tensors(tree: Any) -> Iterator[Tensor]:
+    """The tensors in dictionaries and tuples."""
+    if isinstance(tree, Tensor):
+        yield tree
+    else:
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors(part)
 
 
 def mapped(function: Callable[..., Tensor], tree: Any, *others: Any) -> Any:
