@@ -81,9 +81,9 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
 
     warnings.simplefilter("ignore")  # Opacus has many
     torch.set_num_threads(threads)
-    device = torch.device(contender.device)
-    before = _peak(device)
     try:
+        device = torch.device(contender.device)
+        before = _peak(device)
         step, share = ready(contender)
         for _ in range(2):
             step()
