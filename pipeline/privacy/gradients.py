@@ -21,7 +21,7 @@ from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for,
 
 # What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
 # would leave it fewer than so many examples; larger passes are no faster
-WRITTEN, FEWEST = 32_000_000, 8
+WRITTEN, FEWEST = 48_000_000, 8
 VECTOR = 16  # numbers that a processor takes at once
 Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
 
