@@ -30,8 +30,7 @@ class GaussianMechanism:
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
-            # in place: nobody else sees the numbers that were drawn
-            name: part.mul_(own[:, None]).reshape(value.shape).add_(value)
+            name: value + (part * own[:, None]).reshape(value.shape)
             for own, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
