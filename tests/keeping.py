@@ -2,16 +2,23 @@
 
 from pathlib import Path
 
+from pipeline.identity.code import measure_code, train_code
 from pipeline.results import records
 from pipeline.results.records import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
 
-MEASURED_BY = "made up"
 
+def keep(record: Record, root: Path, by_other_code: bool = False) -> None:
+    """Write a row's run, evaluation and ledgers, without weights; of an account its ledgers alone.
 
-def keep(record: Record, root: Path) -> None:
-    """Write a row's run, evaluation and ledgers, without weights; of an account its ledgers alone."""
+    As made by the code that is here, unless ``by_other_code``: then by what the record says.
+    """
     made = record.provenance
     account = record.method == records.ACCOUNTING
+    origins, measured_by = record.origins, "other code"
+    if not account and not by_other_code:
+        trained_by = train_code(record.method, record.model["name"]).digest
+        origins = tuple(one.model_copy(update={"code": trained_by}) for one in origins)
+        measured_by = measure_code(record.method, record.model["name"]).digest
     entries = tuple(
         Entry(
             level=one.level,
@@ -54,12 +61,12 @@ def keep(record: Record, root: Path) -> None:
         method=record.method,
         data=record.data,
         replicas=trained,
-        origins=record.origins,
+        origins=origins,
         history=record.history,
     )
     records.write(run, root)
     measured = tuple(
-        Evaluated(level=one.level, seed=one.seed, weights=None, code=MEASURED_BY, metrics=one.metrics)
+        Evaluated(level=one.level, seed=one.seed, weights=None, code=measured_by, metrics=one.metrics)
         for one in record.replicas
     )
     records.write(Evaluation(row=record.row, replicas=measured), root)

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from pipeline.benchmarks.ways import Contender
+from pipeline.benchmarks.ways import Contender, Took
 
 TURN = 0.3  # seconds of one contender's turn, at least one step
 LEAST = 5  # steps that a median is taken of
@@ -25,6 +25,7 @@ class Measured(NamedTuple):
     seconds: float  # median of a step
     low: float  # quartiles
     high: float
+    processor: float  # median of the processor's seconds
     steps: int
     megabytes: float  # that the process grew by, at most
     problem: str | None = None  # why there are no numbers
@@ -45,7 +46,7 @@ def compare(
             there.close()
             show(contender)
             workers.append((process, here, here.recv()))
-        able: list[tuple[Connection, list[float]]]
+        able: list[tuple[Connection, list[Took]]]
         able = [(here, []) for _, here, problem in workers if problem is None]
         begun = time.monotonic()
         while able and (
@@ -56,7 +57,7 @@ def compare(
                 times += here.recv()
         found = iter(able)
         return [
-            Measured(0, 0, 0, 0, 0, problem) if problem is not None else _summary(*next(found))
+            Measured(0, 0, 0, 0, 0, 0, problem) if problem is not None else _summary(*next(found))
             for _, _, problem in workers
         ]
     finally:
@@ -66,11 +67,13 @@ def compare(
             process.kill()
 
 
-def _summary(here: Connection, times: list[float]) -> Measured:
+def _summary(here: Connection, times: list[Took]) -> Measured:
     here.send("end")
     share, megabytes = here.recv()
-    low, median, high = (value + share for value in statistics.quantiles(times, n=4))
-    return Measured(median, low, high, len(times), megabytes)
+    wall, processor = zip(*times, strict=True)
+    low, median, high = (value + share.wall for value in statistics.quantiles(wall, n=4))
+    spent = statistics.median(processor) + share.processor
+    return Measured(median, low, high, spent, len(times), megabytes)
 
 
 def _serve(there: Connection, contender: Contender, threads: int) -> None:
@@ -81,9 +84,9 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
 
     warnings.simplefilter("ignore")  # Opacus has many
     torch.set_num_threads(threads)
-    device = torch.device(contender.device)
-    before = _peak(device)
     try:
+        device = torch.device(contender.device)
+        before = _peak(device)
         step, share = ready(contender)
         for _ in range(2):
             step()
@@ -92,8 +95,8 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
         return
     there.send(None)
     while there.recv() == "turn":
-        times: list[float] = []
-        while not times or sum(times) < TURN:
+        times: list[Took] = []
+        while sum(took.wall for took in times) < TURN:
             times.append(timed(step, device))
         there.send(times)
     there.send((share, _peak(device) - before))

@@ -36,6 +36,7 @@ def write(name: str, lines: list[Line], root: Path) -> Path:
             "threads": line.threads,
             **line.measured._asdict(),
             "ratio": ratio(line, lines),
+            "processor_ratio": ratio(line, lines, "processor"),
         }
         for line in lines
     ]
@@ -67,14 +68,15 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def ratio(line: Line, lines: list[Line]) -> float | None:
-    """Of the median to that of plain SGD, one replica, in the same run."""
+def ratio(line: Line, lines: list[Line], of: str = "seconds") -> float | None:
+    """Of the median to that of plain SGD, one replica, in the same run; ``of``: a field of `Measured`."""
     base = next(
         (one for one in lines if _setting(one) == _setting(line) and one.contender.way == PLAIN), None
     )
     if base is None or line.measured.problem is not None:
         return None
-    return line.measured.seconds / base.measured.seconds
+    found: float = getattr(line.measured, of) / getattr(base.measured, of)
+    return found
 
 
 def _setting(line: Line) -> tuple[Any, ...]:
@@ -83,18 +85,22 @@ def _setting(line: Line) -> tuple[Any, ...]:
 
 def table(lines: list[Line], machine: dict[str, str]) -> str:
     """The whole run in Markdown."""
-    head = ["step", "batch", "threads", "way", "replicas", "ms", "quartiles", "of plain SGD", "memory, MB"]
+    head = ["step", "batch", "threads", "way", "replicas", "ms", "quartiles", "of plain SGD"]
+    head += ["processor, ms", "of plain SGD", "memory, MB"]
     rows = []
     for line in lines:
         contender, found = line.contender, line.measured
         if found.problem is not None:
-            numbers = [f"not possible: {found.problem}", "", "", ""]
+            numbers = [f"not possible: {found.problem}", *[""] * 5]
         else:
-            part = ratio(line, lines)
+            parts = [ratio(line, lines, of) for of in ("seconds", "processor")]
+            wall, processor = ("" if part is None else f"{part:.2f}" for part in parts)
             numbers = [
                 f"{1000 * found.seconds:.4g}",
                 f"{1000 * found.low:.4g} to {1000 * found.high:.4g}",
-                "" if part is None else f"{part:.2f}",
+                wall,
+                f"{1000 * found.processor:.4g}",
+                processor,
                 f"{found.megabytes:.0f}",
             ]
         threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
@@ -107,7 +113,8 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
         "SGD* is forward, loss, backward and a step of `torch.optim.SGD` on a batch that is there already, "
         "as anybody writes it; *ours* is a whole step of the method, with sampling, noise and what goes into "
         "the history, and for batch clipping its part of the passes over public data. Memory is what the "
-        "process grew by, at most.",
+        "process grew by, at most. On a machine that others use too, the processor's time of all threads is "
+        "what to compare; it has the noise that a thread of its own draws ahead.",
         "",
         "; ".join(f"{key} {value}" for key, value in machine.items()),
         "",
@@ -119,7 +126,7 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
 
 
 def figure(name: str, lines: list[Line]) -> str:
-    """Ratios to plain SGD of every setting, on a logarithmic axis, as SVG."""
+    """Ratios of processor time to plain SGD's in every setting, on a logarithmic axis, as SVG."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import ScalarFormatter
 
@@ -135,7 +142,7 @@ def figure(name: str, lines: list[Line]) -> str:
             points = [
                 (value, settings.index(_setting(line)))
                 for line in alone
-                if line.contender.way == way and (value := ratio(line, lines)) is not None
+                if line.contender.way == way and (value := ratio(line, lines, "processor")) is not None
             ]
             axes.scatter([x for x, _ in points], [y for _, y in points], label=way, color=colour)
         axes.set_yticks(
@@ -146,7 +153,7 @@ def figure(name: str, lines: list[Line]) -> str:
         axes.set_xscale("log")
         for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
             axis(ScalarFormatter())
-        axes.set_xlabel("time of a step, in those of plain SGD")
+        axes.set_xlabel("processor's time of a step, in those of plain SGD")
         axes.legend(loc="upper center", bbox_to_anchor=(0.4, 1.0), ncols=2)
         axes.margins(y=0.25)
 

@@ -43,11 +43,18 @@ class Contender(NamedTuple):
         return not self.case.whole and self.case.method != "noisy_weights"
 
 
+class Took(NamedTuple):
+    """Seconds that a step took."""
+
+    wall: float
+    processor: float  # of all threads: on a busy machine, which takes turns, what can still be compared
+
+
 class Ready(NamedTuple):
-    """A step, and the seconds of every step that are spent but once an epoch."""
+    """A step, and a step's share of what is done but once an epoch."""
 
     step: Step
-    share: float = 0.0
+    share: Took = Took(0.0, 0.0)
 
 
 def ready(contender: Contender) -> Ready:
@@ -126,8 +133,9 @@ def _ours(contender: Contender) -> Ready:
         with torch.no_grad():
             method.new_bounds(state, rates, 0)  # type: ignore[attr-defined]
 
-    seconds = statistics.median(timed(bounds, device) for _ in range(3))
-    return Ready(step, seconds * contender.batch / EXAMPLES)
+    thrice = [timed(bounds, device) for _ in range(3)]
+    wall, processor = (statistics.median(column) for column in zip(*thrice, strict=True))
+    return Ready(step, Took(wall * contender.batch / EXAMPLES, processor * contender.batch / EXAMPLES))
 
 
 def _opacus(contender: Contender) -> Step:
@@ -167,13 +175,13 @@ def _opacus(contender: Contender) -> Step:
     return hooked
 
 
-def timed(step: Step, device: torch.device) -> float:
-    """Seconds that a step takes."""
+def timed(step: Step, device: torch.device) -> Took:
+    """One step, to its end."""
     _finished(device)
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), time.process_time()
     step()
     _finished(device)
-    return time.perf_counter() - begun
+    return Took(time.perf_counter() - begun, time.process_time() - spent)
 
 
 def _finished(device: torch.device) -> None:

@@ -5,6 +5,7 @@ from functools import cache
 
 from pipeline.files import digest_json
 from pipeline.identity.syntax import Definition, Sources
+from pipeline.ledgers import opinions
 from pipeline.methods.rooms import implementation
 
 ENGINE = Definition("pipeline.training.loop", "train_replicas")
@@ -44,12 +45,17 @@ def measure_code(method: str, model: str) -> Code:
 
 def ledger_code() -> str:
     """What accounts for what ran."""
-    return digest(LEDGER)
+    return digest(LEDGER, *_opinions())
 
 
 def account_code() -> str:
     """What accounts for settings."""
-    return digest(ACCOUNT)
+    return digest(ACCOUNT, *_opinions())
+
+
+def _opinions() -> list[Definition]:
+    """Those of all accountants, which are imported by name."""
+    return [Definition(name, "opinions") for name in opinions.names()]
 
 
 @cache

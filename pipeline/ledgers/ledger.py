@@ -1,17 +1,14 @@
 """The privacy ledger: what a training really buys, by every accountant that can tell."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib.metadata import version
 from math import inf, isfinite
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+from pipeline.ledgers.opinions import library, second_opinions
 from pipeline.privacy.accounting import (
-    classic_epsilon,
     describe,
-    opacus_prv,
-    opacus_rdp,
     pld_epsilon,
     rdp_epsilon,
     renyi_epsilon,
@@ -24,7 +21,6 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, losses
-from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
 from pipeline.privacy.tradeoff import of_losses, tradeoff
 from pipeline.results.records import Ledger, Opinion, Released, Trained
 
@@ -33,14 +29,10 @@ EXACT = "exactly Gaussian, epoch by epoch"
 TOLD = "taken as if it were known in which steps an example was drawn"
 SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
 LIMIT = "a central limit theorem: an approximation, and no bound"
-CLASSIC = "a looser bound, as Sander et al. state it"
-TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
-# beyond which Opacus's PRV accountant takes minutes and ends at infinity
-PRV_LARGEST = 1e2
 BASIC = "basic composition (closed form)"
 # of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
 DELTA = 1e-5
@@ -104,8 +96,8 @@ def make_ledger(
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
     opinions = [*bounds.values()]
-    if spending.sampling == "poisson":
-        opinions += [*_sander(spending, steps, delta), *_opacus(spending, steps, delta, epsilons[least])]
+    for module in second_opinions():
+        opinions += module.opinions(spending, steps, delta, epsilons[least])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
@@ -182,12 +174,12 @@ def release_ledger(
 @lru_cache(maxsize=64)
 def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
     """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
-    library, pure = _library("dp-accounting"), releases.epsilon
+    accounting, pure = library("dp-accounting"), releases.epsilon
     # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
     renyi = Opinion(
-        accountant=f"rdp ({library})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
+        accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
     )
-    name = f"pld ({library})"
+    name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:
         why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
         return renyi, Opinion(accountant=name, epsilon=None, note=why)
@@ -200,7 +192,7 @@ def bounds_of(
     spending: Spending, steps: int, delta: float
 ) -> tuple[dict[str, Opinion], PrivacyLossDistribution | None]:
     """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that one of them comes from."""
-    library = _library("dp-accounting")
+    accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     grid = losses(spending, steps, delta, plain if renyi is None else min(renyi, plain))
@@ -210,46 +202,13 @@ def bounds_of(
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
-        fine = Opinion(accountant=f"pld ({library})", epsilon=grid.get_epsilon_for_delta(delta))
+        fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.get_epsilon_for_delta(delta))
     else:
         why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID
-        fine = Opinion(accountant=f"pld ({library})", epsilon=None, note=why)
+        fine = Opinion(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
-    first = Opinion(accountant=f"rdp ({library})", epsilon=renyi, note=note)
+    first = Opinion(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": first, "pld": fine, "unamplified": known}, grid
-
-
-def _library(name: str) -> str:
-    return f"{name} {version(name)}"
-
-
-def _sander(spending: Spending, steps: int, delta: float) -> Iterator[Opinion]:
-    """How Sander et al. 2022 reckon before they account: Eqs. 3 and 4, of Poisson samples only."""
-    classic = classic_epsilon(spending, steps, delta)
-    yield Opinion(
-        accountant=f"rdp, classic conversion ({_library('dp-accounting')})", epsilon=classic, note=CLASSIC
-    )
-    eta = signal_to_noise(spending, steps)
-    yield Opinion(accountant="tan (Eq. 4)", epsilon=tan_epsilon(eta, delta), note=TAN)
-
-
-def _opacus(spending: Spending, steps: int, delta: float, epsilon: float) -> Iterator[Opinion]:
-    """A second library's epsilons, which it has of Poisson samples only."""
-    numbers = (spending.rate, spending.noise_multiplier, steps, delta)
-    library = _library("opacus")
-    yield Opinion(accountant=f"rdp ({library})", epsilon=opacus_rdp(*numbers))
-    name = f"prv ({library})"
-    if epsilon > PRV_LARGEST:
-        yield Opinion(
-            accountant=name, epsilon=None, note=f"not computed beyond an epsilon of {PRV_LARGEST:g}"
-        )
-        return
-    try:
-        found, error = opacus_prv(*numbers)
-    except ValueError as problem:
-        yield Opinion(accountant=name, epsilon=None, note=str(problem))
-    else:
-        yield Opinion(accountant=name, epsilon=found, note=f"upper end; error bound {error}")
 
 
 def _limit(spending: Spending, epsilon: float) -> Opinion:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.params import Account, Row, Settings
-from pipeline.reporting import papers
+from pipeline.reporting import budgets, papers
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
@@ -22,7 +22,6 @@ from pipeline.reporting.results import (
     Mark,
     RowResult,
     TableResult,
-    budget_of,
 )
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
@@ -60,6 +59,17 @@ class PaperResult:
         return replace(found[0], rows=tuple(rows)) if found else None
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Where a paper's results come from."""
+
+    settings: Settings
+    root: Path
+    paper: Paper
+    records: dict[str, Record | None]  # by row
+    speeds: dict[tuple[str, str], float]  # see `budgets.speeds`
+
+
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     """Every paper that params.yaml has rows of, in alphabetical order.
 
@@ -68,33 +78,37 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     Raises:
         UserError: a record, search or paper file is not one.
     """
-    return [_paper(name, settings, root) for name in sorted({line.paper for line in settings.lines.values()})]
+    found = {key: records.read(key, line, root) for key, line in settings.lines.items()}
+    speeds = budgets.speeds(settings, found)
+    names = sorted({line.paper for line in settings.lines.values()})
+    return [fill(name, Sources(settings, root, papers.load(name), found, speeds)) for name in names]
 
 
-def _paper(name: str, settings: Settings, root: Path) -> PaperResult:
-    paper = papers.load(name)
-    declared = {line.table for line in settings.lines.values() if line.paper == name}
+def fill(name: str, sources: Sources) -> PaperResult:
+    """The paper called ``name`` with the rows that are declared for it."""
+    paper = sources.paper
+    declared = {line.table for line in sources.settings.lines.values() if line.paper == name}
     # the paper's order first, then tables its file doesn't know
     keys = [key for key in paper.tables if key in declared] + sorted(declared - set(paper.tables))
-    return PaperResult(
-        name, paper, tuple(part for key in keys for part in _parts(name, key, paper, settings, root))
-    )
+    return PaperResult(name, paper, tuple(part for key in keys for part in _parts(name, key, sources)))
 
 
-def _parts(name: str, key: str, paper: Paper, settings: Settings, root: Path) -> Iterator[TableResult]:
+def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
     """The table, or one for each setting that names its rows' levels, where there are several."""
-    table = paper.tables.get(key) or Table(name=key, title="rows of one's own", axis="level", columns=[])
+    table = sources.paper.tables.get(key) or Table(
+        name=key, title="rows of one's own", axis="level", columns=[], own=True
+    )
     grouped: dict[str, list[RowResult]] = {line.label: [] for line in table.lines}
-    for row_key, row in settings.lines.items():
+    for row_key, row in sources.settings.lines.items():
         if (row.paper, row.table) == (name, key):
             line, variant = table.line_of(row.label)
             label = line.label if line else row.label
-            grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, settings, root))
+            grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, sources))
     known = {line.label: line for line in table.lines}
     lines = [LineResult(label, known.get(label), tuple(rows)) for label, rows in grouped.items()]
     axes = list(dict.fromkeys(row.axis for line in lines for row in line.rows))
     for axis in axes:
-        own = tuple(
+        of_axis = tuple(
             replace(line, rows=tuple(row for row in line.rows if row.axis == axis))
             for line in lines
             # lines that nobody declared a row for stand in the first part
@@ -102,7 +116,8 @@ def _parts(name: str, key: str, paper: Paper, settings: Settings, root: Path) ->
         )
         part = axis if len(axes) > 1 else None
         columns = [level for level in table.columns if not part or level.startswith(f"{part}=")]
-        yield TableResult(name, key, table, tuple(_levels(columns, own)), own, part)
+        levels = tuple(_levels(columns, of_axis))
+        yield TableResult(name, key, table, levels, of_axis, part, sources.paper.converged_above)
 
 
 def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
@@ -123,36 +138,50 @@ def _number(level: str) -> float:
 
 
 def _row(
-    key: str,
-    row: Row | Account,
-    line: Line | None,
-    variant: str,
-    table: Table,
-    settings: Settings,
-    root: Path,
+    key: str, row: Row | Account, line: Line | None, variant: str, table: Table, sources: Sources
 ) -> RowResult:
-    record = records.read(key, row, root)
+    settings, root = sources.settings, sources.root
+    record = sources.records[key]
     search = _search(row, root)
     path = records.history_path(key, root)
-    marks = tuple(_declared_marks(row, record.budget if record else budget_of(row)))
+    marks = tuple(_declared_marks(key, row, table, settings))
     cells: dict[str, Cell] = {}
     also: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
         marks += tuple(_marks(record, table))
         stale = made_otherwise(key, row, root) if isinstance(row, Row) else _other_account(record, settings)
         marks += tuple(stale)
+        above = sources.paper.converged_above
         printed = line.values if line else {}
-        cells = dict(_cells(record, table.metric, printed, table, marks, search))
+        cells = dict(_cells(record, table.metric, printed, table, marks, search, above))
         for metric in table.also:
             printed = line.also.get(metric, {}) if line else {}
-            also[metric] = dict(_cells(record, metric, printed, table, marks, search))
-    return RowResult(key, row, variant, record, marks, cells, also, path if path.exists() else None, search)
+            also[metric] = dict(_cells(record, metric, printed, table, marks, search, above))
+    waits = record is None and isinstance(row, Row) and row.needs == "gpu"
+    if waits:
+        marks += (Mark("waits for a GPU"),)
+    return RowResult(
+        key,
+        row,
+        variant,
+        record,
+        marks,
+        cells,
+        also,
+        path if path.exists() else None,
+        search,
+        waits=waits,
+        hours=budgets.hours(row, settings, sources.speeds) if isinstance(row, Row) else None,
+    )
 
 
-def _declared_marks(row: Row | Account, budget: str) -> Iterator[Mark]:
-    if budget == "reduced":
-        yield Mark("reduced budget", inconclusive=True, training=True)
-    if isinstance(row, Row) and row.simulates is not None:
+def _declared_marks(key: str, row: Row | Account, table: Table, settings: Settings) -> Iterator[Mark]:
+    if not isinstance(row, Row):
+        return
+    if row.budget != "full":
+        short = row.budget == "reduced"
+        yield Mark(budgets.share(key, row, settings, table), inconclusive=short, training=short)
+    if row.simulates is not None:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
 
@@ -185,11 +214,12 @@ def _cells(
     table: Table,
     marks: tuple[Mark, ...],
     search: dict[str, Any] | None,
+    converged_above: float | None,
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
     trained = metric not in table.noises
-    against = (mark.words for mark in marks if mark.inconclusive and (trained or not mark.training))
-    marked = next(against, None)
+    against = [mark for mark in marks if mark.inconclusive and (trained or not mark.training)]
+    marked = next((mark.words for mark in against), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         accounted = record.method == records.ACCOUNTING
         # an account lacks what is too large for a number; a further metric it may just not have
@@ -207,9 +237,8 @@ def _cells(
         ours = computed(values[0]) if accounted else mean(values)
         printed = on_paper.get(level)
         known = comparable and printed is not None and printed.value is not None
-        # records from before convergence was noted count as converged
         converged = sum(
-            not (trained and table.convergence) or replica.metrics.get("converged", 1.0) > 0
+            not (trained and table.convergence) or _converged(replica, converged_above)
             for replica in replicas
         )
         untried = None if converged or table.rates_given else _untried(search, level)
@@ -225,12 +254,23 @@ def _cells(
                 replicas,
                 comparable,
                 marked or untried,
+                bool(against) and all(mark.training for mark in against) and untried is None,
                 untried,
                 converged,
                 _draws(replicas, metric, scale),
-                printed.rounding(table.decimals) if printed else 0.0,
+                printed.rounding(table.decimals) + table.tolerance * abs(printed.value or 0.0)
+                if printed
+                else 0.0,
             ),
         )
+
+
+def _converged(replica: Replica, above: float | None) -> bool:
+    """By what the paper calls so, else as evaluation found; records that don't say so count as converged."""
+    accuracy = replica.metrics.get("validation_accuracy")
+    if above is not None and accuracy is not None:
+        return 100 * accuracy > above
+    return replica.metrics.get("converged", 1.0) > 0
 
 
 def _untried(search: dict[str, Any] | None, level: str) -> str | None:

@@ -13,11 +13,11 @@ from pipeline.reporting import links, statements, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.gather import ENOUGH_EXAMPLES, PaperResult
-from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging import slowdown, values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.printed import NO_CONVERGENCE
-from pipeline.reporting.results import Cell, TableResult
+from pipeline.reporting.results import AGREEMENT_RULE, LineResult, TableResult
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
 from pipeline.results.records import Record
 
@@ -85,6 +85,8 @@ def render(chapters: Sequence[Chapter]) -> str:
         "heading": wording.table_heading,
         "mlflow": links.row,
         "agreement": agreement,
+        "verdicts": verdicts,
+        "verdict": verdict,
         "privacy_bought": privacy_bought,
         "claims_met": claims_met,
         "inline": _inline,
@@ -98,6 +100,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "VACUOUS": VACUOUS,
         "MU_RULE": wording.MU_RULE,
         "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
+        "AGREEMENT_RULE": AGREEMENT_RULE,
         "NO_CONVERGENCE": NO_CONVERGENCE,
         "SLOWDOWN_HEAD": slowdowns.HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
@@ -107,48 +110,63 @@ def render(chapters: Sequence[Chapter]) -> str:
 
 
 def agreement(result: PaperResult) -> list[Share]:
-    """Every printed cell of the declared tables, by how ours compares."""
-    counts: Counter[str] = Counter()
-    for table in result.tables:
-        for line in table.lines:
-            for level in line.line.values if line.line else ():
-                _count(counts, [row.cells for row in line.rows], level)
-            for metric, values in line.line.also.items() if line.line else ():
-                for level in values:
-                    _count(counts, [row.also[metric] for row in line.rows], level)
+    """Every value that the paper prints, by its verdict."""
+    counts: Counter[str] = Counter(value.verdict for value in values.judge(result))
     return _shares(
         counts,
         ("agrees", "agree with the paper", "good"),
         ("above", "above the paper", "plain"),
         ("below", "below the paper", "bad"),
-        ("unjudged", "not judged: reduced budget, less data or too few step sizes", "warn"),
-        ("untold", "can't be told: one seed, or only some converged", "warn"),
-        ("incomparable", "not comparable", "warn"),
-        ("missing", "not run", "faint"),
+        ("not judged", "not judged: too small a budget, less data, too few seeds or step sizes", "warn"),
+        ("waits for a GPU", "wait for a GPU", "faint"),
+        ("not run", "not run", "faint"),
     )
 
 
-def _count(counts: Counter[str], rows: list[dict[str, Cell]], level: str) -> None:
-    """Add each row's verdict at the level, or that there is no row."""
-    cells = [row[level] for row in rows if level in row]
-    counts.update(map(_verdict, cells))
-    counts["missing"] += not cells
+def verdict(line: LineResult, level: str) -> str:
+    """What became of a printed value, in words."""
+    return values.of_line(line.line, line.rows, level).words if line.line else ""
 
 
-def _verdict(cell: Cell) -> str:
-    if not cell.comparable:
-        return "incomparable"
-    return cell.agreement or ("unjudged" if cell.caveat else "untold")
+def verdicts(result: PaperResult) -> str:
+    """The paper in a sentence: how many of its values agree, differ, can't be judged, wait, were not run."""
+    summary = values.summary(result)
+    if not summary.total:
+        return ""
+    parts = [f"{summary.agree} agree", f"{summary.differ} differ"]
+    if summary.not_judged:
+        parts.append(
+            f"{summary.not_judged.total()} can't be judged yet ({values.reasons(summary.not_judged)})"
+        )
+    parts.append(f"{summary.waiting} wait for a GPU" + _hours(summary))
+    parts.append(f"{summary.not_run.total()} not run")
+    if summary.not_run:
+        parts[-1] += f" ({values.reasons(summary.not_run)})"
+    text = f"Of {summary.total} printed values {', '.join(parts[:-1])}, and {parts[-1]}."
+    if summary.out_of_scope:
+        text += f" {summary.out_of_scope} more numbers are out of scope, for the reasons given below."
+    return text
+
+
+def _hours(summary: values.Summary) -> str:
+    if not summary.waiting:
+        return ""
+    known = f"their rows would take {wording.number(summary.hours)} hours at the speed measured on the CPU"
+    unknown = f"{summary.unknown} {'row' if summary.unknown == 1 else 'rows'} of unknown length"
+    if not summary.hours:
+        return f" ({unknown})"
+    return f" ({known}{', beside ' + unknown if summary.unknown else ''})"
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
-    """Every cell that claims an epsilon, by what the claim is worth."""
-    cells = [cell for table in result.tables for row in table.rows for cell in row.cells.values()]
+    """Every cell of a row as in the paper, by what its claim of an epsilon is worth."""
+    rows = [row for table in result.tables if not table.table.own for row in table.rows if not row.variant]
+    cells = [cell for row in rows for cell in row.cells.values()]
     counts: Counter[str] = Counter(cell.guarantee.state for cell in cells)
     return _shares(
         counts,
         ("holds", "the claimed ε holds", "good"),
-        ("weaker", "weaker than claimed", "warn"),
+        ("weaker", "only a larger ε than claimed is proven", "warn"),
         ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
         ("broken", "does not hold", "bad"),
         ("none", "claim no privacy", "faint"),
@@ -156,13 +174,18 @@ def privacy_bought(result: PaperResult) -> list[Share]:
 
 
 def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
-    """Every claim and variant of it, by its status."""
-    counts: Counter[str] = Counter(status for claim in claims for status in claim.statuses)
+    """Every claim of the paper by its status; none that is tested on an experiment of our own."""
+    counts: Counter[str] = Counter(claim.status for claim in claims if not claim.own)
     return _shares(
         counts,
         ("reproduced", "reproduced", "good"),
         ("not reproduced", "not reproduced", "bad"),
         ("undecided", "undecided", "warn"),
+        ("not judged", "run, but not judged: too small a budget, less data or too few step sizes", "warn"),
+        ("only differently", "decided with a change alone", "plain"),
+        ("by construction", "hold by construction", "faint"),
+        ("waits for a GPU", "wait for a GPU", "faint"),
+        ("not tested", "not tested", "faint"),
         ("not run", "not run", "faint"),
     )
 

@@ -30,7 +30,24 @@ class Claim(Strict):
     says: str  # word for word
     where: str
     reading: str | None = None  # what we take it to mean, where that is not plain
-    tests: Annotated[list[Test], Field(min_length=1)]
+    tests: list[Test] = Field(default_factory=list)
+    untested: str | None = None  # why there is no test
+    # what is tested is how this project accounts, so that it holds whatever is run: shown, and not counted
+    by_construction: bool = False
+
+    @model_validator(mode="after")
+    def _tested_or_not(self) -> "Claim":
+        if bool(self.tests) == bool(self.untested):
+            raise ValueError("needs either 'tests' or 'untested', which says why there is none")
+        return self
+
+
+class OutOfScope(Strict):
+    """What the paper prints and is not tried here."""
+
+    what: str
+    numbers: Annotated[int, Field(ge=0)]  # printed in it
+    why: str
 
 
 class Paper(PrintedTables):
@@ -43,6 +60,10 @@ class Paper(PrintedTables):
     link: str | None = None
     assumptions: tuple[Assumption, ...] = ()
     claims: tuple[Claim, ...] = ()
+    out_of_scope: tuple[OutOfScope, ...] = ()
+    # in percent: the last validation accuracy from which on the paper calls a training converged; None: it
+    # doesn't say, and evaluation's rule counts
+    converged_above: float | None = None
 
     @model_validator(mode="after")
     def _references_exist(self) -> "Paper":

@@ -48,6 +48,7 @@ class Line(Strict):
     label: str
     values: Values = Field(default_factory=dict)
     also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
+    untried: str | None = None  # why no row is declared for it
 
 
 class Table(Strict):
@@ -63,8 +64,13 @@ class Table(Strict):
     # of training, so that neither a reduced budget nor failing to converge speaks against them
     noises: tuple[str, ...] = ()
     decimals: int = 2
+    tolerance: float = 0.0  # relative, of computed numbers: accountants differ in their grids
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
+    own: bool = False  # an experiment of this project's own: nothing of it counts among the paper's
+    budget: dict[Literal["epochs", "steps"], float] = Field(default_factory=dict)  # the paper's training
+    said: str | None = None  # numbers that the text gives of it and that are no cells
+    remark: str | None = None  # what a reader must know of our numbers
     examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
     # False: the trained network is changed before it is tested, so chance level there is no failed training
     convergence: bool = True

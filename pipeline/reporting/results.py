@@ -12,6 +12,19 @@ from pipeline.reporting.printed import NO_CONVERGENCE, Line, Printed, Table
 from pipeline.results.records import Record, Replica
 
 Agreement = Literal["agrees", "above", "below"]
+# In the table's unit, which is points wherever anything is trained. A single seed is taken to be good to
+# `ONE_SEED`; an interval wider than `UNTOLD` agrees with too much to tell, and what is further off than that
+# differs on a single seed too.
+ONE_SEED, UNTOLD = 1.0, 5.0
+AGREEMENT_RULE = (
+    "A printed value agrees where one more run of ours could have been it (the 95 % prediction interval "
+    "over our seeds, or both sides' 95 % errors where the paper prints its own), widened by half a unit of "
+    f"the last digit printed; else it differs. An interval wider than {UNTOLD:g} points tells nothing. A "
+    f"single seed agrees within {ONE_SEED:g} point, differs beyond {UNTOLD:g}, and tells nothing in between. "
+    "Of a computed ε it may be one percent off, as accountants differ in their grids. "
+    "'No-convergence' agrees where no seed converged, and differs where all did. Only rows that are the "
+    "paper's line as it stands are asked, on a full budget, or on our own where the paper gives none."
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,7 @@ class Mark:
     incomparable: bool = False
     # the row's numbers decide nothing: no verdict and no claim rests on them
     inconclusive: bool = False
-    training: bool = False  # it speaks against what was trained alone, not against how much noise there is
+    training: bool = False  # less of it than the paper's: nothing against how much noise there is
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 
@@ -40,10 +53,11 @@ class Cell:
     replicas: tuple[Replica, ...]
     comparable: bool  # with the paper's
     caveat: str | None  # why it decides nothing, if it doesn't: a mark of its row, or `untried`
+    only_shorter: bool  # the caveat is less training than the paper's, and there is no other
     untried: str | None  # why training that never converged is no finding
     converged: int  # how many seeds' training did
     draws: float | None  # spread over draws of the noise at test, root mean square over seeds
-    rounding: float  # half a unit of the last digit the paper prints
+    rounding: float  # half a unit of the last digit the paper prints, and the table's tolerance
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -52,25 +66,25 @@ class Cell:
 
     @property
     def agreement(self) -> Agreement | None:
-        """Where ours lies, when the difference is beyond both sides' errors (95 %); None: can't be told.
+        """Whether ours agrees with the printed value, or lies above or below it; None: it can't be told.
 
-        A paper that prints no standard error is taken to print a single run: it agrees where one further run
-        of ours could have been it, rounded. A paper that prints 'No-convergence' agrees when none of our
-        seeds converged, and ours lies above it when all did.
+        In words: `AGREEMENT_RULE`.
         """
-        if not self.comparable or self.caveat or self.mean.half is None or self.printed is None:
+        if not self.comparable or self.caveat or self.printed is None:
             return None
         if self.printed.words == NO_CONVERGENCE:
-            if 0 < self.converged < self.mean.n:
+            if self.mean.n == 1 or 0 < self.converged < self.mean.n:
                 return None
             return "above" if self.converged else "agrees"
         if self.difference is None:
             return None
-        error = self.printed.error
-        reach = self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)
-        if abs(self.difference) <= reach + self.rounding:
-            return "agrees"
-        return "above" if self.difference > 0 else "below"
+        away, error = abs(self.difference) - self.rounding, self.printed.error
+        side: Agreement = "above" if self.difference > 0 else "below"
+        if self.mean.half is None:
+            return "agrees" if away <= ONE_SEED else side if away > UNTOLD else None
+        if away > (self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)):
+            return side
+        return "agrees" if self.mean.further_run <= UNTOLD else None
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,8 @@ class RowResult:
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
     search: dict[str, Any] | None  # that chose its settings
+    waits: bool  # it needs a GPU, and was not run
+    hours: float | None  # that its training would take at the speed of the records; None: not known
 
     def further(self, table: Table) -> list[tuple[str, str]]:
         """The further metrics of its table that it has, each in words."""
@@ -97,8 +113,13 @@ class RowResult:
 
     @property
     def budget(self) -> str:
-        """What its numbers were made on, or will be."""
-        return self.record.budget if self.record else budget_of(self.declared)
+        """How much of the paper's training it is declared to have: 'full', 'own' or 'reduced'."""
+        return budget_of(self.declared)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its training is all there is to do; a paper that gives no budget leaves it to us."""
+        return self.budget != "reduced"
 
     @property
     def levels(self) -> list[str]:
@@ -145,6 +166,7 @@ class TableResult:
     levels: tuple[str, ...]  # the paper's columns and further ones that rows have
     lines: tuple[LineResult, ...]
     part: str | None = None  # the setting that names the levels, where the table's rows have several
+    converged_above: float | None = None  # percent; see `Paper`
 
     @property
     def name(self) -> str:

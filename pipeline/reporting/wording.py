@@ -16,13 +16,17 @@ MINUS = "−"
 # A broken guarantee is in capitals, so that nobody reads over it.
 VERDICTS: dict[State, str] = {
     "holds": "holds",
-    "weaker": "WEAKER THAN CLAIMED",
+    "weaker": "NOT PROVEN AS CLAIMED",
     "vacuous": "NO PRIVACY TO SPEAK OF",
     "broken": "DOES NOT HOLD",
     "none": "no privacy",
 }
 # Declared wherever a cell says that training failed; the factor is evaluation's (tested), which needs torch.
 CONVERGED = "A seed has converged when its last validation accuracy is above 1.5 times chance. That none has "
+# where the paper itself tells what it calls so
+CONVERGED_ABOVE = (
+    "A seed has converged when its last validation accuracy is above {:g} %, by the paper's words."
+)
 CONVERGENCE_RULE = (
     CONVERGED + "counts as a finding only on the full budget and after a search of at least 3 step sizes, a "
     "factor of 100 apart."
@@ -163,6 +167,13 @@ def convergence(cell: Cell) -> str:
     if cell.converged == 0:
         return NO_CONVERGENCE
     return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
+
+
+def convergence_rule(result: TableResult) -> str:
+    """When a training counts as converged, and when that none did as a finding."""
+    if result.converged_above is not None:
+        return CONVERGED_ABOVE.format(result.converged_above)
+    return CONVERGENCE_RULE_GIVEN if result.table.rates_given else CONVERGENCE_RULE
 
 
 def cell_text(cell: Cell, decimals: int | None) -> str:

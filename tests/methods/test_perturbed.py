@@ -298,7 +298,8 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
     for step in range(unbroken.steps):
         state, _ = unbroken.step(state, step)
     assert torch.equal(unbroken.release.inputs, seen[0])
-    assert torch.equal(flat(state["parameters"]), resumed)
+    # noise as large as this makes some trainings overflow, and those too must be the same
+    torch.testing.assert_close(flat(state["parameters"]), resumed, rtol=0, atol=0, equal_nan=True)
 
 
 def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:

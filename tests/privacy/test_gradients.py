@@ -109,9 +109,14 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
-    """All there are: the reference, the fast way under vmap, and alone with either way of convolutions."""
+    """All there are: the reference, the fast way under vmap, and alone, with either way of convolutions.
+
+    One of them takes a batch in pieces, the last of which is smaller.
+    """
     alone = partial(BookKeeping, net, example, copies, alone=True)
-    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), alone(wide=0.0)]
+    pieces = alone()
+    pieces.at_once = 2
+    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), alone(wide=0.0), pieces]
 
 
 def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:

@@ -211,7 +211,7 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     (result,) = gather(declared, tmp_path)
     (table,) = [one for one in result.tables if one.key == "f4a"]
     own = row(table, laplace.ILM)
-    assert own.cells["epsilon=8"].caveat == "reduced budget"
+    assert own.cells["epsilon=8"].caveat == "reduced budget: 600 epochs"
     noise = own.also["noise_inputs"]["epsilon=8"]
     assert (noise.caveat, noise.untried, noise.converged) == (None, None, 2)
     test = next(claim for claim in PAPER.claims if claim.key == "small-noise").tests[0]

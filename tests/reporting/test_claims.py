@@ -30,6 +30,7 @@ def found(root: Path, written: Report) -> dict[str, ClaimResult]:
 def test_a_claim_that_holds_everywhere_is_reproduced_for_each_variant(found: dict[str, ClaimResult]) -> None:
     variants = by_variant(found["normalization-helps"])
     assert {name: one.status for name, one in variants.items()} == {
+        "": "not run",  # nobody declared a row for batch norm as it stands
         PUBLIC: "reproduced",
         LITERAL: "reproduced",
     }
@@ -78,7 +79,7 @@ def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("edition", "change", "caveat"),
-    [("synthetic", {}, "synthetic data"), ("official", {"budget": "reduced"}, "reduced budget")],
+    [("synthetic", {}, "synthetic data"), ("official", {"budget": "reduced"}, "reduced budget: 8 epochs")],
 )
 def test_what_is_no_reproduction_supports_no_claim(
     tmp_path: Path, edition: str, change: dict, caveat: str
@@ -90,9 +91,10 @@ def test_what_is_no_reproduction_supports_no_claim(
         if name == "no-additional-loss" and change:
             continue  # about the guarantee, and not about accuracy
         for one in result.assessments:
-            assert one.status == "not run"
-            assert {outcome.caveat for outcome in one.outcomes} == {caveat}
-            assert one.tally.endswith(f"don't count ({caveat})")
+            assert one.status == ("not judged" if one.variant else "not run")
+            caveats = {outcome.caveat for outcome in one.outcomes if outcome.verdict != "not run"}
+            assert caveats <= {caveat}
+            assert not one.variant or one.tally.endswith(f"don't count ({caveat})")
 
 
 def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> None:
@@ -101,6 +103,7 @@ def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> N
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
     found = by_variant(assessed(tmp_path, declared)["no-additional-loss"])
     assert {name: one.status for name, one in found.items()} == {
+        "": "not run",
         PUBLIC: "reproduced",
         "Algorithm 1 to the letter": "not reproduced",
     }
@@ -109,7 +112,7 @@ def test_a_guarantee_holds_or_fails_on_a_reduced_budget_too(tmp_path: Path) -> N
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PUBLIC: {"reproducible": True}})
     dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
-    assert by_variant(assessed(tmp_path, declared)["no-additional-loss"])[PUBLIC].status == "not run"
+    assert by_variant(assessed(tmp_path, declared)["no-additional-loss"])[PUBLIC].status == "not judged"
 
 
 def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
 
 
 def on(result: ClaimResult, budget: str) -> Assessment:
-    (found,) = (one for one in result.assessments if one.budget == budget)
+    (found,) = (one for one in result.assessments if one.reduced == (budget == "reduced"))
     return found
 
 
@@ -176,13 +179,15 @@ def test_no_convergence_after_a_narrow_search_does_not_count(tmp_path: Path) -> 
 def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
     for result in assessed(tmp_path, declared).values():
-        assert [one.budget for one in result.assessments] == ["full", "reduced"]
+        if result.claim.untested:
+            continue
+        assert [one.reduced for one in result.assessments] == [False, True]
         full, reduced = result.assessments
         assert {outcome.caveat for outcome in full.outcomes} == {None}
-        assert all(
-            outcome.caveat == "reduced budget" for outcome in reduced.outcomes if outcome.verdict != "not run"
-        )
-        assert reduced.status == "not run"
+        for outcome in reduced.outcomes:
+            stronger = "more strongly than asked" in outcome.text
+            assert outcome.verdict == "not run" or outcome.caveat == (None if stronger else noisy.SHORT)
+        assert reduced.status in ("not run", "not judged")
     # three points are lost on the reduced budget; within it nothing changes
     lines = [one.text for one in on(assessed(tmp_path, declared)["no-change"], "reduced").outcomes]
     assert "BN-LeNet-5, σ = 2 − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5" in lines
@@ -194,7 +199,7 @@ def test_a_full_row_that_was_not_run_is_not_stood_in_for_by_a_reduced_one(tmp_pa
     keep(noisy.record(noisy.BATCH + noisy.REDUCED, declared), tmp_path)
     result = assessed(tmp_path, declared)["no-change"]
     assert {outcome.verdict for outcome in on(result, "full").outcomes} == {"not run"}
-    assert result.statuses == ["not run"]
+    assert result.status == "not run"
 
 
 def test_levels_of_one_row_are_compared_seed_by_seed(tmp_path: Path) -> None:
@@ -221,7 +226,7 @@ def test_a_factor_of_order_seven_lies_between_half_and_twice(
 def test_a_slow_down_on_a_reduced_budget_does_not_count(tmp_path: Path) -> None:
     declared = noisy.fill(tmp_path)
     first = on(assessed(tmp_path, declared)["seven-times-slower"], "reduced").outcomes[0]
-    assert (first.verdict, first.caveat) == ("holds", "reduced budget")
+    assert (first.verdict, first.caveat) == ("holds", noisy.SHORT)
 
 
 GAP = Gap.model_validate(
@@ -257,10 +262,8 @@ def test_the_papers_sentences_that_its_tables_contradict() -> None:
         for claim in paper.claims
     }  # fmt: skip
     assert {key: len(texts) for key, texts in found.items() if texts} == {
-        "bilstm-drops": 1,
         "same-accuracy": 1,
         "normalization-helps": 1,
         "normalization-helps-cifar-and-text": 1,
-        "layer-norm-large-impact": 2,
     }
     assert found["same-accuracy"][0].startswith("BN-ResNet-18, σ = 2 − σ = 0: −1.45")

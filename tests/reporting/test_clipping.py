@@ -138,8 +138,8 @@ def test_an_account_of_other_settings_is_marked(tmp_path: Path) -> None:
 
 
 def test_claims_on_accounts_need_no_seeds(claims_of: dict[str, ClaimResult]) -> None:
-    assert claims_of["g-052"].statuses == ["reproduced"]
-    assert claims_of["g-051"].statuses == ["reproduced"]
+    assert claims_of["g-052"].status == "reproduced"
+    assert claims_of["g-051"].status == "reproduced"
     (outcome,) = claims_of["g-051"].assessments[0].outcomes
     assert outcome.text.startswith("BN-LeNet-5, L = 8, 15 times the data − 0.51 at σ = 1.5: +0.00, to be")
 

@@ -46,7 +46,7 @@ def test_agreement_is_with_one_more_run_of_ours(written: Report) -> None:
 
 def test_a_reduced_budget_shows_its_difference_and_is_not_judged(tmp_path: Path) -> None:
     found = row(table_of(tmp_path, dpsgd.LAYER, "official", budget="reduced"), dpsgd.LAYER)
-    assert [mark.words for mark in found.marks] == ["reduced budget"]
+    assert [mark.words for mark in found.marks] == ["reduced budget: 8 epochs", dpsgd.EXAMPLES]
     cell = found.cells["epsilon=3"]
     assert cell.difference is not None
     assert cell.agreement is None
@@ -54,7 +54,7 @@ def test_a_reduced_budget_shows_its_difference_and_is_not_judged(tmp_path: Path)
 
 def test_synthetic_data_are_marked_and_not_compared(tmp_path: Path) -> None:
     found = row(table_of(tmp_path, dpsgd.LAYER, "synthetic"), dpsgd.LAYER)
-    assert [mark.words for mark in found.marks] == ["synthetic data"]
+    assert [mark.words for mark in found.marks] == ["synthetic data", dpsgd.EXAMPLES]
     cell = found.cells["epsilon=3"]
     assert (cell.difference, cell.agreement) == (None, None)
     assert cell.printed is not None  # still shown
@@ -65,6 +65,7 @@ def test_another_edition_and_seeded_noise_are_marked_but_compared(tmp_path: Path
     assert [mark.words for mark in found.marks] == [
         "kmnist: partial edition",
         "mnist: partial edition",
+        dpsgd.EXAMPLES,
         "noise seeded: no guarantee",
     ]
     assert found.cells["epsilon=3"].difference is not None
@@ -77,7 +78,10 @@ def test_numbers_of_other_settings_than_declared_are_marked(tmp_path: Path) -> N
         **{dpsgd.LAYER: {"settings": {"batch": 512, "epochs": 8, "learning_rate": 0.5}}}
     )
     found = row(gather(declared, tmp_path)[0].tables[0], dpsgd.LAYER)
-    assert [mark.words for mark in found.marks] == ["settings have changed since this run"]
+    assert [mark.words for mark in found.marks] == [
+        dpsgd.EXAMPLES,
+        "settings have changed since this run",
+    ]
     assert not found.comparable
 
 

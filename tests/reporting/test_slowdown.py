@@ -97,14 +97,14 @@ def test_markdown_and_page_show_it_with_its_rule_and_its_budget(tmp_path: Path) 
     assert lines[0].startswith(
         f"| ours: {noisy.CURVES} | σ = 1 → σ = 10 | 98.50 % | 5.0 → 25.9 | 5.20 ± 0.50"
     )
-    assert lines[1].startswith(f"| ours: {REDUCED} [reduced budget] |")
+    assert lines[1].startswith(f"| ours: {REDUCED} [{noisy.SHORT}] |")
     page = written.page.read_text()
     assert "5.20 ± 0.50 (n = 3)" in page
     _, _, shown = page.partition('aria-label="Slow-down in Figure 1"')
     rows = shown.partition("</table>")[0].split("<tr>")[2:]
     assert len(rows) == 10
     for one in rows:
-        assert (REDUCED in one) == ("reduced budget" in one)
+        assert (REDUCED in one) == (noisy.SHORT in one)
 
 
 def test_a_history_is_read_by_seed_in_order_of_epochs(tmp_path: Path) -> None:

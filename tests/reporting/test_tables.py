@@ -23,9 +23,10 @@ def table(written: Report) -> TableResult:
 def test_markdown_has_the_paper_ours_and_the_privacy_one_below_the_other(table: TableResult) -> None:
     lines = markdown(table).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("| DPSGD (LN-LeNet-5) | paper"))
-    paper, ours, privacy = (lines[start + offset].split(" | ") for offset in range(3))
+    paper, verdict, ours, privacy = (lines[start + offset].split(" | ") for offset in range(4))
+    assert verdict[1:6] == ["verdict", "agrees", "above", "above", "agrees"]
     assert paper[5] == "96.68"
-    assert ours[1] == f"ours: {dpsgd.LAYER}"
+    assert ours[1] == f"ours: {dpsgd.LAYER} [{dpsgd.EXAMPLES}]"
     assert ours[5].startswith("96.6")
     assert ours[5].endswith("(n = 3), −0.04")
     assert privacy[2:6] == ["no privacy", "ε ≤ 6.44", "ε ≤ 2.76", "ε ≤ 0.92"]
@@ -46,7 +47,9 @@ def test_marks_stand_beside_the_row(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"budget": "reduced", "reproducible": True}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, "synthetic"), tmp_path)
     text = markdown(gather(declared, tmp_path)[0].tables[0])
-    assert f"{dpsgd.PLAIN} [reduced budget] [synthetic data] [noise seeded: no guarantee]" in text
+    assert (
+        f"[reduced budget: 8 epochs] [synthetic data] [{dpsgd.EXAMPLES}] [noise seeded: no guarantee]" in text
+    )
 
 
 def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"seeds": 1}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
-    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[1]
+    line = wide(gather(declared, tmp_path)[0].tables[0]).iloc[2]
     assert "±" not in line["3"]
     assert "(n = 1: no interval)" in line["3"]
 

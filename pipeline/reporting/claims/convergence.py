@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import Levels, OfOneLine, Outcome, Rows, Verdict, cell_of, not_run
+from pipeline.reporting.judging.claim_test import (
+    Levels,
+    OfOneLine,
+    Outcome,
+    Rows,
+    Verdict,
+    at_least,
+    cell_of,
+    not_run,
+)
 from pipeline.reporting.printed import NO_CONVERGENCE, PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import level_words, printed, with_interval
@@ -32,7 +41,7 @@ class Convergence(OfOneLine):
             verdict = "holds" if (cell.converged == n) == self.converges else "fails"
         accuracy = with_interval(cell.mean, paper.decimals_of(self.of))
         text = f"{title}: {cell.converged} of {n} seeds converged, accuracy {accuracy}, {self._needs}"
-        return Outcome(verdict, text, cell.caveat)
+        return at_least(verdict, text, cell) if self.converges else Outcome(verdict, text, cell.caveat)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
         """A number in a cell is taken to say that training converged."""

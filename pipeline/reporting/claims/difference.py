@@ -11,6 +11,7 @@ from pipeline.reporting.judging.claim_test import (
     Outcome,
     Reference,
     Rows,
+    at_least,
     caveat_of,
     cell_of,
     not_run,
@@ -21,7 +22,10 @@ from pipeline.reporting.wording import signed, with_interval
 
 
 class Difference(Bounded):
-    """``left - right`` lies between the bounds, in the table's unit, at each level of ``at``."""
+    """``left - right`` lies between the bounds, in the table's unit, at each level of ``at``.
+
+    That a line lies above a number, as printed, more training can only help.
+    """
 
     kind: Literal["difference"]
     left: Reference
@@ -52,7 +56,10 @@ class Difference(Bounded):
                 return not_run(title)
             right, gap = None, replace(left.mean, value=left.mean.value - self.right)
         text = f"{title}: {with_interval(gap, paper.decimals_of(self.left), sign=True)}, {self.needs}"
-        return Outcome(gap.where(self.above, self.below), text, caveat_of(left, right))
+        verdict = gap.where(self.above, self.below)
+        if right is None and self.below is None:
+            return at_least(verdict, text, left)
+        return Outcome(verdict, text, caveat_of(left, right))
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
         """The difference of the printed numbers."""

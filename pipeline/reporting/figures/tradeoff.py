@@ -1,13 +1,13 @@
 """Trade-off curves as a figure: how well the best attack tells two neighbouring data sets apart."""
 
 from collections.abc import Iterator
-from statistics import NormalDist
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
+from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.records import Ledger
@@ -23,7 +23,6 @@ CAPTION = (
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 ACROSS, SIDE, HEADING = 3, 2.8, 0.5  # panels beside one another; inches of one, and of what stands over it
-NORMAL = NormalDist()
 Ledgers = tuple[tuple[str, Ledger], ...]  # what a curve is called, and where it comes from
 
 
@@ -93,6 +92,4 @@ def _plot(axes: Axes, ledger: Ledger, colour: str) -> None:
 
 def gaussian(mu: float) -> list[tuple[float, float]]:
     """Points (alpha, beta) of G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6)."""
-    inner = [index / GRID for index in range(1, GRID)]
-    curve = [(alpha, NORMAL.cdf(NORMAL.inv_cdf(1 - alpha) - mu)) for alpha in inner]
-    return [(0.0, 1.0), *curve, (1.0, 0.0)]
+    return [(index / GRID, gaussian_error(index / GRID, mu)) for index in range(GRID + 1)]

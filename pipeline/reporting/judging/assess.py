@@ -1,7 +1,9 @@
 """Tests the sentences of a paper against records, and against the paper's own table.
 
 Every comparison is one outcome and says what it compared. A claim is not reproduced as soon as one outcome
-fails, and reproduced only when every outcome holds with its whole 95 % interval.
+fails, and reproduced only when every outcome holds with its whole 95 % interval. It is judged by the rows
+that are the paper's lines as they stand; rows that do something differently are assessed beside, and decide
+nothing.
 """
 
 from collections import Counter
@@ -14,7 +16,17 @@ from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.papers import Claim
 from pipeline.reporting.results import LineResult, RowResult
 
-Status = Literal["reproduced", "not reproduced", "undecided", "not run"]
+Status = Literal[
+    "reproduced",
+    "not reproduced",
+    "undecided",
+    "not judged",  # run, but on too small a budget, on less data or after too few step sizes
+    "waits for a GPU",
+    "only differently",  # decided by rows that do something differently, and not as in the paper
+    "by construction",
+    "not tested",
+    "not run",
+]
 
 _PLURAL = {"holds": "hold", "fails": "fail"}
 
@@ -24,13 +36,13 @@ class Assessment:
     """A claim tested on one choice of rows."""
 
     variant: str  # '' for the rows that are the paper's lines as they stand
-    budget: str  # of every one of them
+    reduced: bool  # the rows have less than the paper's training
     status: Status
     outcomes: tuple[Outcome, ...]
 
     @property
     def tally(self) -> str:
-        """How its outcomes fell: ``6 hold, 6 not run``, ``3 hold but don't count (reduced budget)``."""
+        """How its outcomes fell: ``6 hold, 6 not run``, ``3 hold but don't count (10 of 50 epochs)``."""
         counts = Counter(
             _PLURAL.get(outcome.verdict, outcome.verdict)
             + (f" but don't count ({outcome.caveat})" if outcome.caveat else "")
@@ -44,17 +56,24 @@ class ClaimResult:
     """A claim, tested."""
 
     claim: Claim
+    own: bool  # an experiment of this project's own: it counts nowhere
     printed: tuple[Outcome, ...]  # the same comparisons on the paper's own numbers
     assessments: tuple[Assessment, ...]
 
     @property
-    def statuses(self) -> list[Status]:
-        """One for each variant: on the full budget if that tells, else on the reduced one."""
-        by_variant: dict[str, Status] = {}
-        for one in self.assessments:
-            if by_variant.get(one.variant, "not run") == "not run":
-                by_variant[one.variant] = one.status
-        return list(by_variant.values())
+    def status(self) -> Status:
+        """As in the paper: on the full budget if that tells, else on the reduced one."""
+        if self.claim.untested:
+            return "not tested"
+        if self.claim.by_construction:
+            return "by construction"
+        as_in_paper = [one.status for one in self.assessments if not one.variant]
+        told = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
+        if told:
+            return told[0]
+        if any(one.status in ("reproduced", "not reproduced") for one in self.assessments):
+            return "only differently"
+        return as_in_paper[0] if as_in_paper else "not run"
 
     @property
     def contradicted(self) -> tuple[Outcome, ...]:
@@ -63,14 +82,19 @@ class ClaimResult:
 
 
 def assess(result: PaperResult) -> list[ClaimResult]:
-    """Test every claim whose lines are all in declared tables, once for each budget and variant of rows."""
+    """Test every claim whose lines are all in declared tables, once for each budget and variant of rows.
+
+    Those that can't be tested come last.
+    """
+    claims = sorted(result.paper.claims, key=lambda claim: claim.untested is not None)
     return [
         ClaimResult(
             claim,
+            any(result.paper.table_of(reference).own for reference in _references(claim)),
             tuple(outcome for test in claim.tests for outcome in test.on_paper(result.paper)),
             tuple(_assessments(claim, result)),
         )
-        for claim in result.paper.claims
+        for claim in claims
         if all(result.line(reference) for reference in _references(claim))
     ]
 
@@ -80,38 +104,42 @@ def _references(claim: Claim) -> list[str]:
 
 
 def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
-    """One for each budget, and for each variant that a line of the claim has on it.
+    """As in the paper, then one for each variant of the claim's lines; full budgets before reduced ones.
 
-    Other lines contribute their plain row of the same budget: a full and a reduced one are never compared.
+    In a variant's assessment other lines contribute their plain row, if they have one. A full and a reduced
+    row are never compared.
     """
     lines = {reference: result.line(reference) for reference in _references(claim)}
-    declared = {row.budget for line in lines.values() if line for row in line.rows}
-    for budget in sorted(declared) or ["full"]:
-        rows = {reference: _rows(line, budget) for reference, line in lines.items()}
-        choices = [own for own in rows.values() if own and (len(own) > 1 or "" not in own)]
-        variants = list(dict.fromkeys(variant for own in choices for variant in own)) or [""]
-        for variant in variants:
+    for reduced in (False, True):
+        rows = {reference: _rows(line, reduced) for reference, line in lines.items()}
+        variants = dict.fromkeys(variant for by_variant in rows.values() for variant in by_variant)
+        plain = [] if reduced and "" not in variants else [""]
+        for variant in plain + [variant for variant in variants if variant]:
             chosen = {
-                reference: own.get(variant) or own.get("") or next(iter(own.values()), None)
-                for reference, own in rows.items()
+                reference: by_variant.get(variant) or by_variant.get("")
+                for reference, by_variant in rows.items()
             }
             outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, result.paper))
-            yield Assessment(variant, budget, _status(outcomes), outcomes)
+            if outcomes:
+                waiting = any(row.waits for row in chosen.values() if row)
+                yield Assessment(variant, reduced, _status(outcomes, waiting), outcomes)
 
 
-def _rows(line: LineResult | None, budget: str) -> dict[str, RowResult]:
+def _rows(line: LineResult | None, reduced: bool) -> dict[str, RowResult]:
     """The rows of a line on a budget by variant; a second one with the same goes by its key."""
     by_variant: dict[str, RowResult] = {}
     for row in line.rows if line else ():
-        if row.budget == budget:
+        if row.counts != reduced:
             by_variant[row.key if row.variant in by_variant else row.variant] = row
     return by_variant
 
 
-def _status(outcomes: tuple[Outcome, ...]) -> Status:
-    counted = [outcome.verdict if outcome.caveat is None else "not run" for outcome in outcomes]
+def _status(outcomes: tuple[Outcome, ...], waiting: bool) -> Status:
+    counted = [outcome.verdict if outcome.caveat is None else "not judged" for outcome in outcomes]
     if "fails" in counted:
         return "not reproduced"
     if "not run" in counted:
-        return "not run"
+        return "waits for a GPU" if waiting else "not run"
+    if "not judged" in counted:
+        return "not judged"
     return "undecided" if "undecided" in counted else "reproduced"

@@ -94,6 +94,17 @@ class BoundedLines(OfTwoLines, Bounded):
     """A test of a number that two lines give."""
 
 
+def at_least(verdict: Verdict, text: str, cell: Cell) -> Outcome:
+    """The outcome of a test that more training can only help to pass.
+
+    Passed with less training than the paper's it counts, and says so: it is confirmed more strongly than
+    asked.
+    """
+    if verdict == "holds" and cell.only_shorter:
+        return Outcome(verdict, f"{text}; more strongly than asked, with {cell.caveat}")
+    return Outcome(verdict, text, cell.caveat)
+
+
 def cell_of(row: RowResult | None, level: str) -> Cell | None:
     """What a row reached at a level; None where it was not run."""
     return row.cells.get(level) if row else None

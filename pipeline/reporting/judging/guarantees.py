@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from statistics import NormalDist
 from typing import Literal
 
 from pipeline.reporting.statements import joined
@@ -19,7 +20,9 @@ VACUOUS_REASON = (
     f"above ε = {VACUOUS:.1f} a bound allows an attacker to tell two neighbouring data sets apart with both "
     "errors below one in a million"
 )
-WEAKER_REASON = "the mechanism as run spends more than is claimed"
+WEAKER_REASON = "what is proven of the mechanism as run is a larger ε than is claimed"
+
+NORMAL = NormalDist()
 
 State = Literal["holds", "weaker", "vacuous", "broken", "none"]
 
@@ -67,3 +70,10 @@ def _least(ledger: Ledger, accounted: float) -> float:
     """
     others = ledger.opinions if ledger.releases else ()
     return min([accounted, *(one.epsilon for one in others if one.epsilon is not None)])
+
+
+def gaussian_error(alpha: float, mu: float) -> float:
+    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6), with its limits at both ends."""
+    if alpha <= 0 or alpha >= 1:
+        return 1.0 if alpha <= 0 else 0.0
+    return NORMAL.cdf(NORMAL.inv_cdf(1 - alpha) - mu)

@@ -21,16 +21,20 @@ def notes(result: TableResult) -> list[str]:
     """What a reader must know beside the table: missing numbers, missing privacy, missing convergence."""
     remarks: list[str] = []
     cells = [cell for row in result.rows for cell in row.cells.values()]
-    printing = any(line.line and line.line.values for line in result.lines)
     if silent := [line.label for line in result.lines if line.line and not line.line.values]:
-        which = f"for these lines: {'; '.join(silent)}." if printing else "here."
-        remarks.append(f"The paper prints no values {which}")
+        printing = any(line.line and line.line.values for line in result.lines)
+        which = f"for these lines: {'; '.join(silent)}" if printing else "here"
+        said = f" as cells; its text says: {result.table.said}" if result.table.said else ""
+        remarks.append(f"The paper prints no values {which}{said}.")
+    elif result.table.said:
+        remarks.append(f"Beside these values the paper says: {result.table.said}.")
+    if result.table.remark:
+        remarks.append(result.table.remark)
     if cells and not result.private:
         why = "; ".join(dict.fromkeys(cell.guarantee.reason or "no noise" for cell in cells)).rstrip(".")
         remarks.append(f"No privacy is claimed here, and none holds: {why}.")
     if any(map(wording.convergence, cells)):
-        given = result.table.rates_given
-        remarks.append(wording.CONVERGENCE_RULE_GIVEN if given else wording.CONVERGENCE_RULE)
+        remarks.append(wording.convergence_rule(result))
     if any(cell.draws is not None for cell in cells):
         remarks.append(
             "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "

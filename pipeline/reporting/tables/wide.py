@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pandas as pd
 
 from pipeline.reporting import wording
+from pipeline.reporting.judging.values import of_line as judge
 from pipeline.reporting.results import LineResult, RowResult, TableResult
 
 
 def wide(result: TableResult) -> pd.DataFrame:
-    """One line for what the paper prints, two for each of our rows: what it reached, what privacy it buys.
+    """What the paper prints and the verdict on it; of each of our rows what it reached, what privacy it buys.
 
     Further metrics of the table have lines of their own, below.
 
@@ -33,6 +34,12 @@ def _sources(line: LineResult, result: TableResult) -> Iterator[tuple[str, list[
             [wording.printed(value, decimals) if value else "" for value in values],
             _count(result.table.examples),
         )
+        if not result.table.own:
+            judged = [
+                judge(line.line, line.rows, level).words if level in line.line.values else ""
+                for level in result.levels
+            ]
+            yield "verdict", judged, ""
         for metric, printed in line.line.also.items():
             values = [printed.get(level) for level in result.levels]
             yield (

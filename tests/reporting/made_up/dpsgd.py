@@ -13,7 +13,7 @@ from typing import Any
 from keeping import keep
 
 from pipeline.files import digest_file
-from pipeline.params import Settings, parse
+from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
@@ -23,6 +23,7 @@ PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
 MISSING = "davody-t5-gn-lenet5"
 BROKEN = statement("joint_statistics")
+EXAMPLES = "trained on 55,000 of 60,000 examples"  # the mark that they all have
 REASON = words(BROKEN)
 STARTED = 1_700_000_000.0
 LEVELS = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
@@ -210,4 +211,6 @@ def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[st
     line, template = declared.lines[key], record(PLAIN, settings())
     update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
     update["origins"] = (template.provenance.model_copy(update=made),)
+    if isinstance(line, Row):
+        update["data"] = line.data
     return template.model_copy(update=update)

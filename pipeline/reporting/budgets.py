@@ -1,0 +1,84 @@
+"""How much of the paper's training a row has, and what its full training would take."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pipeline.params import Row, Settings
+from pipeline.reporting.printed import Table
+from pipeline.reporting.wording import number
+from pipeline.results.records import Record
+
+REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
+LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
+
+
+def whole_of(key: str, row: Row, settings: Settings) -> Row | None:
+    """The row that a reduced one is a part of: of its key, or the one it simulates; None without one."""
+    twin = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
+    return twin or (settings.rows[row.simulates] if row.simulates else None)
+
+
+def share(key: str, row: Row, settings: Settings, table: Table) -> str:
+    """``10 of 50 epochs`` of a reduced row, ``own budget: 8 epochs`` where the paper gives none.
+
+    The whole is the row that the reduced one is a part of, else what the paper's file says. Rows that train
+    as long have smaller batches: ``batch 8 of 4096``.
+    """
+    lengths = [(name, values) for name in LENGTHS if (values := _values(row.resolved, name))]
+    trained = " and ".join(_counted(values, name) for name, values in lengths)
+    if row.budget == "own":
+        return f"own budget: {trained}"
+    whole = whole_of(key, row, settings)
+    for name, values in lengths:
+        full = _values(whole.resolved, name) if whole else [table.budget.get(name, 0.0)]
+        if any(full) and full != values:
+            return f"{_range(values)} of {_counted(full, name)}"
+    if whole and (batches := _values(row.resolved, "batch")) != (full := _values(whole.resolved, "batch")):
+        return f"batch {_range(batches)} of {_range(full)}"
+    return f"reduced budget: {trained}"
+
+
+def _values(levels: Iterable[Any], name: str) -> list[float]:
+    """The values that a setting has over the levels, rising; none where the method has no such setting."""
+    return sorted({value for own in levels if (value := getattr(own, name, None)) is not None})
+
+
+def _counted(values: list[float], name: str) -> str:
+    return f"{_range(values)} {name.removesuffix('s') if values == [1] else name}"
+
+
+def _range(values: list[float]) -> str:
+    ends = [number(value) for value in (values[0], values[-1])]
+    return ends[0] if len(values) == 1 else " to ".join(ends)
+
+
+def speeds(settings: Settings, found: dict[str, Record | None]) -> dict[tuple[str, str], float]:
+    """Seconds of training an example's gradient took, by model and method, from the records there are.
+
+    Where several rows tell, the fastest: what takes long on little was held up by something else.
+    """
+    by_kind: dict[tuple[str, str], float] = {}
+    for key, row in settings.rows.items():
+        if record := found[key]:
+            seconds = max(replica.seconds for replica in record.replicas) / _gradients(row, settings)
+            kind = (row.model.name, row.method)
+            by_kind[kind] = min(seconds, by_kind.get(kind, seconds))
+    return by_kind
+
+
+def hours(row: Row, settings: Settings, speed: dict[tuple[str, str], float]) -> float | None:
+    """What the row's training would take at the speed measured; None where nothing like it was trained."""
+    seconds = speed.get((row.model.name, row.method))
+    return None if seconds is None else seconds * _gradients(row, settings) / 3600
+
+
+def _gradients(row: Row, settings: Settings) -> float:
+    """Gradients of single examples in the training of all levels and seeds; an augmented copy is one more."""
+    examples = settings.split(row.data).train
+    return row.seeds * sum(_of_level(own, examples) for own in row.resolved)
+
+
+def _of_level(own: Any, examples: int) -> float:
+    steps = getattr(own, "steps", None)
+    once = own.epochs * examples if steps is None else steps * own.batch
+    return float(once * getattr(own, "copies", 1))

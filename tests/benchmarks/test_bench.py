@@ -1,0 +1,68 @@
+"""The benchmark runs every way there is, and says what it measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pipeline.benchmarks.cases import CASES
+from pipeline.benchmarks.measuring import Measured, compare
+from pipeline.benchmarks.results import Line, ratio, write
+from pipeline.benchmarks.ways import OURS, PLAIN, REFERENCE, WAYS, Contender, ready, with_torch_batch_norm
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_takes_a_step(way: str) -> None:
+    step, share = ready(Contender(CASES["lenet5"], way, 8))
+    step()
+    assert share.wall == 0
+
+
+@pytest.mark.parametrize("case", ["lenet-300-100-noisy", "lenet5_tanh-bc", "bilstm", "adlm_cnn"])
+def test_every_method_takes_a_step(case: str) -> None:
+    for way in (PLAIN, OURS):
+        step, share = ready(Contender(CASES[case], way, 16))
+        step()
+        # the public gradients' norms, once an epoch
+        assert (share.wall > 0) == (case == "lenet5_tanh-bc" and way == OURS)
+
+
+def test_plain_sgd_has_torchs_batch_norm() -> None:
+    """Of the same numbers as the project's own measures."""
+    net = with_torch_batch_norm(CASES["lenet5_tanh-bc"].net)
+    assert sum(isinstance(layer, nn.BatchNorm1d) for layer in net.modules()) == 3
+    inputs = torch.rand(5, 6, 4, 4)
+    expected = F.batch_norm(inputs, None, None, training=True)
+    torch.testing.assert_close(net[2](inputs), expected)
+
+
+def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
+    case = CASES["lenet-300-100"]
+    impossible = Contender(case, "no such way", 4, device="nowhere")
+    found = compare([Contender(case, PLAIN, 4), impossible], 1, 0.1, lambda one: None)
+    assert found[0].problem is None
+    assert found[0].steps >= 5
+    assert 0 < found[0].low <= found[0].seconds <= found[0].high
+    assert found[1].problem is not None
+
+
+def test_ratios_are_to_plain_sgd_of_the_same_step(tmp_path: Path) -> None:
+    case = CASES["lenet5"]
+    lines = [
+        Line(Contender(case, PLAIN, 8), 1, Measured(0.01, 0.009, 0.011, 0.01, 9, 50.0)),
+        Line(Contender(case, OURS, 8), 1, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0)),
+        Line(Contender(case, OURS, 8), 2, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0)),
+        Line(Contender(case, REFERENCE, 8), 1, Measured(0, 0, 0, 0, 0, 0, "it can't")),
+    ]
+    assert [ratio(line, lines) for line in lines] == [1.0, pytest.approx(1.2), None, None]
+    folder = write("few", lines, tmp_path)
+    text = (folder / "few.md").read_text()
+    assert "| lenet5 | 8 | 1 | ours | 1 | 12 | 11 to 13 | 1.20 | 15 | 1.50 | 60 |" in text
+    assert "not possible: it can't" in text
+    saved = json.loads((folder / "few.json").read_text())
+    assert saved["machine"]["cores"]
+    assert [step["ratio"] for step in saved["steps"]][1] == pytest.approx(1.2)
+    assert (folder / "few.svg").read_text().startswith("<")

@@ -1,0 +1,87 @@
+"""A made-up paper of one table, and as few rows of it as a test of judging needs."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reporting.made_up import dpsgd
+
+from pipeline.params import Settings, parse
+from pipeline.reporting import budgets
+from pipeline.reporting.gather import PaperResult, Sources, fill
+from pipeline.reporting.papers import Paper
+from pipeline.results import records
+from pipeline.results.records import Record
+
+LEVELS = ("sigma=0", "sigma=1")
+
+
+def paper(
+    claims: Sequence[Mapping[str, Any]] = (), lines: Sequence[Mapping[str, Any]] = (), **said: Any
+) -> Paper:
+    """Table 1 with a line 'One' and whatever else is said of the paper; ``table`` says more of the table."""
+    table = {
+        "name": "Table 1",
+        "title": "toys",
+        "axis": "noise",
+        "columns": list(LEVELS),
+        **said.pop("table", {}),
+    }
+    table["lines"] = [{"key": "one", "label": "One", "values": said.pop("values", {})}, *lines]
+    return Paper.model_validate({"title": "Toys", "tables": {"t": table}, "claims": list(claims), **said})
+
+
+def settings(**rows: dict[str, Any]) -> Settings:
+    """Rows by key, with underscores for hyphens: LeNet-5 with noisy weights, but for what is said."""
+    declared = {key.replace("_", "-"): _row() | own for key, own in rows.items()}
+    return parse({**dpsgd.DATA, "rows": declared})
+
+
+def _row() -> dict[str, Any]:
+    return {
+        "paper": "toys",
+        "table": "t",
+        "label": "One",
+        "data": "mnist",
+        "model": {"name": "lenet5"},
+        "method": "noisy_weights",
+        "seeds": 3,
+        "reproducible": True,
+        "settings": {"batch": 100, "epochs": 50, "learning_rate": 0.1},
+        "levels": [{"sigma": 0}, {"sigma": 1}],
+    }
+
+
+def record(key: str, declared: Settings, seconds: float = 10.0, **accuracies: Sequence[float]) -> Record:
+    """A row's record with accuracies in percent by level (``sigma_0``), a seed each; they validate alike."""
+    row = declared.rows[key]
+    replicas = [
+        dpsgd.replica(
+            row.level(own),
+            seed,
+            own.model_dump(mode="json"),
+            {
+                "test_accuracy": accuracy / 100,
+                "validation_accuracy": accuracy / 100,
+                "converged": accuracy > 15,
+            },
+            dpsgd.ledger(dpsgd.PLAIN, "inf"),
+        ).model_copy(update={"seconds": seconds})
+        for own in row.resolved
+        for seed, accuracy in enumerate(accuracies.get(f"sigma_{own.sigma:g}", ()))
+    ]
+    made = {"config": declared.row_digest(key), "edition": {}}
+    return dpsgd.variant(key, declared, replicas, made).model_copy(update={"method": row.method})
+
+
+def judged(paper: Paper, declared: Settings, *found: Record) -> PaperResult:
+    """The paper with these records."""
+    by_row: dict[str, Record | None] = dict.fromkeys(declared.lines)
+    by_row |= {one.row: one for one in found}
+    return fill("toys", Sources(declared, Path(), paper, by_row, budgets.speeds(declared, by_row)))
+
+
+def write(root: Path, *found: Record) -> None:
+    """The records where `evaluate` would write them."""
+    for one in found:
+        records.write(one, root)

@@ -1,0 +1,76 @@
+"""How much of the paper's training a row has, and which rows wait for a GPU."""
+
+from typing import Any
+
+import pytest
+from reporting.made_up import tan, toys
+
+from pipeline.params import parse
+from pipeline.reporting import budgets
+from pipeline.reporting.printed import Table
+
+TABLE = toys.paper().tables["t"]
+
+
+def short(epochs: float) -> dict[str, Any]:
+    return {"budget": "reduced", "settings": {"batch": 100, "epochs": epochs, "learning_rate": 0.1}}
+
+
+def share(key: str, table: Table = TABLE, **rows: Any) -> str:
+    declared = toys.settings(**rows)
+    return budgets.share(key, declared.rows[key], declared, table)
+
+
+def test_a_reduced_row_has_a_share_of_its_full_twin() -> None:
+    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 of 50 epochs"
+    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 of 50 epochs"
+    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
+
+
+def test_levels_of_several_lengths_are_a_range() -> None:
+    levels = [{"sigma": 0, "epochs": 2}, {"sigma": 1, "epochs": 6}]
+    own = {**short(1), "levels": levels}
+    assert share("row-reduced", row={}, row_reduced=own) == "2 to 6 of 50 epochs"
+
+
+def test_without_a_twin_the_papers_file_says_how_long() -> None:
+    told = toys.paper(table={"budget": {"epochs": 25}}).tables["t"]
+    assert share("row-reduced", told, row_reduced=short(5)) == "5 of 25 epochs"
+    assert share("row-reduced", row_reduced=short(5)) == "reduced budget: 5 epochs"
+
+
+def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
+    assert share("row", row={"budget": "own"}) == "own budget: 50 epochs"
+
+
+def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> None:
+    raw = tan.settings().model_dump(mode="json", exclude_unset=True)
+    raw["rows"][tan.SIMULATED]["budget"] = "reduced"
+    declared = parse(raw)
+    row = declared.rows[tan.SIMULATED]
+    assert budgets.share(tan.SIMULATED, row, declared, TABLE) == "batch 256 of 4,096"
+
+
+@pytest.mark.parametrize(
+    ("row", "needed"), [({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)]
+)
+def test_rows_that_need_a_gpu_wait_for_one(row: dict[str, Any], needed: bool) -> None:
+    declared = toys.settings(row=row)
+    (result,) = toys.judged(toys.paper(), declared).tables[0].rows
+    assert result.waits is needed
+    assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
+
+
+def test_a_row_that_was_run_waits_for_nothing() -> None:
+    declared = toys.settings(row={"needs": "gpu"})
+    record = toys.record("row", declared, sigma_0=(90.0,) * 3)
+    assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits
+
+
+def test_hours_are_those_of_the_fastest_row_of_the_same_kind() -> None:
+    declared = toys.settings(row={}, once={"seeds": 1}, other={"model": {"name": "lenet_300_100"}})
+    slow = toys.record("row", declared, seconds=3600.0, sigma_0=(90.0,) * 3)
+    fast = toys.record("once", declared, seconds=600.0, sigma_0=(90.0,))
+    speed = budgets.speeds(declared, {"row": slow, "once": fast, "other": None})
+    assert budgets.hours(declared.rows["row"], declared, speed) == pytest.approx(0.5)
+    assert budgets.hours(declared.rows["other"], declared, speed) is None
