@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,6 @@ from pipeline.training.runs import RUNS
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
 STAGES_OF_A_ROW = ("train", "evaluate", "ledger")
-NOTHING = "d751713988987e9331980363e24189ce.dir"  # DVC's hash of a folder without files: weights nobody kept
 
 
 def available() -> bool:
@@ -57,15 +57,16 @@ def sign(settings: Settings, rows: Sequence[str]) -> bool:
 def row_entries(settings: Settings, row: str, signed: dict[str, Any]) -> dict[str, Any]:
     """The lock's entries of a row's stages, for what lies here; ``signed``: those that the lock has.
 
-    Data and weights that aren't here keep the hash that they were signed with.
+    Data and weights that aren't here keep the hash that they were signed with; weights that nobody kept are
+    an empty folder's.
     """
     digests = entries.entries(settings)
     data = PREPARED / settings.rows[row].data
     maker = f"{settings.stage_of(data.name)}@{data.name}"
     prepared = _signed(signed, maker, "outs", data) or _signed(signed, f"train@{row}", "deps", data)
-    weights = _signed(signed, f"train@{row}", "outs", RUNS / row) or {"md5": NOTHING, "size": 0, "nfiles": 0}
+    weights = None if (RUNS / row).exists() else _signed(signed, f"train@{row}", "outs", RUNS / row)
     folders = [{"path": data.as_posix(), "hash": "md5", **(prepared or {})}]
-    kept = {"path": (RUNS / row).as_posix(), "hash": "md5", **weights}
+    kept = {"path": (RUNS / row).as_posix(), "hash": "md5", **(weights or _folder(RUNS / row))}
     run, history = _file(records.run_path(row)), _file(records.history_path(row))
     measured, ledgers = _file(records.evaluation_path(row)), _file(records.ledger_path(row))
     parts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
@@ -117,6 +118,14 @@ def _file(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     found = hashlib.md5(content).hexdigest()
     return {"path": path.as_posix(), "hash": "md5", "md5": found, "size": len(content)}
+
+
+def _folder(path: Path) -> dict[str, Any]:
+    """DVC's hash of a folder without folders inside: that of a list of its files with theirs."""
+    files = sorted(each for each in path.glob("*") if each.is_file())
+    listed = [{"md5": _file(each)["md5"], "relpath": each.name} for each in files]
+    found = hashlib.md5(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+    return {"md5": f"{found}.dir", "size": sum(each.stat().st_size for each in files), "nfiles": len(files)}
 
 
 def _dvc(*arguments: str) -> str:
