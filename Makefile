@@ -61,7 +61,9 @@ pull-report: $(STAMP) ## data, models and results from the DVC remote, then the 
 .PHONY: repro
 repro: $(STAMP) ## the real thing: says what it will train, why and how long that took before, then trains it
 	$(BIN)/dprepro plan
-	$(BIN)/dvc repro --allow-missing --keep-going $$($(BIN)/dprepro plan --stages)
+	data=$$($(BIN)/dprepro plan --data); [ -z "$$data" ] || $(BIN)/dvc repro $$data
+	-$(BIN)/dvc repro --allow-missing --keep-going $$($(BIN)/dprepro plan --stages)
+	$(BIN)/dvc repro --single-item publish report
 
 .PHONY: ui
 ui: $(STAMP) ## MLflow's page over the committed records

@@ -10,6 +10,9 @@ def plan(
         bool,
         typer.Option("--stages", help="Print DVC's stages instead, in the order that uses an hour best."),
     ] = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="Print DVC's stages that prepare what these rows lack.")
+    ] = False,
 ) -> None:
     """Say which rows would be trained here, why, and how long that took before."""
     from datetime import timedelta
@@ -19,8 +22,9 @@ def plan(
 
     settings = load()
     planned = planning.plan(settings, planning.gpu_here())
-    if stages:
-        print("\n".join(planning.stages(settings, planned)))
+    if stages or data:
+        wanted = planning.data_stages if data else planning.stages
+        print("\n".join(wanted(settings, planned)))
         return
     for each in planned:
         told = "nobody knows how long"

@@ -42,6 +42,13 @@ def gpu_here() -> bool:
     return torch.cuda.is_available()
 
 
+def data_stages(settings: Settings, planned: list[Planned]) -> list[str]:
+    """DVC's stages that prepare what rows to train here lack."""
+    names = [settings.rows[one.row].data for one in planned if not one.waits]
+    bare = dict.fromkeys(name for name in names if name in settings.data)
+    return [f"prepare@{name}" for name in bare if not (prepared.PREPARED / name).exists()]
+
+
 def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
     """DVC's stages in the order that makes an hour useful: accounts, what can be trained here, the report."""
     yield from (f"account@{key}" for key in settings.accounts)
@@ -52,7 +59,6 @@ def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
     yield from (f"evaluate@{key}" for key in rest)
     for key in due:
         yield from (f"evaluate@{key}", f"ledger@{key}")
-    yield from ("publish", "report")
 
 
 def _row(settings: Settings, key: str, gpu: bool) -> Planned:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from pipeline.errors import UserError
 from pipeline.fields import Strict
@@ -120,10 +120,19 @@ class Trained(Strict):
     origin: int  # its place among the run's `origins`
 
 
-class Run(Strict):
-    """`reports/runs/ROW.json`: what ran."""
+class Kept(Strict):
+    """A file of its own. What is at its default is left out of it, but for the version of its form."""
 
     schema_version: Literal[2] = 2
+
+    @model_serializer(mode="wrap")
+    def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"schema_version": self.schema_version, **others(self)}
+
+
+class Run(Kept):
+    """`reports/runs/ROW.json`: what ran."""
+
     row: str
     model: dict[str, Any]
     method: str
@@ -147,10 +156,9 @@ class Evaluated(Strict):
     metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
 
 
-class Evaluation(Strict):
+class Evaluation(Kept):
     """`reports/evaluations/ROW.json`: what was measured."""
 
-    schema_version: Literal[2] = 2
     row: str
     replicas: tuple[Evaluated, ...]
 
@@ -166,10 +174,9 @@ class Entry(Strict):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
-class Ledgers(Strict):
+class Ledgers(Kept):
     """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
 
-    schema_version: Literal[2] = 2
     row: str
     config: str  # digest of what params.yaml says of the account, or of the row's search
     code: str  # digest of the code that accounted
