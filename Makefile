@@ -62,7 +62,8 @@ pull-report: $(STAMP) ## data, models and results from the DVC remote, then the 
 repro: $(STAMP) ## the real thing: says what it will train, why and how long that took before, then trains it
 	$(BIN)/dprepro plan
 	data=$$($(BIN)/dprepro plan --data); [ -z "$$data" ] || $(BIN)/dvc repro $$data
-	-$(BIN)/dvc repro --allow-missing --keep-going $$($(BIN)/dprepro plan --stages)
+	-wanted=$$($(BIN)/dprepro plan --stages); [ -z "$$wanted" ] || \
+		$(BIN)/dvc repro --allow-missing --keep-going $$wanted
 	$(BIN)/dvc repro --single-item publish report
 
 .PHONY: ui

@@ -268,15 +268,13 @@ def test_a_row_that_waits_for_a_gpu_stops_nothing_else(bare: Checkout) -> None:
     text = (bare.folder / "params.yaml").read_text()
     _, _, row = text.partition("  toy:\n")
     row = row.partition("  other:\n")[0]
-    (bare.folder / "params.yaml").write_text(f"{text}  waiting:\n{row}    needs: gpu\n")
+    (bare.folder / "params.yaml").write_text(f"{text}  waiting:\n{row}    needs: gpu\n  another:\n{row}")
     bare.run("dvc", "repro", "identity")
     said = bare.run("dprepro", "plan")
     assert "waiting: 1 replicas (never ran); waits for a GPU" in said
     assert said.endswith("1 rows wait for a GPU\n")
-    stages = bare.run("dprepro", "plan", "--stages").split()
-    assert not [stage for stage in stages if "waiting" in stage]
-    assert stages[0] == "account@described"
-    assert {"evaluate@toy", "ledger@toy", "report"} <= set(stages)
+    # what stands is not named either
+    assert bare.run("dprepro", "plan", "--stages").split() == ["evaluate@another", "ledger@another"]
 
 
 def test_every_ledger_can_be_computed_on_a_fresh_clone(bare: Checkout) -> None:

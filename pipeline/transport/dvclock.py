@@ -54,6 +54,19 @@ def sign(settings: Settings, rows: Sequence[str]) -> bool:
     return True
 
 
+def signed_digests() -> dict[str, str]:
+    """The digest of `reports/identity.json` with which the lock holds each stage."""
+    if not LOCK.exists():
+        return {}
+    stages = YAML(typ="safe").load(LOCK.read_text()).get("stages") or {}
+    name = entries.PATH.as_posix()
+    return {
+        stage: digest
+        for stage, entry in stages.items()
+        for digest in entry.get("params", {}).get(name, {}).values()
+    }
+
+
 def row_entries(settings: Settings, row: str, signed: dict[str, Any]) -> dict[str, Any]:
     """The lock's entries of a row's stages, for what lies here; ``signed``: those that the lock has.
 
