@@ -228,7 +228,8 @@ def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> 
     kept = ("paper", "table", "label", "data", "model", "method", "axis", "settings", "levels")
     said = row.model_dump(mode="json", exclude_unset=True)
     parts["rows"][key] = {name: said[name] for name in kept if said.get(name) is not None} | {
-        "seeds": 1,
+        # two where there are several: those that share a step are padded to the longest sample
+        "seeds": min(2, row.seeds),
         "reproducible": True,
     }
     joined = settings.derived.get(row.data)

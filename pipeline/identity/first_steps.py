@@ -8,8 +8,8 @@ of its own package by itself, and holds on to what every version has had: `repli
 
 JOBS.json is a list of jobs: {"folder": of a params.yaml with prepared data beside it, "row": there, "steps":
 how many to take from the start, "states": null or a file that another checkout wrote, from each of whose
-states one step is taken instead, "out": where to write}. What is written, by torch.save: (level, seed) of the
-first seed of every level -> {"states": one before and one after every step, "metrics": of every step,
+states one step is taken instead, "out": where to write}. What is written, by torch.save: (level, seed) of
+every replica there -> {"states": one before and one after every step, "metrics": of every step,
 "classes": that the last state predicts}; a state is {"GROUP/NAME": tensor}. A job that fails writes
 {"error": why}.
 """
@@ -38,7 +38,7 @@ def take(job: dict[str, Any]) -> dict[Any, Any]:
         torch.device("cpu"), replicas_at_once=1, physical=256
     )
     begun = torch.load(job["states"], weights_only=True) if job["states"] else None
-    wanted = [one for one in loop.replicas(row) if one.seed == 0]
+    wanted = loop.replicas(row)
     made: dict[Any, Any] = {}
     for _, together in groupby(sorted(wanted, key=_kind), key=_kind):
         members = list(together)

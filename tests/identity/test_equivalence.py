@@ -120,7 +120,7 @@ def test_code_that_reads_differently_is_proven_to_make_the_same_bits(checkout: P
     run_of = json.loads((checkout / "reports/runs/toy.json").read_text())
     assert found["train"]["before"] == run_of["origins"][0]["code"]
     assert found["train"]["revision"] == run_of["origins"][0]["revision"]
-    assert found["train"]["replicas"] == 2  # both kinds: private and not
+    assert found["train"]["replicas"] == 4  # both kinds, private and not, at two seeds
     assert "to train: 0 rows" in dprepro(checkout, "plan")
     assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
     assert dprepro(checkout, "equivalence") == ""  # nothing is left to prove
