@@ -89,3 +89,8 @@ def load(name: str, root: Path = Path()) -> Prepared:
         start=folder / START if "start" in manifest else None,
         relevance=folder / RELEVANCE if "relevance" in manifest else None,
     )
+
+
+def digests_here(name: str) -> dict[str, str] | None:
+    """Digests of a prepared data set's arrays; None where it isn't prepared here."""
+    return load(name).digests if (PREPARED / name / "manifest.json").exists() else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.data import prepared
 from pipeline.identity import entries
 from pipeline.identity.standing import Standing
-from pipeline.params import Row, Settings
+from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.transport import dvclock
 
@@ -78,7 +78,7 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     waits = row.needs == "gpu" and not gpu
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits, None, None)
-    stands = Standing(key, row, _data(row))
+    stands = Standing(key, row, prepared.digests_here(row.data))
     why = [stands.why_not(run, one) for one in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
@@ -88,10 +88,3 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     spans = {(one.started, one.ended) for one in run.replicas}
     each = sum(ended - started for started, ended in spans) / len(run.replicas)
     return Planned(key, wanted - kept, kept, reasons, waits, each * (wanted - kept), run.origins[-1].device)
-
-
-def _data(row: Row) -> dict[str, str] | None:
-    """Digests of the row's prepared arrays, where they are here."""
-    if not (prepared.PREPARED / row.data / "manifest.json").exists():
-        return None
-    return prepared.load(row.data).digests

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from pipeline.identity import equivalences
-from pipeline.identity.code import train_code
+from pipeline.identity.code import measure_code, train_code
 from pipeline.identity.equivalences import Findings
 from pipeline.params import Model, Row
-from pipeline.results.records import Run, Trained
+from pipeline.results.records import Evaluated, Run, Trained
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ class Standing:
             return None
         changed = [part for part, digest in here.parts.items() if made.parts.get(part) != digest]
         return f"{changed[0]} code" if made.parts and changed else "code"
+
+    def measured_otherwise(self, one: Evaluated) -> bool:
+        """Whether other code measured it, where nobody has proven that here equal."""
+        here = measure_code(self.row.method, self.row.model.name).digest
+        codes = {self.findings.canonical("evaluate", self.key, code) for code in (one.code, here)}
+        return len(codes) > 1
 
     def _canonical(self, code: str) -> str:
         return self.findings.canonical("train", self.key, code)

@@ -7,8 +7,8 @@ import torch
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.identity import equivalences
 from pipeline.identity.code import measure_code
+from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.rooms import METHOD_SETTINGS
@@ -39,13 +39,11 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
     code = measure_code(row.method, row.model.name).digest
     before = records.read_evaluation(key, root)
     kept = {(one.level, one.seed): one for one in before.replicas} if before else {}
-    found = equivalences.load()
-    now = found.canonical("evaluate", key, code)
+    stands = Standing(key, row, data.digests)
     wanted = []
     for one in run.replicas:
         old = kept.get((one.level, one.seed))
-        same = old is not None and old.weights == one.weights
-        if not same or found.canonical("evaluate", key, old.code) != now:  # type: ignore[union-attr]
+        if old is None or old.weights != one.weights or stands.measured_otherwise(old):
             wanted.append(one)
     if any(run.origin(one).data != data.digests for one in wanted):
         raise UserError(

@@ -188,12 +188,10 @@ def _write(
             path = runs.weights_path(key, replica.level, replica.seed, root)
             digest = runs.write_weights(path, {name: value[index].cpu() for name, value in model.items()})
             trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
-    lines = [line for group in groups for line in group.history]
     history = records.history_path(key, root)
-    if before:
-        lines += [
-            line for line in read_history(history) if (line[0], line[1]) in {(k.level, k.seed) for k in kept}
-        ]
+    names = {(one.level, one.seed) for one in kept}
+    lines = [line for group in groups for line in group.history]
+    lines += [line for line in read_history(history) if line[:2] in names] if before else []
     write_text(history, history_csv(lines))
     order = [(one.level, one.seed) for one in replicas(row)]
     every, origins = records.with_origins(trained[name] for name in order)

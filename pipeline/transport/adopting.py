@@ -13,7 +13,6 @@ from pathlib import Path
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, write_text
-from pipeline.identity.code import measure_code
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
@@ -87,11 +86,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     if there.history != digest_file(records.history_path(row, staged)):
         raise UserError(f"{row}: not adopted: its training curves belong to another run")
     here = records.read_run(row)
-    stands = Standing(row, own, _data(own.data))
+    stands = Standing(row, own, prepared.digests_here(own.data))
     wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
-    later = stands.findings.canonical("evaluate", row, measure_code(own.method, own.model.name).digest)
-    codes = {one.code for one in evaluation.replicas}
-    if {stands.findings.canonical("evaluate", row, code) for code in codes} != {later}:
+    if any(stands.measured_otherwise(one) for one in evaluation.replicas):
         wrong.add("measuring code")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
@@ -143,11 +140,6 @@ def _check(row: str, one: records.Trained, measured: dict, staged: Path) -> None
         raise UserError(f"{where}: its weights are not the ones that were trained")
 
 
-def _data(name: str) -> dict[str, str] | None:
-    here = (prepared.PREPARED / name / "manifest.json").exists()
-    return prepared.load(name).digests if here else None
-
-
 def _place(staged: Path, parts: list[Path]) -> None:
     """Move all parts to where they belong, or none."""
     with ExitStack() as undo:
@@ -165,7 +157,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
 
 def _notes(settings: Settings, row: str, weights: bool, signed: bool) -> Iterator[str]:
     name = settings.rows[row].data
-    if _data(name) is None:
+    if prepared.digests_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not signed:
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"

@@ -47,9 +47,9 @@ def sign(settings: Settings, rows: Sequence[str]) -> bool:
     if here:
         _dvc("commit", "--force", *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW))
     if rest := [row for row in rows if row not in here]:
-        lock = _read()
+        lock, digests = _read(), entries.entries(settings)
         for row in rest:
-            lock["stages"] |= row_entries(settings, row, lock["stages"])
+            lock["stages"] |= row_entries(settings, row, digests, lock["stages"])
         _write(lock)
     return True
 
@@ -67,13 +67,15 @@ def signed_digests() -> dict[str, str]:
     }
 
 
-def row_entries(settings: Settings, row: str, signed: dict[str, Any]) -> dict[str, Any]:
+def row_entries(
+    settings: Settings, row: str, digests: dict[str, Any], signed: dict[str, Any]
+) -> dict[str, Any]:
     """The lock's entries of a row's stages, for what lies here; ``signed``: those that the lock has.
 
+    ``digests`` are those of `reports/identity.json`.
     Data and weights that aren't here keep the hash that they were signed with; weights that nobody kept are
     an empty folder's.
     """
-    digests = entries.entries(settings)
     data = PREPARED / settings.rows[row].data
     maker = f"{settings.stage_of(data.name)}@{data.name}"
     prepared = _signed(signed, maker, "outs", data) or _signed(signed, f"train@{row}", "deps", data)

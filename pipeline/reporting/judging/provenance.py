@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.identity import equivalences
-from pipeline.identity.code import measure_code, train_code
+from pipeline.identity.code import train_code
 from pipeline.identity.standing import Standing
 from pipeline.params import Row
 from pipeline.reporting.results import Mark
@@ -19,16 +18,14 @@ def made_otherwise(key: str, row: Row, root: Path) -> Iterator[Mark]:
     run, evaluation = records.read_run(key, root), records.read_evaluation(key, root)
     if run is None or evaluation is None:
         return
-    stands, findings = Standing(key, row, None), equivalences.load()
+    stands = Standing(key, row, None)
     if any(stands.misdeclared(run, one) for one in run.replicas):
         yield SETTINGS_CHANGED
     now = train_code(row.method, row.model.name).digest
     others = {one.origin for one in run.replicas if stands.other_code(run, one)}
     for made in (run.origins[place] for place in sorted(others)):
-        why = findings.why_different("train", key, made.code, now)
+        why = stands.findings.why_different("train", key, made.code, now)
         at = made.revision[:8] if made.revision else "no commit"
         yield Mark(f"trained by other code ({at}): {why or 'not compared with that here'}")
-    later = measure_code(row.method, row.model.name).digest
-    known = findings.canonical("evaluate", key, later)
-    if any(findings.canonical("evaluate", key, one.code) != known for one in evaluation.replicas):
+    if any(stands.measured_otherwise(one) for one in evaluation.replicas):
         yield Mark("measured by other code")
