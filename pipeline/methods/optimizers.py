@@ -22,6 +22,9 @@ def sgd(
     state: State, gradients: Tensors, rates: Tensor, step: int, momentum: Tensor, dampening: Tensor
 ) -> State:
     """SGD with momentum; as in torch the first gradient is not dampened."""
+    if momentum.device.type == "cpu" and not (momentum.any() or dampening.any()):
+        # the buffer is the gradient; on a GPU it would take longer to find that out
+        return {"parameters": _descended(state["parameters"], gradients, rates), "momentum": gradients}
     kept = torch.ones_like(dampening) if step == 0 else 1 - dampening
     buffer = {
         name: (each(value, momentum) * state["momentum"][name]).add_(each(value, kept) * value)

@@ -67,11 +67,11 @@ def clipped_sums(
 ) -> BatchSum:
     """Sums over all ``batches`` of inputs (R, L, ...), labels and masks (R, L); one part is clipped."""
     clipped_sum = over_replicas(clipper, execution)
-    sums = {name: torch.zeros_like(value) for name, value in tensors.items()}
+    sums: Tensors = {}
     norms, losses, masks = [], [], []
     for inputs, labels, mask in batches:
         part = clipped_sum(tensors, inputs, labels, mask, bounds)
-        sums = {name: value + part.sums[name] for name, value in sums.items()}
+        sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
         norms.append(part.norms[..., 0])
         losses.append(part.losses)
         masks.append(mask)

@@ -5,10 +5,11 @@ parameter *and* buffer of the network that is to be differentiated, by name, so 
 normalisation layer (`BatchStatistics`) are just more names.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple, Protocol
 
 import torch
@@ -18,6 +19,9 @@ from torch.nn import functional as F
 
 from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for, squares, weighted_sum
 
+# What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
+# would leave it fewer than so many examples; larger passes are no faster
+WRITTEN, FEWEST = 48_000_000, 8
 VECTOR = 16  # numbers that a processor takes at once
 Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
 
@@ -200,6 +204,8 @@ class BookKeeping:
         self.rules = {
             name: rule_for(layer, shapes[name], copies, alone, wide) for name, layer in self.layers.items()
         }
+        kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
+        self.at_once = max(FEWEST, WRITTEN // max(1, sum(kernels)))
         for name, found in shapes.items():
             if not found:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
@@ -222,6 +228,21 @@ class BookKeeping:
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
+        if not self.alone or len(labels) <= self.at_once:
+            return self._one_pass(tensors, inputs, labels, mask, bounds)
+        pieces = math.ceil(len(labels) / self.at_once)
+        size = math.ceil(len(labels) / pieces)
+        batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
+        parts = [self._one_pass(tensors, *batch, bounds) for batch in batches]
+        return ClippedSum(
+            {name: reduce(torch.add, [part.sums[name] for part in parts]) for name in tensors},
+            torch.cat([part.norms for part in parts]),
+            torch.cat([part.losses for part in parts]),
+        )
+
+    def _one_pass(
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+    ) -> ClippedSum:
         run = self._run_alone if self.alone else self._run_pure
         losses, uses, outs = run(tensors, inputs, labels)
         gradients: dict[str, Gradients] = {}

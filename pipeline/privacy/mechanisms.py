@@ -30,7 +30,8 @@ class GaussianMechanism:
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
-            name: value + (part * own[:, None]).reshape(value.shape)
+            # in place: nobody else sees the numbers that were drawn
+            name: part.mul_(own[:, None]).reshape(value.shape).add_(value)
             for own, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
