@@ -144,10 +144,10 @@ def mu_rule(ledger: Ledger) -> str:
 
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
-    return "no bound" if ledger.accounted is None else f"ε ≤ {number(_upwards(ledger.accounted))}"
+    return "no bound" if ledger.accounted is None else f"ε ≤ {number(upwards(ledger.accounted))}"
 
 
-def _upwards(value: float) -> float:
+def upwards(value: float) -> float:
     """Three significant digits and never less than ``value``: a bound rounded down would not be one."""
     exact = Decimal(f"{value:.9g}")  # 3 * 0.92 is no reason to print 2.77
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_CEILING))

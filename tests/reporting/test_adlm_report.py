@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from keeping import keep
-from reporting.lookup import plain, row
+from reporting.lookup import page_of, plain, row
 from reporting.made_up import dpsgd, laplace
 from reporting.test_report import Elements, words
 
@@ -50,7 +50,7 @@ def report_of(project: Path) -> Report:
 
 @pytest.fixture
 def page(report_of: Report) -> str:
-    return report_of.page.read_text(encoding="utf-8")
+    return page_of(report_of).read_text(encoding="utf-8")
 
 
 # -- what the paper's file says ----------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> N
 
 
 def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
-    text = words(report.write(dpsgd.fill(tmp_path), tmp_path).page.read_text())
+    text = words(page_of(report.write(dpsgd.fill(tmp_path), tmp_path)).read_text())
     assert released_noise.RULE not in text
     assert "pure" not in text
     assert "→ no bound" not in text
@@ -378,7 +378,7 @@ def test_relevances_are_pictures_of_the_first_seed(
     assert np.all(np.diff(shown[0][:, :, 1].flatten()) < 0)
     assert len(svg) < 50_000
     assert "phan2017-f3-relevance.svg" in {path.name for path in report_of.files["phan2017"]}
-    assert "The noisy relevance of every input feature" in words(report_of.page.read_text())
+    assert "The noisy relevance of every input feature" in words(page_of(report_of).read_text())
 
 
 def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:

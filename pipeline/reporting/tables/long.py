@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.reporting import wording
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
 
@@ -39,7 +39,7 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         "variant": row.variant if row else None,
         "level": level,
         "status": "run" if cell else wording.NOT_RUN,
-        "marks": "; ".join(mark.words for mark in row.marks) if row else "",
+        "marks": "; ".join(map(_told, row.marks)) if row else "",
         "paper_value": theirs.value if theirs else None,
         "paper_error": theirs.error if theirs else None,
         "paper_words": theirs.words if theirs else None,
@@ -49,6 +49,10 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         **_spent(cell),
         **_made(row if cell else None),
     }
+
+
+def _told(mark: Mark) -> str:
+    return f"{mark.words} ({mark.detail})" if mark.detail else mark.words
 
 
 def _measured(cell: Cell | None) -> dict[str, Any]:

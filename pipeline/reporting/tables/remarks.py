@@ -38,6 +38,6 @@ def notes(result: TableResult) -> list[str]:
     if any(cell.draws is not None for cell in cells):
         remarks.append(
             "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "
-            "is in the CSV and on the page ('draws ±')."
+            "is in the CSV, and on the page where one hovers over the number of seeds."
         )
     return remarks
