@@ -8,7 +8,6 @@ from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 
-
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = ("test_dvc.py", "test_equivalence.py", "test_training.py")
 

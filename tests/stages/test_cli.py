@@ -40,7 +40,7 @@ def test_commands() -> None:
 def test_help_is_quick(command: list[str]) -> None:
     arguments = [DPREPRO, *command, "--help"]
     spent = []
-    while not spent or (min(spent) >= 0.7 and len(spent) < 5):  # a busy machine makes processor time longer too
+    while not spent or (min(spent) >= 0.7 and len(spent) < 5):  # the best, as a busy machine slows it
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         shown = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
