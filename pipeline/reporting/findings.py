@@ -72,7 +72,7 @@ class Quote:
     def proven(self) -> str:
         """The upper bound on epsilon, rounded up."""
         accounted = self.cell.guarantee.ledger.accounted
-        return "no bound" if accounted is None else wording.number(wording.upwards(accounted))
+        return "no bound" if accounted is None else wording.upwards(accounted)
 
     @property
     def claimed(self) -> str:

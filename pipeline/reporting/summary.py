@@ -51,6 +51,7 @@ def _entry(table: TableResult, line: LineResult, row: RowResult, cell: Cell) -> 
         "agreement": cell.agreement,
         "claimed": ledger.claimed,
         "proven": ledger.accounted,
+        "shown": ledger.shown,
         "delta": ledger.delta,
         "privacy": wording.VERDICTS[cell.guarantee.state].lower(),
         "why": cell.guarantee.reason,

@@ -76,7 +76,10 @@ class Ledger(Strict):
     protects: Statement | None = None
     # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
     spent: tuple[tuple[int, float], ...] = ()
-    audited: float | None = None  # lower bound found by attacks, once audits exist
+    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that `shown_by`
+    # names: a lower bound beside `accounted`, computed, with nothing trained
+    shown: float | None = None
+    shown_by: Statement | None = None
 
 
 class Provenance(Strict):
@@ -174,6 +177,17 @@ class Entry(Strict):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
+class Together(Strict):
+    """What all private trainings of a row, and of the search behind it, spend together."""
+
+    epsilon: float  # an upper bound
+    delta: float
+    by: str  # how it was found
+    trainings: int  # private replicas of the row
+    searched: int  # private trainings of its search
+    left_out: int  # replicas and candidates without a bound, which are not in it
+
+
 class Ledgers(Kept):
     """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
 
@@ -182,6 +196,7 @@ class Ledgers(Kept):
     code: str  # digest of the code that accounted
     versions: dict[str, str]  # of Python and the libraries that did
     replicas: tuple[Entry, ...]
+    together: Together | None = None  # where the row's trainings spend more than each alone
 
 
 class Replica(Strict):
@@ -214,6 +229,7 @@ class Record(Strict):
     replicas: tuple[Replica, ...]
     history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
     origins: tuple[Provenance, ...]
+    together: Together | None = None
 
     @property
     def provenance(self) -> Provenance:
@@ -306,7 +322,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     ledgers = read_ledgers(key, root)
     if ledgers is None:
         return None
-    called = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
+    called: dict[str, Any] = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
     run = read_run(key, root)
     if run is None:
         return None if isinstance(line, Row) else _account(called, ledgers)
@@ -345,10 +361,11 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         replicas=tuple(replicas),
         history=run.history,
         origins=run.origins,
+        together=ledgers.together,
     )
 
 
-def _account(called: dict[str, str], ledgers: Ledgers) -> Record:
+def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
     """The record of an account: nothing ran, and its settings say all."""
     replicas = tuple(
         Replica(level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger)

@@ -93,6 +93,8 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "claimed_by": ledger.claimed_by if ledger else None,
         "accounted": ledger.accounted if ledger else None,
         "accountant": ledger.accountant if ledger else None,
+        "shown": ledger.shown if ledger else None,
+        "shown_by": words(ledger.shown_by) if ledger and ledger.shown_by else None,
         "mu_clt": ledger.mu if ledger else None,
         "opinions": "; ".join(opinions),
         "delta": ledger.delta if ledger else None,
