@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Asked = Callable[[], signal.Signals | None]
@@ -18,7 +19,7 @@ def noting_signals() -> Iterator[Asked]:
     `nohup` does, stays ignored; outside the main thread, which alone receives signals, none is noted.
     """
     came: list[signal.Signals] = []
-    before = {}
+    before: dict[signal.Signals, Any] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(signal.Signals(number))

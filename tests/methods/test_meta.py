@@ -1,6 +1,7 @@
 """Every method runs on torch's `meta` device, which has shapes and no values.
 
 A tensor left on the CPU, or a read of a value inside a step, fails here as it would, or would wait, on a GPU.
+Training and searches take the same steps.
 """
 
 from dataclasses import replace
@@ -14,11 +15,12 @@ from torch import Tensor
 from pipeline import params
 from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, Method, Relevances, Task
+from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from pipeline.methods.dpsgd import method as dpsgd
 from pipeline.methods.registry import build_method, build_net
-from pipeline.pretrained import average_relevance
+from pipeline.models.model import Model
+from pipeline.pretrained.lrp import relevances
 from pipeline.privacy.randomness import Streams
-from pipeline.training import search
 from pipeline.training.loop import Replica, grouped, make_task
 from tests.methods.test_every_row import made_up
 
@@ -33,12 +35,13 @@ def shape_of(key: str) -> tuple[int, ...] | None:
 
 @pytest.fixture(autouse=True)
 def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no generator of numbers that aren't there; the GPU's own draw is `Streams.normal`'s other way."""
+    """There is no generator of numbers that aren't there. How large the noise is takes long and no device."""
 
     def normal(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
         return torch.empty(len(self.names), size, device=self.device)
 
     monkeypatch.setattr(Streams, "normal", normal)
+    monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
 
 
 def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:
@@ -71,12 +74,11 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     data = made_up(row.model, shape_of(key), tmp_path)
     settings = [small(own) for own in row.resolved]
     every = [Replica(row.level(own), seed, own) for own in settings for seed in range(2)]
-    for members in grouped(every):
+    for group in grouped(every):
+        members = group[:2]  # together, as a GPU takes them
         task, method = built(key, members, data)
         with torch.no_grad():
-            state, metrics = method.init(), {}
-            for step in range(2):
-                state, metrics = method.step(state, step)
+            state, metrics = method.step(method.init(), 0)
             model = method.model(state)
             classes = method.predict(method.network(model, 0), task.public)
             for predict in method.variants(model).values():
@@ -84,3 +86,20 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
         assert all(map(all_on_meta, (state, metrics, model)))
         assert classes.shape == (len(members), len(task.public))
         assert classes.device.type == "meta"
+
+
+@pytest.mark.parametrize("model", [Model(name="adlm_cnn", normalization="response"), Model(name="lenet5")])
+def test_relevances_need_no_value(model: Model) -> None:
+    net = build_net(model, (1, 28, 28), 10).to("meta")
+    found = relevances(net, as_input(torch.empty(3, 1, 28, 28, dtype=torch.uint8, device="meta")))
+    assert found.shape == (3, 1, 28, 28)
+    assert found.device.type == "meta"
+
+
+def test_a_value_left_on_the_cpu_is_seen() -> None:
+    """The test above would say so: a method that mixes devices or reads a value fails."""
+    left = torch.ones(2, device="meta")
+    with pytest.raises(RuntimeError):
+        left + torch.ones(2)
+    with pytest.raises(RuntimeError):
+        left.sum().item()
