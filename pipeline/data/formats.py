@@ -16,10 +16,10 @@ import numpy as np
 
 from pipeline.data.catalog import Format
 from pipeline.errors import UserError, shown
+from pipeline.limits import IDX_BYTES
 
 _PIXELS = 3 * 32 * 32  # of a CIFAR image: all red, then all green, then all blue values, row by row
 _CLASSES = {"cifar10": 10, "cifar100": 100, "ag-news": 4}
-LARGEST = 1 << 28  # bytes of an idx file's examples; MNIST's are 47 MB
 _UNSIGNED_BYTE = 8  # idx's code for the only type these sets use
 
 
@@ -59,7 +59,7 @@ def read_idx(path: Path) -> np.ndarray:
                 raise UserError(f"{path}: not an idx file of unsigned bytes")
             shape = tuple(int(size) for size in np.frombuffer(file.read(4 * head[3]), ">u4"))
             size = math.prod(shape)
-            if len(shape) != head[3] or size > LARGEST:
+            if len(shape) != head[3] or size > IDX_BYTES:
                 raise UserError(f"{path}: truncated or corrupt: its header says {shown(shape)}")
             content = file.read(size + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as problem:
