@@ -1,8 +1,10 @@
-"""The one exception whose text is meant for the person at the keyboard."""
+"""The exceptions whose text is meant for the person at the keyboard, and how they show what was given."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from reprlib import Repr
 
 
 class UserError(Exception):
@@ -10,6 +12,15 @@ class UserError(Exception):
 
     The command line prints it alone, without a traceback, and exits with status 1.
     """
+
+
+class Stopped(Exception):
+    """A command that ended early because a signal asked it to; the text says how to go on."""
+
+    def __init__(self, by: signal.Signals, how: str):
+        """``by``: the signal. ``how``: what was kept, and how to go on."""
+        super().__init__(how)
+        self.status = 128 + by  # as a shell tells of a process that a signal ended
 
 
 @contextmanager
@@ -20,3 +31,29 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as problem:
         where = problem.filename or path
         raise UserError(f"{where}: can't be written: {problem.strerror or problem}") from problem
+
+
+@contextmanager
+def reading(path: Path, remedy: str = "") -> Iterator[None]:
+    """Turn a failed read of ``path`` into one clear line, which ends with the ``remedy`` there is."""
+    try:
+        yield
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise UserError(f"{path}: can't be read: {why}{remedy and f'; {remedy}'}") from problem
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """``value`` as an error line shows it: on one line, cut where it is long, without control characters."""
+    return _SHORT.repr(value)
+
+
+def printable(text: str, most: int = 1000) -> str:
+    """A line without control characters, which a terminal would obey, and cut after ``most`` characters."""
+    cut = text if len(text) <= most else f"{text[:most]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)

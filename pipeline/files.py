@@ -1,45 +1,208 @@
-"""Reading and writing files so that nobody ever sees half of one, and digests of what they hold."""
+"""Reading and writing files so that nobody ever sees half of one, and digests of what they hold.
+
+Whatever is written is written beside its place, brought to the disk, and renamed; then its folder is brought
+to the disk. The name beside tells which process writes there. What a killed one left is cleared by the next
+command (`clear_leftovers`), and ignored by git and DVC.
+"""
 
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterable
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipeline.errors import writing
 
+# What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'.
+PARTIAL, REPLACED = "partial", "replaced"
+_BESIDE = re.compile(rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})")
+# Where commands write, from the folder of params.yaml; `True`: also in the folders below
+_PLACES = {".": False, "reports": True, "runs": True, "data": True, ".dprepro": True}
+_DAY = 24 * 3600.0  # seconds after which another machine's leftovers count as left
+
+
+class Damaged(Exception):
+    """A file that is not what was written there, or written down of it."""
+
+
+def beside(path: Path, kind: str = PARTIAL) -> Path:
+    """The name beside ``path`` under which this process writes."""
+    return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.{kind}")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of ``path`` once it is whole and on the disk.
+
+    Raises:
+        UserError: the disk is full or the folder can't be written. After any error ``path`` is as it was.
+    """
+    temporary = beside(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to fill with files; filled without an error it takes the place of ``folder``.
+
+    The one before is there until the new one is whole; a kill between the two renames leaves it beside, and
+    `clear_leftovers` puts it back.
+
+    Raises:
+        UserError: the folder can't be written. After any error ``folder`` is as it was.
+    """
+    building, old = beside(folder), beside(folder, REPLACED)
+    with writing(building):
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+    try:
+        yield building
+        with writing(folder):
+            for path in building.iterdir():
+                _sync(path)
+            sync_folder(building)
+            if folder.exists():
+                folder.rename(old)
+            building.rename(folder)
+            sync_folder(folder.parent)
+    finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        for left in (building, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def clear_leftovers(root: Path = Path()) -> None:
+    """Clear what killed processes left beside the places where they wrote; put back what they had replaced.
+
+    What others are writing stays: of this machine it is known whether they live, of another one it is what is
+    no older than a day.
+    """
+    for place, below in _PLACES.items():
+        for folder, names, files in os.walk(root / place):
+            for found in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
+                with suppress(OSError):
+                    _clear(Path(folder), found)
+            names[:] = [name for name in names if below and not _BESIDE.fullmatch(name)]
+
+
+def _clear(folder: Path, found: re.Match[str]) -> None:
+    left, place = folder / found[0], folder / found["name"]
+    if not _dead(found, left):
+        return
+    if found["kind"] == REPLACED and not place.exists():
+        left.rename(place)
+    elif left.is_dir():
+        shutil.rmtree(left)
+    else:
+        left.unlink()
+
+
+def _dead(found: re.Match[str], left: Path) -> bool:
+    if found["host"] != _host():
+        return time.time() - left.lstat().st_mtime > _DAY
+    if int(found["pid"]) == os.getpid():
+        return True  # a process before this one had its number
+    try:
+        os.kill(int(found["pid"]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _host() -> str:
+    """This machine's name, as far as it fits into a file's."""
+    return re.sub(r"\W", "_", socket.gethostname())[:32] or "host"
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's names to the disk, where the system has a way to."""
+    with suppress(OSError):
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write ``content`` under a temporary name beside ``path``, flush it to disk, then rename.
+    """Write ``content``, whole or not at all.
 
     Raises:
         UserError: the disk is full or the folder can't be written; ``path`` is then as it was.
     """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write ``content`` as UTF-8, atomically."""
+    """Write ``content`` as UTF-8, whole or not at all."""
     write_bytes(path, content.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON with a final newline, atomically."""
+    """Write ``value`` as indented JSON with a final newline, whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write ``content`` after a line with its digest, of a file that nothing else vouches for."""
+    write_bytes(path, digest(content).encode() + b"\n" + content)
+
+
+def read_sealed(path: Path) -> bytes:
+    """What `write_sealed` wrote.
+
+    Raises:
+        OSError: it can't be read.
+        Damaged: it is not what was written.
+    """
+    seal, _, content = path.read_bytes().partition(b"\n")
+    if seal != digest(content).encode():
+        raise Damaged(f"{path}: its digest is not the one it begins with")
+    return content
+
+
+def read_checked(path: Path, expected: str | None) -> bytes:
+    """A file's bytes, which have the digest ``expected``.
+
+    Raises:
+        OSError: it can't be read.
+        Damaged: it has another digest.
+    """
+    content = path.read_bytes()
+    if digest(content) != expected:
+        raise Damaged(f"{path}: its digest is not {expected}")
+    return content
+
+
+def check_file(path: Path, expected: str | None) -> None:
+    """Compare a file, without holding it, with the digest ``expected``; otherwise as `read_checked`."""
+    if digest_file(path) != expected:
+        raise Damaged(f"{path}: its digest is not {expected}")
 
 
 def digest(content: bytes) -> str:

@@ -5,7 +5,8 @@ import sys
 
 import typer
 
-from pipeline.errors import UserError
+from pipeline.errors import Stopped, UserError, printable
+from pipeline.files import clear_leftovers
 from stages.account import account
 from stages.bench import bench
 from stages.equivalence import equivalence
@@ -57,13 +58,31 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(tan, name="tan")
+MOST_LINES = 50  # of an error message
+
+
+@app.callback()
+def before_any_command() -> None:
+    """Clear what commands that were killed left half written."""
+    clear_leftovers()
 
 
 def main() -> None:
-    """Run the command line; a `UserError` is printed as it is and ends with status 1."""
+    """Run the command line. What a person should know is a line each, and the status tells which.
+
+    1: a `UserError`. 130 and 143: Ctrl-C or TERM ended the command.
+    """
     try:
         app()
     except UserError as problem:
-        for line in str(problem).splitlines():
-            print(f"dprepro: {line}", file=sys.stderr)
-        sys.exit(1)
+        _end(str(problem), 1)
+    except Stopped as problem:
+        _end(str(problem), problem.status)
+
+
+def _end(text: str, status: int) -> None:
+    lines = text.split("\n")
+    more = [f"{len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    for line in [*lines[:MOST_LINES], *more]:
+        print(f"dprepro: {printable(line)}", file=sys.stderr)
+    sys.exit(status)

@@ -43,7 +43,7 @@ def make_data(train: int = 200, validation: int = 40, test: int = 30, public: in
     manifest = {
         "classes": [str(number) for number in range(10)],
         "digests": {f"{name}.inputs": f"sha256:{name}" for name in sizes},
-        "raw": {"mnist": {"edition": "synthetic"}},
+        "raw": {"mnist": {"edition": "synthetic", "title": "made up"}},
     }
     return Prepared("tiny", {name: split(count) for name, count in sizes.items()}, manifest)
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from pipeline.data import mirror, official, synthetic
 from pipeline.data.catalog import SYNTHETIC, Entry
-from pipeline.data.folders import replacing
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError
-from pipeline.files import digest_json
+from pipeline.files import digest_json, replacing_folder
 from pipeline.params import PARAMS, Raw, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
@@ -42,7 +41,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | Non
     """
     wanted = pick(settings.raw, name, "raw data set")
     entry, edition, target = entry_of(name, settings), asked_edition(name, settings), root / RAW / name
-    with replacing(target) as building:
+    with replacing_folder(target) as building:
         if edition == SYNTHETIC:
             _make(entry, wanted, building)
         elif place := folder or settings.source.folder:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.catalog import Format
-from pipeline.errors import UserError
+from pipeline.errors import UserError, shown
+from pipeline.limits import IDX_BYTES
 
 _PIXELS = 3 * 32 * 32  # of a CIFAR image: all red, then all green, then all blue values, row by row
 _CLASSES = {"cifar10": 10, "cifar100": 100, "ag-news": 4}
@@ -50,22 +51,27 @@ def read(form: Format, paths: Sequence[Path]) -> Examples:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """A gzipped idx file of unsigned bytes, in the shape its header gives."""
+    """A gzipped idx file of unsigned bytes, in the shape its header gives; no more than that is unpacked."""
     try:
         with gzip.open(path) as file:
-            content = file.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            head = file.read(4)
+            if len(head) < 4 or head[:2] != b"\0\0" or head[2] != _UNSIGNED_BYTE:
+                raise UserError(f"{path}: not an idx file of unsigned bytes")
+            shape = tuple(int(size) for size in np.frombuffer(file.read(4 * head[3]), ">u4"))
+            size = math.prod(shape)
+            if len(shape) != head[3] or size > IDX_BYTES:
+                raise UserError(f"{path}: truncated or corrupt: its header says {shown(shape)}")
+            content = file.read(size + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as problem:
         raise UserError(f"{path}: truncated or corrupt: {problem}") from problem
     except OSError as problem:
         raise UserError(f"{path}: can't be read: {problem.strerror}") from problem
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
-        raise UserError(f"{path}: not an idx file of unsigned bytes")
-    start = 4 + 4 * content[3]
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
-    size = start + math.prod(shape)
     if len(content) != size:
-        raise UserError(f"{path}: truncated or corrupt: {len(content)} bytes, its header says {size}")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+        start = 4 + 4 * len(shape)
+        raise UserError(
+            f"{path}: truncated or corrupt: {start + len(content)} bytes, its header says {start + size}"
+        )
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def read_cifar(path: Path, form: Format) -> Examples:

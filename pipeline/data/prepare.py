@@ -14,12 +14,11 @@ import numpy as np
 
 from pipeline.data import raw
 from pipeline.data.catalog import SYNTHETIC, Entry
-from pipeline.data.folders import replacing
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RawSet
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError, writing
-from pipeline.files import digest_file, write_text
+from pipeline.files import digest_file, replacing_folder, write_text
 from pipeline.params import PARAMS, Data, Settings, pick
 
 
@@ -53,7 +52,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
     selections, passed_over = select(name, data, keys)
     check_disjoint(selections, keys)
     target = root / PREPARED / name
-    with replacing(target) as building:
+    with replacing_folder(target) as building:
         manifest = {
             "name": name,
             "rule": RULE,

@@ -10,13 +10,17 @@ has ``relevance.npz``, how relevant each feature is to a trained network (`pipel
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, NonNegativeInt
 
 from pipeline.errors import UserError
+from pipeline.fields import Count
+from pipeline.files import Damaged, check_file
 
 PREPARED = Path("data/prepared")
+MANIFEST = "manifest.json"
 START = "start.npz"
 RELEVANCE = "relevance.npz"
 SPLITS = ("train", "validation", "test", "public")
@@ -62,35 +66,126 @@ class Prepared:
 
 
 def load(name: str, root: Path = Path()) -> Prepared:
-    """Read ``data/prepared/NAME``; arrays are memory-mapped.
+    """Read ``data/prepared/NAME``; arrays are memory-mapped, each compared with its digest in the manifest.
 
     Raises:
-        UserError: the data set has not been prepared, or a file of it is missing.
+        UserError: the data set is not prepared, or a file of it is missing, or is not as it was written.
     """
     folder = root / PREPARED / name
+    about = _manifest(folder)
+    joined = {
+        part: folder / file for part, file in (("start", START), ("relevance", RELEVANCE)) if part in about
+    }
+    splits = {}
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        splits = {
-            split: Split(
-                np.load(folder / f"{split}.inputs.npy", mmap_mode="r"),
-                np.load(folder / f"{split}.labels.npy"),
-            )
-            for split in SPLITS
-        }
+        for part, path in joined.items():
+            check_file(path, about["digests"].get(part))
+        for split in SPLITS:
+            arrays = []
+            for kind in ("inputs", "labels"):
+                path = folder / f"{split}.{kind}.npy"
+                check_file(path, about["digests"].get(f"{split}.{kind}"))
+                arrays.append(np.load(path, mmap_mode="r"))
+            splits[split] = Split(*arrays)
     except FileNotFoundError as problem:
-        raise UserError(
-            f"{problem.filename}: missing; run `dprepro prepare {name}` first, or `dprepro start {name}` "
-            f"where 'starts' has it, or `dprepro relevance {name}` where 'relevances' has it"
-        ) from problem
-    return Prepared(
-        name,
-        splits,
-        manifest,
-        start=folder / START if "start" in manifest else None,
-        relevance=folder / RELEVANCE if "relevance" in manifest else None,
-    )
+        raise _missing(problem, name) from problem
+    # of bytes that aren't NumPy's it raises whatever they come to
+    except (Damaged, OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError) as problem:
+        raise UserError(f"{path}: is not what was prepared; {_again(about, name)}") from problem
+    _check_shapes(folder, splits, about)
+    return Prepared(name, splits, about, start=joined.get("start"), relevance=joined.get("relevance"))
 
 
 def digests_here(name: str) -> dict[str, str] | None:
-    """Digests of a prepared data set's arrays; None where it isn't prepared here."""
-    return load(name).digests if (PREPARED / name / "manifest.json").exists() else None
+    """Digests that a prepared data set's manifest vouches for; None where it isn't prepared here."""
+    folder = PREPARED / name
+    return dict(_manifest(folder)["digests"]) if (folder / MANIFEST).exists() else None
+
+
+class _Raw(BaseModel):
+    """What is read of a raw data set in a manifest."""
+
+    title: str
+    edition: str
+
+
+class _Text(BaseModel):
+    """Of the texts' vocabulary."""
+
+    vocabulary: Count
+
+
+class _Joined(BaseModel):
+    """Of what was joined with the data."""
+
+    row: str
+    data: str
+    config: str
+    test_examples_seen: NonNegativeInt
+
+
+class _Relevance(_Joined):
+    """Of relevances."""
+
+    of: Literal["train", "public"]
+    examples: Count
+    informed: bool
+
+
+class _Manifest(BaseModel):
+    """What is read of a manifest; it tells people more."""
+
+    classes: Annotated[list[str], Field(min_length=1)]
+    digests: dict[str, str]
+    raw: dict[str, _Raw] = Field(default_factory=dict)
+    text: _Text | None = None
+    start: _Joined | None = None
+    relevance: _Relevance | None = None
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What ``manifest.json`` says.
+
+    Raises:
+        UserError: it is missing, or is not what `prepare` writes.
+    """
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_bytes())
+        _Manifest.model_validate(found)
+    except FileNotFoundError as problem:
+        raise _missing(problem, folder.name) from problem
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(
+            f"{path}: is not what was prepared; run `dprepro prepare {folder.name}` again"
+        ) from problem
+    return dict(found)
+
+
+def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any]) -> None:
+    """Make sure that labels are labels of the inputs, and of the classes that there are."""
+    shapes = {split.inputs.shape[1:] for split in splits.values()}
+    for name, split in splits.items():
+        labels, inputs = split.labels, split.inputs
+        fits = labels.ndim == 1 and inputs.ndim > 1 and len(inputs) == len(labels) > 0 and len(shapes) == 1
+        if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32)):
+            raise UserError(
+                f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"
+            )
+        # public examples may be of another data set, with classes of its own
+        if name != "public" and not 0 <= labels.min() <= labels.max() < len(about["classes"]):
+            raise UserError(
+                f"{folder / name}.labels.npy: no labels of its classes; {_again(about, folder.name)}"
+            )
+
+
+def _missing(problem: FileNotFoundError, name: str) -> UserError:
+    return UserError(
+        f"{problem.filename}: missing; run `dprepro prepare {name}` first, or `dprepro start {name}` "
+        f"where 'starts' has it, or `dprepro relevance {name}` where 'relevances' has it"
+    )
+
+
+def _again(about: dict[str, Any], name: str) -> str:
+    stage = "start" if "start" in about else "relevance" if "relevance" in about else "prepare"
+    return f"run `dprepro {stage} {name}` again"

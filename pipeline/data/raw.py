@@ -60,7 +60,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         edition, files = str(source["edition"]), dict(source["files"])
     except FileNotFoundError as problem:
         raise UserError(f"{folder}: missing; {again} first") from problem
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
     asked = asked_edition(name, settings)
     if edition != asked:

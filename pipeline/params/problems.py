@@ -2,6 +2,8 @@
 
 from pydantic import ValidationError
 
+from pipeline.errors import printable, shown
+
 
 class Inside(ValueError):
     """Problems with keys below the one being checked, one line each."""
@@ -13,10 +15,10 @@ class Inside(ValueError):
 
 
 def problem_lines(problem: ValidationError) -> list[str]:
-    """Every error as 'key: value is wrong because'."""
+    """Every error as 'key: value is wrong because'; long values are cut."""
     lines = []
     for error in problem.errors():
-        where = ".".join(str(part) for part in error["loc"] if part != "[key]")
+        where = ".".join(printable(str(part), 100) for part in error["loc"] if part != "[key]")
         inner = error.get("ctx", {}).get("error")
         if isinstance(inner, Inside):
             lines += [f"{where}.{line}" for line in inner.lines]
@@ -27,5 +29,5 @@ def problem_lines(problem: ValidationError) -> list[str]:
         elif error["type"] == "value_error":
             lines.append(f"{where}: {inner}" if where else str(inner))
         else:
-            lines.append(f"{where}: {error['input']!r} is not allowed: {error['msg']}")
+            lines.append(f"{where}: {shown(error['input'])} is not allowed: {error['msg']}")
     return lines

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
 from pipeline.params.checks import check_all
+from pipeline.params.documents import read_yaml
 from pipeline.params.problems import problem_lines
 from pipeline.params.searched import Choices, read_choices, with_choices
 from pipeline.params.settings import PARAMS, Settings
@@ -24,13 +23,11 @@ def load(path: Path = PARAMS) -> Settings:
         UserError: with one line per problem: file, key, value and what is allowed.
     """
     try:
-        raw = YAML(typ="safe").load(path.read_text())
+        raw = read_yaml(path)
     except OSError as problem:
         raise UserError(
             f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"
         ) from problem
-    except YAMLError as problem:
-        raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     return parse(raw, path, read_choices(path.parent))
 
 

@@ -13,6 +13,8 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
 
+Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
+
 
 class Source(Strict):
     """Where raw files come from."""
@@ -127,7 +129,7 @@ class Row(Line):
     data: Key
     model: Model
     method: Annotated[str, AfterValidator(_known_method)]
-    seeds: Count
+    seeds: Seeds
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
     # 'reduced' rows are marked in every report and never compared as if they were the paper's; 'own': the
@@ -177,7 +179,7 @@ class Search(Strict):
     """A grid over a row's settings, judged on validation data alone."""
 
     row: Key
-    seeds: Count = 1
+    seeds: Seeds = 1
     # lists of values a setting may take; keys as in the row's `settings`, or `model.KEY`
     grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
     # settings replaced for the search only (fewer epochs, say)

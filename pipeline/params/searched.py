@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import UserError
+from pydantic import TypeAdapter
+
+from pipeline.errors import UserError, shown
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
 
@@ -13,6 +15,7 @@ SEARCHES = Path("reports/searches")
 
 # of each search, of each level it tried: the settings that were best there
 Choices = Mapping[str, Mapping[str, dict[str, Any]]]
+_CHOSEN = TypeAdapter(dict[str, dict[str, Any]])
 
 
 def read_choices(root: Path) -> Choices:
@@ -24,9 +27,11 @@ def read_choices(root: Path) -> Choices:
     choices = {}
     for path in sorted((root / SEARCHES).glob("*.json")):
         try:
-            choices[path.stem] = json.loads(path.read_text())["chosen"]
-        except (ValueError, KeyError, TypeError) as problem:
-            raise UserError(f"{path}: not the results of a search: {problem!r}") from problem
+            found = json.loads(path.read_bytes())["chosen"]
+            choices[path.stem] = _CHOSEN.validate_python(found)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+            why = shown(str(problem).splitlines()[0])
+            raise UserError(f"{path}: not the results of a search: {why}") from problem
     return choices
 
 

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 
 from pipeline.data import prepared
-from pipeline.data.folders import replacing
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
-from pipeline.files import digest, write_bytes, write_json
+from pipeline.files import digest, replacing_folder, write_bytes, write_json
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import LAST
 from pipeline.params import PARAMS, Settings
@@ -119,7 +118,7 @@ def join(
         "digests": {**source.digests, part: digest(content.getvalue())},
     }
     target = root / PREPARED / name
-    with replacing(target) as building:
+    with replacing_folder(target) as building:
         with writing(building):
             for path in sorted((root / PREPARED / source.name).iterdir()):
                 # bytes alone: files in DVC's keeping may be read-only

@@ -114,11 +114,15 @@ class Streams:
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
         """(R, size) independent numbers in [0, 1), in float32."""
+        return torch.from_numpy(self.uniform_values(step, size, purpose)).to(self.device)
+
+    def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:
+        """The same for whoever must know them, before they are on the device: a GPU would wait."""
         rows = [
             np.random.default_rng(self._seed(name, purpose, step)).random(size, dtype=np.float32)
             for name in self.names
         ]
-        return torch.from_numpy(np.stack(rows)).to(self.device)
+        return np.stack(rows)
 
 
 class Ahead:

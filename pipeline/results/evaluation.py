@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
+from pipeline.errors import UserError, shown
+from pipeline.fields import check
 from pipeline.identity.code import measure_code
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Method
@@ -81,18 +82,33 @@ def measure(
     data: Prepared,
     execution: Execution,
 ) -> list[dict[str, float]]:
-    """Metrics of trained replicas of one model, whose ``weights`` come in the same order."""
+    """Metrics of trained replicas of one model, whose ``weights`` come in the same order.
+
+    Raises:
+        UserError: weights are another network's.
+    """
     places = {member: place for place, member in enumerate(members)}
     found: dict[int, dict[str, float]] = {}
     for group in grouped(members):
         own = [places[member] for member in group]
         task = make_task(group, model, reproducible, data, execution)
+        for place in own:
+            _check_fit(weights[place], task.parameters, members[place])
         trained = build_method(method, task, [member.settings for member in group], model.normalization)
         stacked = {name: torch.stack([weights[place][name] for place in own]) for name in weights[own[0]]}
         columns = _accuracies(trained, stacked, data, execution)
         for index, place in enumerate(own):
             found[place] = {name: column[index].item() for name, column in columns.items()}
     return [found[place] for place in range(len(members))]
+
+
+@check
+def _check_fit(weights: Tensors, wanted: Tensors, member: Replica) -> None:
+    """Make sure that weights are those of the network; ``wanted`` is (R, ...) each."""
+    for name, value in wanted.items():
+        found = weights.get(name)
+        if found is None or found.shape != value.shape[1:]:
+            raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
 
 
 def noise(spending: Spending | Releases | None) -> dict[str, float]:

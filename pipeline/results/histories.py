@@ -33,9 +33,9 @@ def read_history(path: Path) -> list[Line]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return [
-                (one["level"], int(one["seed"]), int(one["step"]), float(one["epoch"]), one["metric"],
-                 float(one["value"]))
+                (str.strip(one["level"]), int(one["seed"]), int(one["step"]), float(one["epoch"]),
+                 str.strip(one["metric"]), float(one["value"]))
                 for one in csv.DictReader(file)
             ]  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as problem:
         raise UserError(f"{path}: no training curves; `git checkout {path}` brings them back") from problem

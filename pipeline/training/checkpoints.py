@@ -12,7 +12,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from pipeline.errors import UserError, writing
-from pipeline.files import write_bytes
+from pipeline.files import Damaged, read_sealed, write_sealed
 from pipeline.methods.base import State
 
 # Outside DVC's outs, which DVC deletes before it runs a stage.
@@ -32,10 +32,10 @@ class Checkpoint:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; the one before stays until the new one is whole."""
+    """Write a checkpoint with its digest; the one before stays until the new one is whole."""
     content = io.BytesIO()
     torch.save({name: getattr(checkpoint, name) for name in checkpoint.__dataclass_fields__}, content)
-    write_bytes(path, content.getvalue())
+    write_sealed(path, content.getvalue())
 
 
 def restore(path: Path, device: torch.device) -> Checkpoint | None:
@@ -47,8 +47,9 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
     if not path.exists():
         return None
     try:
-        return Checkpoint(**torch.load(path, map_location=device, weights_only=True))
-    except (OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
+        content = io.BytesIO(read_sealed(path))
+        return Checkpoint(**torch.load(content, map_location=device, weights_only=True))
+    except (Damaged, OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
         raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pipeline.data.prepared import Prepared, Split
+from pipeline.errors import Stopped
 from pipeline.files import digest_file, digest_json, write_text
 from pipeline.identity import provenance
 from pipeline.identity.code import train_code
@@ -38,6 +39,7 @@ from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Provenance, Run, Trained
 from pipeline.training import checkpoints, runs
 from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
+from pipeline.training.stopping import Asked, noting_signals
 from pipeline.training.uncounted import data_uses
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
@@ -209,9 +211,17 @@ def _write(
 
 
 def train_replicas(wanted: Sequence[Replica], context: Context) -> list[Group]:
-    """Train replicas of one model, those together that can share a step."""
+    """Train replicas of one model, those together that can share a step.
+
+    Raises:
+        Stopped: a signal asked for it. A checkpoint was written, so that the next call goes on from there.
+    """
     groups = grouped(wanted)
-    return [_train_group(members, context, number, len(groups)) for number, members in enumerate(groups)]
+    with noting_signals() as asked:
+        return [
+            _train_group(members, context, number, len(groups), asked)
+            for number, members in enumerate(groups)
+        ]
 
 
 def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
@@ -272,7 +282,7 @@ def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution
     return right / len(split)
 
 
-def _train_group(members: list[Replica], context: Context, number: int, groups: int) -> Group:
+def _train_group(members: list[Replica], context: Context, number: int, groups: int, asked: Asked) -> Group:
     execution, data, show = context.execution, context.data, context.show
     path = context.checkpoint / f"group{number}.pt"
     task = make_task(members, context.model, context.reproducible, data, execution)
@@ -326,11 +336,15 @@ def _train_group(members: list[Replica], context: Context, number: int, groups: 
                 )
             )
             shown = now
-        due = time.monotonic() - saved >= context.checkpoint_every and method.resumable(done)
-        if done == steps or due:
+        stopped_by = asked()
+        due = stopped_by is not None or time.monotonic() - saved >= context.checkpoint_every
+        if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
             checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, entropy))
             saved = time.monotonic()
+            if stopped_by is not None:
+                where = f"group {number + 1} of {groups}, step {done} of {steps}"
+                raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
     seconds = last.seconds + time.monotonic() - begun
     return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
 

@@ -2,13 +2,12 @@
 
 import io
 import os
-import pickle
 from pathlib import Path
 
 import torch
 
-from pipeline.errors import UserError, writing
-from pipeline.files import digest, write_bytes
+from pipeline.errors import UserError, shown, writing
+from pipeline.files import Damaged, digest, read_checked, write_bytes
 from pipeline.privacy.gradients import Tensors
 
 RUNS = Path("runs")
@@ -51,20 +50,26 @@ def read_weights(path: Path, expected: str | None, device: torch.device) -> Tens
     """
     row = path.parent.name
     try:
-        content = path.read_bytes()
+        content = read_checked(path, expected)
     except OSError as problem:
         raise UserError(
             f"{path}: {os.strerror(problem.errno or 0)}; `dvc pull train@{row}` brings weights from a remote"
         ) from problem
-    if digest(content) != expected:
+    except Damaged as problem:
         raise UserError(
             f"{path}: is not what training left (its digest is not the one in reports/runs/{row}.json); "
             f"delete it, and `dvc pull train@{row}` or train it again"
-        )
+        ) from problem
     try:
-        return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-    except (EOFError, RuntimeError, pickle.UnpicklingError) as problem:
-        raise UserError(f"{path}: no weights: {problem}") from problem
+        found = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    # of a file that somebody else made, with a run that vouches for it, torch raises whatever it comes to
+    except Exception as problem:
+        raise UserError(f"{path}: no weights: {shown(str(problem))}") from problem
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items()
+    ):
+        raise UserError(f"{path}: no weights: not tensors by name")
+    return found
 
 
 def clear(row: str, kept: set[Path], root: Path = Path()) -> None:

@@ -187,8 +187,6 @@ def test_a_failed_fetch_leaves_the_old_folder_and_no_rubbish(small, params, tmp_
     _, published = small("mnist")
     settings = params({"kind": "mirror", "folder": str(published)})
     before = content(fetch("mnist", settings, tmp_path).folder)
-    (tmp_path / RAW / ".mnist.partial").mkdir()  # as a killed run leaves it
-    (tmp_path / RAW / ".mnist.partial/junk").write_text("")
     (published / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(UserError):
         fetch("mnist", settings, tmp_path)

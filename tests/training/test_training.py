@@ -1,6 +1,7 @@
 """The loop: replicas together, resuming, checkpoints, locks, what is written."""
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -22,7 +23,8 @@ from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
+from pipeline.errors import Stopped, UserError
+from pipeline.files import read_sealed, write_bytes
 from pipeline.identity import equivalences
 from pipeline.identity.equivalences import Findings
 from pipeline.identity.standing import Standing
@@ -38,7 +40,7 @@ from pipeline.results import evaluation, records
 from pipeline.results.histories import read_history
 from pipeline.training import loop as training
 from pipeline.training import runs, search
-from pipeline.training.checkpoints import CHECKPOINTS
+from pipeline.training.checkpoints import CHECKPOINTS, restore
 from pipeline.training.loop import Context, Done, Group, Progress, Replica, train_replicas
 from tests.conftest import dpsgd
 
@@ -162,11 +164,44 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
         for name in ("1", "2")
     )
     assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
-    saved = torch.load(tmp_path / "1" / "group0.pt", weights_only=True)
+    saved = torch.load(io.BytesIO(read_sealed(tmp_path / "1" / "group0.pt")), weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
     assert set(saved) == {"state", "done", "history", "seconds", "started", "entropy"}
     assert saved["entropy"] is None
     assert set(saved["state"]) == {"parameters", "momentum", "running"}
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, by: signal.Signals
+) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd())]
+    whole = weights(train_replicas(wanted, context(tiny, cpu, tmp_path / "whole")))
+    stopped = context(tiny, cpu, tmp_path / "stopped", show=lambda _: signal.raise_signal(by))
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Stopped, match=r"step 5 of 5; the same command goes on from there") as problem:
+        train_replicas(wanted, stopped)
+    assert problem.value.status == 128 + by
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
+    kept = restore(tmp_path / "stopped" / "group0.pt", cpu.device)
+    assert kept is not None
+    assert kept.done == 5
+    resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
+    assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
+
+
+@pytest.mark.parametrize("bit", [0, 300, 4000, -1])
+def test_a_checkpoint_with_one_flipped_bit_is_refused(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, bit: int
+) -> None:
+    wanted = [Replica("epsilon=3", 0, dpsgd())]
+    train_replicas(wanted, context(tiny, cpu, tmp_path))
+    path = tmp_path / "group0.pt"
+    flipped = bytearray(path.read_bytes())
+    flipped[bit] ^= 1
+    write_bytes(path, bytes(flipped))
+    with pytest.raises(UserError, match=r"group0\.pt: damaged; delete it to train from the start"):
+        train_replicas(wanted, context(tiny, cpu, tmp_path))
 
 
 PARAMS = """
@@ -456,7 +491,9 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     assert process.returncode == -signal.SIGKILL
     assert not records.run_path("quick", project).exists()  # nothing counts until all is whole
     (saved,) = checkpoints.glob("*/group0.pt")
-    assert 0 < torch.load(saved, weights_only=True)["done"] < 60
+    kept = restore(saved, torch.device("cpu"))
+    assert kept is not None
+    assert 0 < kept.done < 60
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "torchvision", "torchtext", "pandas", "matplotlib", "jinja2")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"

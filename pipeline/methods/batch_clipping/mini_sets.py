@@ -41,7 +41,7 @@ def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples
 def _poisson(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> MiniSets:
     samples = streams.poisson(step, examples, settings.batch / examples)
     most = max(1, max(len(sample) for sample in samples))
-    places = streams.uniform(step, most, "mini-sets").cpu()
+    places = torch.from_numpy(streams.uniform_values(step, most, "mini-sets"))
     sets: list[list[Tensor]] = []
     for sample, place in zip(samples, places, strict=True):
         members = torch.from_numpy(sample)

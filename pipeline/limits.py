@@ -1,0 +1,17 @@
+"""How much is read of what others may have written, checked before memory is taken for it.
+
+Each limit is many times what the largest real file needs, and far below what hurts.
+"""
+
+MB = 1 << 20
+
+# params.yaml (65 KB), and dvc.lock: bytes; nodes, each alias counted as often as it stands for; levels
+YAML_BYTES, YAML_NODES, YAML_NESTING = 16 * MB, 500_000, 50
+# a run, an evaluation, ledgers (2 MB), training curves: bytes
+RECORD_BYTES = 64 * MB
+# the examples of an idx file; MNIST's are 47 MB unpacked
+IDX_BYTES = 256 * MB
+# What a pack may unpack to: so many times its own size, and so much in any case. Weights hardly shrink.
+PACK_TIMES, PACK_LEAST = 4, 64 * MB
+# of its first member
+MANIFEST_BYTES = 16 * MB

@@ -1,0 +1,105 @@
+"""Every method runs on torch's `meta` device, which has shapes and no values.
+
+A tensor left on the CPU, or a read of a value inside a step, fails here as it would, or would wait, on a GPU.
+Training and searches take the same steps.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline import params
+from pipeline.data.catalog import CATALOG
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from pipeline.methods.dpsgd import method as dpsgd
+from pipeline.methods.registry import build_method, build_net
+from pipeline.models.model import Model
+from pipeline.pretrained.lrp import relevances
+from pipeline.privacy.randomness import Streams
+from pipeline.training.loop import Replica, grouped, make_task
+from tests.methods.test_every_row import made_up
+
+BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
+META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
+
+
+def shape_of(key: str) -> tuple[int, ...] | None:
+    raw = BROAD.split(BROAD.rows[key].data).raw
+    return CATALOG[BROAD.raw[raw].of or raw].shape
+
+
+@pytest.fixture(autouse=True)
+def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no generator of numbers that aren't there. How large the noise is takes long and no device."""
+
+    def normal(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+        return torch.empty(len(self.names), size, device=self.device)
+
+    monkeypatch.setattr(Streams, "normal", normal)
+    monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
+
+
+def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:
+    row = BROAD.rows[key]
+    task = make_task(members, row.model, False, data, META)
+    if row.data in BROAD.relevances:
+        about = BROAD.relevances[row.data]
+        mean = torch.empty(task.inputs.shape[1:], dtype=torch.float64, device="meta")
+        relevance = Relevances(mean, len(task.labels), about.of == "public", informed=True)
+        task = replace(task, relevance=relevance)
+    own: Any = [one.settings for one in members]
+    return task, build_method(row.method, task, own, row.model.normalization)
+
+
+def small(own: Any) -> Any:
+    """The settings with batches that the few examples make."""
+    sets = {"mini_set": 2} if getattr(own, "mini_set", None) not in (None, 1) else {}
+    return own.model_copy(update={"batch": 4, **sets})
+
+
+def all_on_meta(tree: Any) -> bool:
+    if isinstance(tree, Tensor):
+        return tree.device.type == "meta"
+    return all(map(all_on_meta, tree.values()))
+
+
+@pytest.mark.parametrize("key", BROAD.rows)
+def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
+    row = BROAD.rows[key]
+    data = made_up(row.model, shape_of(key), tmp_path)
+    settings = [small(own) for own in row.resolved]
+    every = [Replica(row.level(own), seed, own) for own in settings for seed in range(2)]
+    for group in grouped(every):
+        members = group[:2]  # together, as a GPU takes them
+        task, method = built(key, members, data)
+        with torch.no_grad():
+            state, metrics = method.step(method.init(), 0)
+            model = method.model(state)
+            classes = method.predict(method.network(model, 0), task.public)
+            for predict in method.variants(model).values():
+                assert all_on_meta(predict(task.public, 0))
+        assert all(map(all_on_meta, (state, metrics, model)))
+        assert classes.shape == (len(members), len(task.public))
+        assert classes.device.type == "meta"
+
+
+@pytest.mark.parametrize("model", [Model(name="adlm_cnn", normalization="response"), Model(name="lenet5")])
+def test_relevances_need_no_value(model: Model) -> None:
+    net = build_net(model, (1, 28, 28), 10).to("meta")
+    found = relevances(net, as_input(torch.empty(3, 1, 28, 28, dtype=torch.uint8, device="meta")))
+    assert found.shape == (3, 1, 28, 28)
+    assert found.device.type == "meta"
+
+
+def test_a_value_left_on_the_cpu_is_seen() -> None:
+    """The test above would say so: a method that mixes devices or reads a value fails."""
+    left = torch.ones(2, device="meta")
+    with pytest.raises(RuntimeError):
+        left + torch.ones(2)
+    with pytest.raises(RuntimeError):
+        left.sum().item()
