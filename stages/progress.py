@@ -71,9 +71,16 @@ def showing(title: str) -> Iterator["Show"]:
         return
     columns = (TextColumn("[bold]{task.fields[title]}"), BarColumn(6), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("starting", title=title, total=None)
+        # a line for each group of replicas; several are under way where processes share them
+        tasks = {0: bar.add_task("starting", title=title, total=None)}
 
         def live(state: "State") -> None:
-            bar.update(task, description=glance(state), completed=state.step, total=state.steps)
+            if state.group not in tasks:
+                tasks[state.group] = bar.add_task("", title=title, total=None)
+            line = tasks[state.group]
+            done = state.step == state.steps and state.groups > 1
+            bar.update(
+                line, description=glance(state), completed=state.step, total=state.steps, visible=not done
+            )
 
         yield live

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import AtOnce, Device, Physical
+from stages.train import AtOnce, Device, Physical, Workers
 
 
 def search(
@@ -12,18 +12,19 @@ def search(
     device: Device = "auto",
     physical: Physical = 0,
     replicas_at_once: AtOnce = 0,
+    workers: Workers = 0,
 ) -> None:
     """Try a grid of settings on validation data and write down how each did."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import search as library
     from stages.progress import showing
-    from stages.train import enough_memory, execution
+    from stages.train import enough_memory, execution, side_by_side
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
     data = prepared.load(loaded.row(asked.row).data)
     how = execution(device, physical, replicas_at_once, False)
     with showing(f"search {name}") as show, enough_memory(device):
-        path = library.search(name, loaded, data, how, show)
+        path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: written, {path}")

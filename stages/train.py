@@ -24,6 +24,13 @@ Reference = Annotated[
     bool,
     typer.Option("--reference", help="Take per-example gradients the slow, obvious way, to compare with."),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Processes that train replicas side by side on a CPU; 0: one for each thread torch may use.",
+    ),
+]
 CheckpointEvery = Annotated[
     float, typer.Option(min=0, help="Seconds between checkpoints: what a kill loses at most.")
 ]
@@ -63,6 +70,13 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
     )
 
 
+def side_by_side(workers: int) -> int:
+    """How many processes ``--workers`` asks for."""
+    import torch
+
+    return workers or torch.get_num_threads()
+
+
 @contextmanager
 def enough_memory(device: str) -> Iterator[None]:
     """Turn a GPU's out-of-memory error into the options that help.
@@ -85,13 +99,14 @@ def train(
     device: Device = "auto",
     physical: Physical = 0,
     replicas_at_once: AtOnce = 0,
+    workers: Workers = 0,
     reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train the replicas (levels x seeds) that a row lacks; a killed run goes on from its checkpoint."""
     from pipeline import params
     from pipeline.data import prepared
-    from pipeline.training import loop as training
+    from pipeline.training import rows as training
     from stages.progress import showing
 
     loaded = params.load()
@@ -105,5 +120,5 @@ def train(
         flush=True,
     )
     with showing(row) as show, enough_memory(device):
-        done = training.train(row, loaded, data, how, show, checkpoint_every)
+        done = training.train(row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers))
     print(f"{row}: {done.trained} replicas trained, {done.kept} stand, {done.path}")

@@ -8,7 +8,7 @@ from pipeline.identity.syntax import Definition, Sources
 from pipeline.ledgers import opinions
 from pipeline.methods.rooms import implementation
 
-ENGINE = Definition("pipeline.training.loop", "train_replicas")
+ENGINE = Definition("pipeline.training.loop", "train_group")
 MEASURING = Definition("pipeline.results.evaluation", "measure")
 NOISE = Definition("pipeline.results.evaluation", "noise")
 LEDGER = Definition("pipeline.ledgers.ledger", "ledger_of")

@@ -24,14 +24,22 @@ from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS, alone
-from pipeline.training.loop import Context, Group, Replica, Show, provenance_of, train_replicas
+from pipeline.training.loop import Context, Group, Replica, Show
+from pipeline.training.rows import provenance_of
+from pipeline.training.side_by_side import train_replicas
 
 # The row's own seeds stay unseen until its settings are fixed.
 FIRST_SEED = 1000
 
 
 def search(
-    name: str, settings: Settings, data: Prepared, execution: Execution, show: Show, root: Path = Path()
+    name: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    show: Show,
+    root: Path = Path(),
+    workers: int = 1,
 ) -> Path:
     """Run a search and write its results; an interrupted one continues from its checkpoint.
 
@@ -57,7 +65,7 @@ def search(
                 model, row.method, row.reproducible, data, execution, show,
                 checkpoint / str(number), checkpoint_every=60,
             )  # fmt: skip
-            groups = train_replicas(wanted, context)
+            groups = train_replicas(wanted, context, workers)
             accuracies = _final_accuracies(groups)
             for index, (values, own) in enumerate(choices):
                 level = row.level(own)

@@ -15,7 +15,7 @@ from pipeline.params import Settings, load
 from pipeline.pretrained import average_relevance, starts
 from pipeline.reporting import report
 from pipeline.results import evaluation, records, tracking
-from pipeline.training import loop
+from pipeline.training import rows
 
 PARAMS = Path(__file__).with_name("params.yaml")
 
@@ -40,7 +40,7 @@ def test_every_variant_from_raw_files_to_the_report(
     for key in in_order(settings):
         _join(settings, settings.rows[key].data)
         data = prepared.load(settings.rows[key].data)
-        done = loop.train(key, settings, data, cpu, lambda _: None, 60.0)
+        done = rows.train(key, settings, data, cpu, lambda _: None, 60.0)
         assert done.trained == len(settings.rows[key].levels) * settings.rows[key].seeds, key
         evaluation.evaluate(key, settings, data, cpu)
         row_ledgers(key, settings)

@@ -25,8 +25,8 @@ from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average,
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.results import records
-from pipeline.training import loop as training
-from pipeline.training import runs
+from pipeline.training import loop, runs
+from pipeline.training import rows as training
 from stages.app import app
 from tests.conftest import make_data
 from tests.pretrained.conftest import check_same_examples, write
@@ -200,7 +200,7 @@ def test_a_task_comes_with_them(mapped: Path) -> None:
     row = parsed().rows["adaptive"]
     for name, there in (("map", True), ("digits", False)):
         data = prepared.load(name, mapped)
-        task = training.make_task(training.replicas(row), row.model, True, data, CPU)
+        task = loop.make_task(training.replicas(row), row.model, True, data, CPU)
         assert (task.relevance is not None) == there
 
 

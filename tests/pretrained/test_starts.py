@@ -24,8 +24,8 @@ from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import starts
 from pipeline.results import records
-from pipeline.training import loop as training
-from pipeline.training import runs
+from pipeline.training import loop, runs
+from pipeline.training import rows as training
 from tests.pretrained.conftest import check_same_examples, letters, write
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
@@ -137,7 +137,7 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
     linear = {name for name in before if int(name.partition(".")[0]) >= 9}
     assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
     own = parsed()
-    task = training.make_task(
+    task = loop.make_task(
         training.replicas(own.rows["after"]), own.rows["after"].model, True, prepared.load("tuned", root), CPU
     )
     held = task.net.state_dict()

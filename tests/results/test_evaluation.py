@@ -22,8 +22,8 @@ from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import evaluation, records
 from pipeline.results.records import Trained
-from pipeline.training import loop as training
-from pipeline.training import runs
+from pipeline.training import loop, runs, side_by_side
+from pipeline.training import rows as training
 from pipeline.training.uncounted import data_uses
 from tests.conftest import dpsgd
 
@@ -87,7 +87,7 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(members: list[training.Replica], *arguments: Any) -> list[dict[str, float]]:
+    def noted(members: list[loop.Replica], *arguments: Any) -> list[dict[str, float]]:
         seeds.extend(member.seed for member in members)
         return real(members, *arguments)
 
@@ -249,11 +249,11 @@ def test_releases_have_a_pure_ledger_that_seeding_voids() -> None:
 
 def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     values = {"batch": 20, "epochs": 0.2, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
-    own = training.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
+    own = loop.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
-    shown: list[training.Progress] = []
-    context = training.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
-    training.train_replicas([own], context)
+    shown: list[loop.Progress] = []
+    context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
+    side_by_side.train_replicas([own], context)
     assert shown
     for progress in shown:
         (guarantee,) = progress.guarantees

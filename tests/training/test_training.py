@@ -38,10 +38,12 @@ from pipeline.params import Settings
 from pipeline.privacy.statements import statement
 from pipeline.results import evaluation, records
 from pipeline.results.histories import read_history
-from pipeline.training import loop as training
-from pipeline.training import runs, search
+from pipeline.training import loop, runs, search
+from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
-from pipeline.training.loop import Context, Done, Group, Progress, Replica, train_replicas
+from pipeline.training.loop import Context, Group, Progress, Replica
+from pipeline.training.rows import Done
+from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
 
 LAYER = Model(name="lenet5", normalization="layer")
@@ -55,6 +57,12 @@ def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Con
     """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
     found = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
     return replace(found, **changes)
+
+
+def checkpoint_in(folder: Path) -> Path:
+    """The only one."""
+    (path,) = folder.glob("*.pt")
+    return path
 
 
 def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
@@ -164,7 +172,7 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
         for name in ("1", "2")
     )
     assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
-    saved = torch.load(io.BytesIO(read_sealed(tmp_path / "1" / "group0.pt")), weights_only=True)
+    saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "1"))), weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
     assert set(saved) == {"state", "done", "history", "seconds", "started", "entropy"}
     assert saved["entropy"] is None
@@ -183,7 +191,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
         train_replicas(wanted, stopped)
     assert problem.value.status == 128 + by
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
-    kept = restore(tmp_path / "stopped" / "group0.pt", cpu.device)
+    kept = restore(checkpoint_in(tmp_path / "stopped"), cpu.device)
     assert kept is not None
     assert kept.done == 5
     resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
@@ -484,13 +492,13 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     )
     checkpoints = project / CHECKPOINTS / "quick"
     deadline = time.monotonic() + 60
-    while not list(checkpoints.glob("*/group0.pt")) and time.monotonic() < deadline:
+    while not list(checkpoints.glob("*/*.pt")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not records.run_path("quick", project).exists()  # nothing counts until all is whole
-    (saved,) = checkpoints.glob("*/group0.pt")
+    (saved,) = checkpoints.glob("*/*.pt")
     kept = restore(saved, torch.device("cpu"))
     assert kept is not None
     assert 0 < kept.done < 60
@@ -509,7 +517,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
             torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
     curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
     assert curves[0].count("\n") == curves[1].count("\n")
-    assert not list(checkpoints.glob("*/group0.pt"))
+    assert not list(checkpoints.glob("*/*.pt"))
 
 
 def test_a_finished_row_says_what_it_bought(done: Path) -> None:
@@ -570,13 +578,13 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         saved = torch.load(runs.weights_path("noisy", one.level, one.seed, project), weights_only=True)
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
         settings = NoisyWeightsSettings.model_validate(one.settings)
-        task = training.make_task(
+        task = loop.make_task(
             [Replica(one.level, one.seed, settings)], own.rows["noisy"].model, True, data, cpu
         )
         method = NoisyWeights(task, [settings], "running_bn")
         model = {name: value.unsqueeze(0) for name, value in saved.items()}
         found = [
-            training.accuracy(
+            loop.accuracy(
                 training.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
             ).item()
             for draw in range(4)

@@ -7,16 +7,16 @@ from pipeline.reporting.wording import MU_RULE
 
 TERMS = {
     "claimed ε": (
-        "what the paper's own way of accounting gives for this run, also where the paper itself prints none; it "
-        "is one training's: what all trainings of a row spend together stands below its ledger"
+        "what the paper's own way of accounting gives for this run, also where the paper itself prints none; "
+        "it is one training's: what all trainings of a row spend together stands below its ledger"
     ),
     "proven ε": (
         "an upper bound for the mechanism as it was run, not as it was described; where there is none, "
         "nothing is proven of what is claimed; rounded up"
     ),
     "shown ε": (
-        "what the mechanism really spends, at least, on a pair of data sets that is named: a claim below it is "
-        "wrong, a claim between the two is not proven; rounded down"
+        "what the mechanism really spends, at least, on a pair of data sets that is named: a claim below it "
+        "is wrong, a claim between the two is not proven; rounded down"
     ),
     "audited ε": (
         "a lower bound, shown by an attack on the code that ran; no evidence of a leak is no proof of safety"

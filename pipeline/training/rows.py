@@ -1,0 +1,188 @@
+"""Training what a row lacks.
+
+A row's results grow by the replica: those that were trained before, by code and from data and settings that
+still stand, are kept, and only the others are trained. What is trained appears as a whole when its last step
+is done. Until then checkpoints lie under a name made of the row, the digests of everything that decides its
+numbers, and which replicas they are of.
+"""
+
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pipeline.data.prepared import Prepared
+from pipeline.files import digest_file, digest_json, write_text
+from pipeline.identity import provenance
+from pipeline.identity.code import train_code
+from pipeline.identity.standing import Standing
+from pipeline.methods.base import Execution
+from pipeline.params import Row, Settings
+from pipeline.pretrained.relevance import check_relevance
+from pipeline.pretrained.starts import check_start
+from pipeline.results import records
+from pipeline.results.histories import history_csv, read_history
+from pipeline.results.records import Provenance, Run, Trained
+from pipeline.training import runs
+from pipeline.training.checkpoints import CHECKPOINTS, alone
+from pipeline.training.loop import Context, Group, Replica, Show
+from pipeline.training.side_by_side import train_replicas
+from pipeline.training.uncounted import data_uses
+
+
+@dataclass(frozen=True)
+class Done:
+    """What `train` did."""
+
+    path: Path  # reports/runs/ROW.json
+    trained: int  # replicas
+    kept: int
+
+
+def replicas(row: Row) -> list[Replica]:
+    """A row's levels times its seeds."""
+    return [Replica(row.level(own), seed, own) for own in row.resolved for seed in range(row.seeds)]
+
+
+def train(
+    key: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    show: Show,
+    checkpoint_every: float,
+    root: Path = Path(),
+    workers: int = 1,
+) -> Done:
+    """Train what a row lacks and write its run, history and weights; an interrupted run continues.
+
+    Args:
+        key: the row.
+        settings: all settings.
+        data: the row's prepared data.
+        execution: device and how to compute on it.
+        show: see `Context`.
+        checkpoint_every: see `Context`.
+        root: the folder of params.yaml.
+        workers: see `train_replicas`.
+
+    Raises:
+        UserError: another process trains this row; the disk can't be written; the data, or the weights to
+            start from or the relevances that come with them, don't fit.
+    """
+    check_start(data, settings)
+    check_relevance(data, settings)
+    row = settings.row(key)
+    source = provenance_of(key, settings, data, execution)
+    # by the row, whatever of it is trained: what stands must not change before the results are written
+    with alone(root / CHECKPOINTS / key):
+        before = records.read_run(key, root)
+        stands = Standing(key, row, data.digests)
+        kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
+        names = {(one.level, one.seed) for one in kept}
+        wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
+        # DVC expects the folder, also of replicas that came without their weights
+        runs.make_folder(key, root)
+        if not wanted and before and len(kept) == len(before.replicas):
+            return Done(records.run_path(key, root), 0, len(kept))
+        missing = [replica.name for replica in wanted]
+        identity = digest_json([source.config, source.code, source.data, missing])
+        checkpoint = root / CHECKPOINTS / key / identity[7:19]
+        context = Context(
+            row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
+        )
+        groups = train_replicas(wanted, context, workers)
+        _write(key, row, groups, source, before, kept, data, root)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return Done(records.run_path(key, root), len(wanted), len(kept))
+
+
+def _write(
+    key: str,
+    row: Row,
+    groups: list[Group],
+    source: Provenance,
+    before: Run | None,
+    kept: tuple[Trained, ...],
+    data: Prepared,
+    root: Path,
+) -> None:
+    """Weights, then the history, then the run that vouches for both by their digests."""
+    trained = {(one.level, one.seed): (one, before.origin(one)) for one in kept} if before else {}
+    for group in groups:
+        model = group.method.model(group.state)
+        for index, replica in enumerate(group.replicas):
+            path = runs.weights_path(key, replica.level, replica.seed, root)
+            digest = runs.write_weights(path, {name: value[index].cpu() for name, value in model.items()})
+            trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
+    history = records.history_path(key, root)
+    names = {(one.level, one.seed) for one in kept}
+    lines = [line for group in groups for line in group.history]
+    lines += [line for line in read_history(history) if line[:2] in names] if before else []
+    write_text(history, history_csv(lines))
+    order = [(one.level, one.seed) for one in replicas(row)]
+    every, origins = records.with_origins(trained[name] for name in order)
+    run = Run(
+        row=key,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
+        replicas=every,
+        origins=origins,
+        history=digest_file(history),
+    )
+    records.write(run, root)
+    runs.clear(key, {runs.weights_path(key, *name, root) for name in order}, root)
+
+
+def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
+    replica = group.replicas[index]
+    guarantee = group.method.guarantee(index)
+    return Trained(
+        level=replica.level,
+        seed=replica.seed,
+        settings=replica.settings.model_dump(mode="json"),
+        steps=group.steps,
+        spending=guarantee.spending,
+        delta=guarantee.delta,
+        claimed_by=guarantee.claimed_by,
+        broken=guarantee.broken,
+        uncounted=(*data_uses(data, replica.settings), *guarantee.uncounted),
+        protects=guarantee.protects,
+        weights=weights,
+        seconds=round(group.seconds, 3),
+        started=group.started,
+        ended=group.ended,
+        origin=0,  # until it stands among its row's others
+    )
+
+
+def describe_device(device: torch.device) -> str:
+    """The device in words: 'cuda (NVIDIA H200)', 'cpu (2 threads)'."""
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    return f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
+
+
+def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
+    """What is about to make a row's numbers."""
+    row = settings.row(key)
+    revision, dirty = provenance.revision()
+    code = train_code(row.method, row.model.name)
+    return Provenance(
+        config=settings.row_digest(key),
+        code=code.digest,
+        parts=code.parts,
+        revision=revision,
+        dirty=dirty,
+        data=data.digests,
+        examples=len(data.splits["train"]),
+        edition={name: raw["edition"] for name, raw in data.manifest["raw"].items()},
+        versions=provenance.versions(),
+        device=describe_device(execution.device),
+        reproducible=row.reproducible,
+        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    )
