@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from stages.answers import accounted
+
 
 def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
     """Account for a training without training it: its privacy ledger, as a record."""
@@ -12,3 +14,5 @@ def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in para
 
     path = accounts.account(key, params.load())
     print(f"{key}: accounted, {path}")
+    for line in accounted(key):
+        print(f"  {line}")

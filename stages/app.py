@@ -9,6 +9,7 @@ from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 from stages.account import account
 from stages.bench import bench
+from stages.epsilon import epsilon
 from stages.equivalence import equivalence
 from stages.evaluate import evaluate
 from stages.fetch import fetch
@@ -48,6 +49,7 @@ for command in (
     evaluate,
     ledger,
     account,
+    epsilon,
     publish,
     report,
     ui,

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from stages.answers import measured
 from stages.train import Device, Physical
 
 
@@ -25,3 +26,5 @@ def evaluate(
     with enough_memory(device):
         path = evaluation.evaluate(row, loaded, data, how)
     print(f"{row}: evaluated, {path}")
+    for line in measured(row):
+        print(f"  {line}")

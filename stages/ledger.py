@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from stages.answers import accounted
+
 
 def ledger(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
@@ -13,3 +15,5 @@ def ledger(
     from pipeline.ledgers.rows import row_ledgers
 
     print(f"{row}: accounted, {row_ledgers(row, params.load())}")
+    for line in accounted(row):
+        print(f"  {line}")

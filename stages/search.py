@@ -1,5 +1,6 @@
 """`dprepro search NAME`."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -28,3 +29,7 @@ def search(
     with showing(f"search {name}") as show, enough_memory(device):
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: written, {path}")
+    for level, chosen in json.loads(path.read_text())["chosen"].items():
+        print(
+            f"  {level.replace('=', ' = ')}: {', '.join(f'{key} {value:g}' for key, value in chosen.items())}"
+        )

@@ -17,7 +17,7 @@ def render(papers: Sequence[PaperResult]) -> str:
         for line in table.to_dict("records")
     ]
     choices = {
-        name: sorted({line[name] for line in lines if line[name]})
+        name: sorted({str(line[name]) for line in lines if line[name]})
         for name in ("paper", "data", "method", "privacy")
     }
     return environment().get_template("results.html").render(lines=lines, choices=choices, up="")

@@ -1,0 +1,53 @@
+"""What a command found, in lines for whoever ran it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.results.records import Ledger
+
+
+def measured(row: str, root: Path = Path()) -> Iterator[str]:
+    """``epsilon = 3: test accuracy 96.92 ± 0.82 % (n = 3)``, a line for each level."""
+    from pipeline.reporting.judging.intervals import mean
+    from pipeline.reporting.wording import with_interval
+    from pipeline.results import records
+
+    evaluation = records.read_evaluation(row, root)
+    by_level: dict[str, list[float]] = {}
+    for replica in evaluation.replicas if evaluation else ():
+        by_level.setdefault(replica.level, []).append(100 * replica.metrics["test_accuracy"])
+    for level, values in by_level.items():
+        yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
+
+
+def accounted(line: str, root: Path = Path()) -> Iterator[str]:
+    """``epsilon = 3: epsilon at most 2.6 proven``, a line for each level, of its worst seed."""
+    from pipeline.results import records
+
+    ledgers = records.read_ledgers(line, root)
+    worst: dict[str, Ledger] = {}
+    for replica in ledgers.replicas if ledgers else ():
+        rival = worst.get(replica.level)
+        if rival is None or (replica.ledger.accounted or 0.0) > (rival.accounted or 0.0):
+            worst[replica.level] = replica.ledger
+    for level, ledger in worst.items():
+        yield f"{level.replace('=', ' = ')}: {buys(ledger)}"
+
+
+def buys(ledger: "Ledger") -> str:
+    """What a ledger comes to."""
+    from pipeline.reporting.statements import joined
+    from pipeline.reporting.wording import claim, downwards, upwards
+
+    if ledger.accounted is None:
+        why = joined(ledger.reasons)
+        return (
+            f"no epsilon is proven, {claim(ledger)} claimed: {why}"
+            if ledger.claimed
+            else f"no privacy: {why}"
+        )
+    shown = "" if ledger.shown is None else f", at least {downwards(ledger.shown)} spent"
+    said = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
+    return f"epsilon at most {upwards(ledger.accounted)} proven ({ledger.accountant}){shown}{said}"

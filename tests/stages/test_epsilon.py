@@ -1,0 +1,73 @@
+"""`dprepro epsilon`, against dp-accounting itself; and the lines that commands end with."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dp_accounting.pld import PLDAccountant
+
+from pipeline.privacy.accounting import poisson_gaussian
+from stages.answers import accounted, measured
+
+DPREPRO = Path(sys.executable).with_name("dprepro")
+ROOT = Path(__file__).parents[2]
+SETTINGS = ("--examples", "60000", "--batch", "256", "--epochs", "20")
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([DPREPRO, "epsilon", *arguments], capture_output=True, text=True)
+
+
+def test_it_prints_every_accountants_epsilon_and_what_it_is() -> None:
+    found = asked(*SETTINGS, "--sigma", "1.1")
+    assert found.returncode == 0, found.stderr
+    theirs = PLDAccountant().compose(poisson_gaussian(256 / 60000, 1.1, 4688)).get_epsilon(1e-5)
+    assert theirs == pytest.approx(1.315, abs=0.005)
+    assert "4,688 steps" in found.stdout
+    assert "epsilon at most 1.32 proven (pld" in found.stdout
+    for words in ("rdp (opacus", "prv (opacus", "tan (Eq. 4)", "a lower bound", "and no bound"):
+        assert words in found.stdout
+
+
+def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
+    found = asked(*SETTINGS, "--for-epsilon", "3", "--json")
+    ledger = json.loads(found.stdout)
+    assert 2.97 <= ledger["accounted"] <= 3
+    assert ledger["claimed"] is None
+
+
+def test_a_delta_that_means_little_is_told() -> None:
+    found = asked("--examples", "1000", "--batch", "100", "--steps", "10", "--sigma", "2", "--delta", "1e-3")
+    assert found.returncode == 0
+    assert "not below 1/N" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (SETTINGS, "--sigma or --for-epsilon"),
+        ((*SETTINGS, "--sigma", "-1"), "sigma: -1.0 is not allowed"),
+        ((*SETTINGS, "--sigma", "nan"), "sigma: nan is not allowed"),
+        ((*SETTINGS, "--for-epsilon", "0"), "must be above 0"),
+        ((*SETTINGS, "--sigma", "1", "--steps", "5"), "either 'epochs' or 'steps'"),
+        ((*SETTINGS, "--for-epsilon", "3", "--sampling", "fixed"), "of Poisson samples only"),
+        (("--examples", "10", "--batch", "20", "--steps", "1", "--sigma", "1"), "allowed: 1 to 10"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    found = asked(*arguments)
+    assert found.returncode == 1
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_commands_end_with_what_they_found() -> None:
+    (infinite, *_) = [line for line in measured("davody-t2-lenet-300-100", ROOT) if "sigma = 0:" in line]
+    assert "test accuracy 98.1" in infinite
+    assert "(n = 3) percent" in infinite
+    lines = list(accounted("davody-t5-bn-lenet5-literal", ROOT))
+    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.96 claimed: batch statistics couple")
+    (mu, *_) = accounted("nguyen-gdp-modules", ROOT)
+    assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.1")
