@@ -70,4 +70,4 @@ def test_commands_end_with_what_they_found() -> None:
     lines = list(accounted("davody-t5-bn-lenet5-literal", ROOT))
     assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.96 claimed: batch statistics couple")
     (mu, *_) = accounted("nguyen-gdp-modules", ROOT)
-    assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.1")
+    assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.09 proven")
