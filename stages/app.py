@@ -9,6 +9,7 @@ from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 from stages.account import account
 from stages.bench import bench
+from stages.compare import compare
 from stages.epsilon import epsilon
 from stages.equivalence import equivalence
 from stages.evaluate import evaluate
@@ -50,6 +51,7 @@ for command in (
     ledger,
     account,
     epsilon,
+    compare,
     publish,
     report,
     ui,

@@ -1,0 +1,61 @@
+"""`dprepro compare ROW ROW`: two rows side by side at equal proven epsilon."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.reporting.compare import Level, Pair
+    from pipeline.reporting.judging.intervals import Mean
+
+WIDTH = 120
+
+
+def compare(
+    one: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that was run.")],
+    other: Annotated[str, typer.Argument(help="Another.")],
+) -> None:
+    """Set the accuracies of two rows side by side where they spend the same proven epsilon, or less."""
+    from rich.console import Console
+
+    from pipeline import params
+    from pipeline.reporting.compare import compared
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(_table(one, other, compared(one, other, params.load())))
+    console.print(
+        "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "
+        "beside the best level of the second that is proven to spend no more."
+    )
+
+
+def _table(one: str, other: str, pairs: list["Pair"]) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    from pipeline.reporting.wording import signed
+
+    table = Table(title=f"{one} and {other}", box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("first", "accuracy", "privacy", "second", "accuracy", "privacy", "difference"):
+        table.add_column(
+            head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
+        )
+    for pair in pairs:
+        told = [*_told(pair.one), *(_told(pair.other) if pair.other else ("none spends so little", "", ""))]
+        gap = pair.difference
+        table.add_row(*told, "" if gap is None else signed(gap.value, 2) + _half(gap))
+    return table
+
+
+def _told(level: "Level") -> tuple[str, str, str]:
+    from pipeline.reporting.wording import bound, level_words
+
+    return level_words(level.level), f"{level.mean.value:.2f}{_half(level.mean)}", bound(level.ledger)
+
+
+def _half(value: "Mean") -> str:
+    return "" if value.half is None else f" ± {value.half:.2f}"
