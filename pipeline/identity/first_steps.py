@@ -38,7 +38,7 @@ def take(job: dict[str, Any]) -> dict[Any, Any]:
         torch.device("cpu"), replicas_at_once=1, physical=256
     )
     begun = torch.load(job["states"], weights_only=True) if job["states"] else None
-    wanted = loop.replicas(row)
+    wanted = _module("pipeline.training.rows", "pipeline.training.loop", "pipeline.training").replicas(row)
     made: dict[Any, Any] = {}
     for _, together in groupby(sorted(wanted, key=_kind), key=_kind):
         members = list(together)
