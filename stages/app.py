@@ -7,6 +7,7 @@ import typer
 
 from pipeline.errors import UserError
 from stages.account import account
+from stages.audit import audit
 from stages.bench import bench
 from stages.equivalence import equivalence
 from stages.evaluate import evaluate
@@ -47,6 +48,7 @@ for command in (
     evaluate,
     ledger,
     account,
+    audit,
     publish,
     report,
     ui,
