@@ -3,7 +3,9 @@
 What runs is the row's method with its settings: its sampling, its clipping, its sums, its noise. Only the
 network and the data are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The
 attacker knows every example but whether the record is there, and scores each step by the log likelihood ratio
-of what was released in the record's own direction, as Poisson or other sampling mixes it.
+of what was released in the record's own direction, as Poisson or other sampling mixes it. Of single canaries
+he also tries two that a right mechanism makes useless: how much a direction differs from step to step, where
+noise may come again, and what it has where its batch would be if the data were gone through in order.
 
 * Where an example is clipped by itself, a thousand canaries are in one run by coin: a direction each.
 * Where means are clipped, one record turns them around, in independent runs with it and without; to be cheap
@@ -11,7 +13,7 @@ of what was released in the record's own direction, as Poisson or other sampling
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log, log1p
 from typing import Any
 
@@ -56,6 +58,8 @@ class Scores:
     spending: Spending  # one step, as the method that ran says
     steps: int
     one_run: bool  # whether the canaries were together in one run
+    # the same by other attackers, by name: without, within
+    others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 class Listener:
@@ -99,17 +103,38 @@ def plain(settings: MethodSettings) -> MethodSettings:
     return settings.model_copy(update=own)
 
 
-def audit_singles(settings: MethodSettings, examples: int, steps: int, name: str) -> Scores:
-    """Canaries of one run of a method that clips each example by itself, of which one more adds itself."""
+def audit_singles(
+    settings: MethodSettings, examples: int, steps: int, name: str, replicas: int = 1
+) -> Scores:
+    """Canaries of one run of a method that clips each example by itself, of which one more adds itself.
+
+    With more ``replicas``, an attacker also compares these, whose noise should differ.
+    """
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
     present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
     kinds = canaries.many(examples, count, present)
-    method = build_method(settings.method, canaries.task(kinds, [name], 1), [plain(settings)], "none")
-    heard = overheard(method, steps)[:, 0]
-    spending = _spending(method)
-    scores = ratios(heard, spending)
-    return Scores(scores[~present.numpy()], scores[present.numpy()], spending, steps, one_run=True)
+    names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
+    members = [plain(settings)] * replicas
+    method = build_method(settings.method, canaries.task(kinds, names, 1), members, "none")
+    heard = overheard(method, steps)
+    spending, there = _spending(method), present.numpy()
+    scores = ratios(heard[:, 0], spending)
+    # a place's batch, if an epoch went through the data in order
+    phases = np.arange(count) // spending.batch
+    period = max(1, spending.examples // spending.batch)
+    turns = (np.arange(steps)[:, None] % period) == phases
+    others = {"repeats": heard[:, 0].var(0), "order": (heard[:, 0] * turns).sum(0)}
+    if replicas > 1:
+        others["replicas"] = (heard[:, 0] - heard[:, 1]).var(0)
+    return Scores(
+        scores[~there],
+        scores[there],
+        spending,
+        steps,
+        one_run=True,
+        others={name: (values[~there], values[there]) for name, values in others.items()},
+    )
 
 
 def audit_crowd(

@@ -5,7 +5,7 @@ each one's release and takes the exact log likelihood ratio of its noise. ``shar
 batch have one noise, he takes the black one that he knows from the other, and the noise is gone.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -40,10 +40,18 @@ def make(row: Row, own: MethodSettings, settings: Settings, name: str, labels: n
     return method
 
 
-def opposites(
-    row: Row, own: MethodSettings, settings: Settings, name: str, examples: int = EXAMPLES
-) -> tuple[np.ndarray, np.ndarray, Perturbed]:
-    """Log likelihood ratios of examples that were black, those of white ones, and the method."""
+@dataclass(frozen=True)
+class Told:
+    """Scores of black examples and of white ones, and the method that released them."""
+
+    without: np.ndarray
+    within: np.ndarray
+    method: Perturbed
+    labels: tuple[np.ndarray, np.ndarray] | None = None  # by the labels' coefficients alone
+
+
+def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, examples: int = EXAMPLES) -> Told:
+    """By log likelihood ratios."""
     white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
     white[-1] = True
     method = make(row, _of(own, examples), settings, name, white.astype(np.int64))
@@ -54,15 +62,14 @@ def opposites(
     scale = float(method.loss_scales[0]) or 1e-12
     # phi^(1) = 1/2 - y: of class 0 it is -1/2 at 0 and 1/2 at 1
     first = release.first[0].double()
+    labels = torch.zeros_like(scores)
     for place, black in ((0, -0.5), (1, 0.5)):
-        scores = scores + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
-    found = scores.numpy()
-    return found[~white], found[white], method
+        labels = labels + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
+    every, alone = (scores + labels).numpy(), labels.numpy()
+    return Told(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
-def shared(
-    row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS
-) -> tuple[np.ndarray, np.ndarray, Perturbed]:
+def shared(row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS) -> Told:
     """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
     method = make(row, _of(own, 4), settings, name, np.array([0, 0, 0, 1]))
     found: list[list[float]] = [[], []]
@@ -72,7 +79,7 @@ def shared(
             apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
             # pixels at the limit tell nothing
             found[white].append(float(apart.mean()))
-    return np.array(found[0]), np.array(found[1]), method
+    return Told(np.array(found[0]), np.array(found[1]), method)
 
 
 def _of(own: MethodSettings, examples: int) -> MethodSettings:

@@ -58,6 +58,7 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
         scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name)
     whole = scores.steps == steps and scores.spending.examples == examples
     shown = list(_by_scores(scores.without, scores.within, scores.one_run, _delta(own)))
+    shown += [_by_gaussian(name, *found, _delta(own)) for name, found in scores.others.items()]
     yield _attack(level, "canaries" if single else "crowd", "every step", scores, own, whole, shown, begun)
     begun = time.process_time()
     found = pair.audit_pair(row, own, settings, name)
@@ -98,8 +99,12 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, 
     begun = time.process_time()
     shared = getattr(own, "variant", "") == "code"
     way = releases.shared if shared else releases.opposites
-    without, within, method = way(row, own, settings, name)
+    found = way(row, own, settings, name)
+    without, within, method = found.without, found.within, found.method
     accounted = releases.spent(method)
+    shown = list(_by_scores(without, within, False, 0.0))
+    if found.labels is not None:
+        shown.append(Bound(by="labels", epsilon=next(_by_scores(*found.labels, False, 0.0)).epsilon))
     return Attack(
         level=level,
         attack="shared" if shared else "opposites",
@@ -107,10 +112,10 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, 
         event=str(method.guarantee(0).spending),
         delta=0.0,
         accounted=None if accounted is None else up(accounted),
-        whole=False,  # relevances are not attacked
+        whole=True,  # relevances, which are not attacked, can only add
         confidence=1 - ALPHA,
         trials=(len(without), len(within)),
-        bounds=tuple(_by_scores(without, within, False, 0.0)),
+        bounds=tuple(shown),
         seconds=round(time.process_time() - begun, 1),
     )
 
@@ -126,8 +131,12 @@ def _by_scores(without: np.ndarray, within: np.ndarray, one_run: bool, delta: fl
         shown = max(bounds.by_errors(one, ALPHA / len(thresholds), delta) for one in thresholds)
         yield Bound(by="errors", epsilon=down(shown))
     if delta > 0:
-        shown = bounds.by_gaussian(thresholds[0], ALPHA, delta)
-        yield Bound(by="gaussian", epsilon=down(shown), assumes_gaussian=True)
+        yield _by_gaussian("gaussian", without, within, delta)
+
+
+def _by_gaussian(name: str, without: np.ndarray, within: np.ndarray, delta: float) -> Bound:
+    shown = bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, delta)
+    return Bound(by=name, epsilon=down(shown), assumes_gaussian=True)
 
 
 def _delta(own: MethodSettings) -> float:

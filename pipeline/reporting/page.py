@@ -16,6 +16,8 @@ from pipeline.reporting.gather import ENOUGH_EXAMPLES, PaperResult
 from pipeline.reporting.judging import slowdown, values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.judging.verdicts import RULE as verdicts_rule
+from pipeline.reporting.ledger_overview import HEAD, Entry, counts
 from pipeline.reporting.printed import NO_CONVERGENCE
 from pipeline.reporting.results import AGREEMENT_RULE, LineResult, TableResult
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
@@ -50,8 +52,8 @@ class Share:
     tone: str  # good, bad, warn, plain or faint
 
 
-def render(chapters: Sequence[Chapter]) -> str:
-    """The page as HTML."""
+def render(chapters: Sequence[Chapter], picture: str | None = None, overview: Sequence[Entry] = ()) -> str:
+    """The page as HTML; ``picture``: accuracy against proven epsilon, ``overview``: all ledgers."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -80,6 +82,7 @@ def render(chapters: Sequence[Chapter]) -> str:
         "upwards": wording.upwards,
         "downwards": wording.downwards,
         "together": wording.together,
+        "verdict_counts": counts,
         "delta": wording.delta,
         "protections": released_noise.protections,
         "releases": released_noise.releases,
@@ -109,8 +112,10 @@ def render(chapters: Sequence[Chapter]) -> str:
         "SLOWDOWN_HEAD": slowdowns.HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
         "RELEASES_RULE": released_noise.RULE,
+        "LEDGER_HEAD": HEAD,
+        "LEDGER_RULE": verdicts_rule,
     }
-    return environment.get_template("page.html").render(chapters=chapters)
+    return environment.get_template("page.html").render(chapters=chapters, picture=picture, overview=overview)
 
 
 def agreement(result: PaperResult) -> list[Share]:

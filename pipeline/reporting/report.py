@@ -8,8 +8,8 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, page
-from pipeline.reporting.drawing import curves, levels
+from pipeline.reporting import figures, ledger_overview, page
+from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.tables.latex import latex
@@ -48,7 +48,13 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     papers = gather(settings, root)
     chapters = [_chapter(paper) for paper in papers]
     files = {chapter.result.key: list(_write_chapter(chapter, root / REPORTS)) for chapter in chapters}
-    write_text(root / PAGE, page.render(chapters))
+    over = root / REPORTS
+    picture, every = accuracy_privacy.draw(papers), ledger_overview.entries(papers)
+    if picture is not None:
+        write_text(over / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
+    write_text(over / "tables" / "ledger.md", ledger_overview.markdown(every))
+    write_text(over / "tables" / "ledger.csv", ledger_overview.csv(every))
+    write_text(root / PAGE, page.render(chapters, picture, every))
     return Report(tuple(papers), files, root / PAGE)
 
 

@@ -86,7 +86,9 @@ class Ledger(Strict):
 class Bound(Strict):
     """An epsilon that an attack shows, at least."""
 
-    by: str  # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'computed'; see `pipeline.audits.bounds`
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
+    # 'labels', of these alone; 'repeats', 'order': see `pipeline.audits.mechanism`
+    by: str
     epsilon: float
     assumes_gaussian: bool = False
 
