@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from pipeline.reporting import wording
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.verdicts import RULE, Verdict, verdict
+from pipeline.reporting.judging.verdicts import RULE, Verdict, closeness, verdict
 from pipeline.results.records import Attack, Ledger
 
 # attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
@@ -74,6 +75,11 @@ def attack_words(attack: Attack | None) -> str:
     return f"{ATTACKS[attack.attack]}: {wording.downwards(best.epsilon)} (of {of}; {WAYS[best.by]})"
 
 
+def closest_attack(attacks: Sequence[Attack]) -> str:
+    """The attack that came closest to what was accounted for it, in words."""
+    return attack_words(max(attacks, key=closeness, default=None))
+
+
 def entries(papers: Sequence[PaperResult]) -> list[Entry]:
     """All of them, in the order shown."""
     found = []
@@ -106,7 +112,8 @@ def csv(found: Sequence[Entry]) -> str:
     """The overview for computing, a line for each attack."""
     rows = []
     for one in found:
-        own, cell = one.ledger, {"paper": one.paper, "row": one.row, "level": one.level}
+        own = one.ledger
+        cell: dict[str, Any] = {"paper": one.paper, "row": one.row, "level": one.level}
         cell |= {"claimed": own.claimed, "accounted": own.accounted, "shown": own.shown, "delta": own.delta}
         cell |= {"verdict": one.verdict.name, "guarantee": one.guarantee.state}
         attack = one.verdict.attack

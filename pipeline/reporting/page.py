@@ -17,7 +17,7 @@ from pipeline.reporting.judging import slowdown, values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.judging.verdicts import RULE as verdicts_rule
-from pipeline.reporting.ledger_overview import HEAD, Entry, counts
+from pipeline.reporting.ledger_overview import HEAD, Entry, closest_attack, counts
 from pipeline.reporting.printed import NO_CONVERGENCE
 from pipeline.reporting.results import AGREEMENT_RULE, LineResult, TableResult
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
@@ -83,6 +83,7 @@ def render(chapters: Sequence[Chapter], picture: str | None = None, overview: Se
         "downwards": wording.downwards,
         "together": wording.together,
         "verdict_counts": counts,
+        "closest_attack": closest_attack,
         "delta": wording.delta,
         "protections": released_noise.protections,
         "releases": released_noise.releases,

@@ -38,6 +38,7 @@ from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Provenance, Run, Trained
 from pipeline.training import checkpoints, runs
 from pipeline.training.checkpoints import CHECKPOINTS, Checkpoint, alone
+from pipeline.training.inputs import check_inputs
 from pipeline.training.uncounted import data_uses
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
@@ -146,6 +147,7 @@ def train(
     check_start(data, settings)
     check_relevance(data, settings)
     row = settings.row(key)
+    check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
     # by the row, whatever of it is trained: what stands must not change before the results are written
     with alone(root / CHECKPOINTS / key):

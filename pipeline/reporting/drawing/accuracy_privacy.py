@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ def draw(papers: Sequence[PaperResult]) -> str | None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (name, points) in zip(grid, shown.items(), strict=True):
             _panel(axes, name, points)
-        handles: dict[str, object] = {}
+        handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         figure.legend(
