@@ -22,6 +22,6 @@ def check_inputs(data: Prepared, method: str) -> None:
     low, high = float(np.min(inputs)), float(np.max(inputs))
     if not (low >= 0 and high <= 1):
         raise UserError(
-            f"data/prepared/{data.name}: inputs lie between {low:g} and {high:g}; method {method!r} adds noise "
-            "for features in [0, 1]"
+            f"data/prepared/{data.name}: inputs lie between {low:g} and {high:g}; method {method!r} adds "
+            "noise for features in [0, 1]"
         )
