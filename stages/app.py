@@ -8,6 +8,7 @@ import typer
 from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 from stages.account import account
+from stages.audit import audit
 from stages.bench import bench
 from stages.compare import compare
 from stages.epsilon import epsilon
@@ -52,6 +53,7 @@ for command in (
     account,
     epsilon,
     compare,
+    audit,
     publish,
     report,
     ui,

@@ -25,6 +25,8 @@ from pipeline.privacy.gaussian import gaussian_epsilon
 
 LARGEST = 60.0  # epsilon or mu: no audit comes near
 PRECISION = 1e-4
+THRESHOLDS = 200  # that are looked at
+ALPHA = 0.05  # by which they are compared
 # shares of the canaries that are guessed of, each a test of its own
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -52,24 +54,24 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
 
 
 def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
-    """Errors of two thresholds, found on the even trials and counted on the odd: least errors, rare alarms.
+    """Errors of two thresholds, found on the even trials and counted on the odd.
 
     ``without`` (N,) and ``within`` (M,): scores, larger where the record is there. The first threshold has
-    the fewest errors of both kinds; the second is the least without a false alarm among the even trials.
+    the fewest errors of both kinds among the even trials; by the second they show the largest epsilon.
     """
-    learnt, candidates = (without[::2], within[::2]), np.sort(np.concatenate([without[::2], within[::2]]))
-    wrong = [(learnt[0] > one).mean() + (learnt[1] <= one).mean() for one in candidates]
-    best, rare = candidates[int(np.argmin(wrong))], learnt[0].max()
-    found = [
-        Errors(
-            int((without[1::2] > one).sum()),
-            len(without[1::2]),
-            int((within[1::2] <= one).sum()),
-            len(within[1::2]),
-        )
-        for one in (best, rare)
-    ]
-    return found[0], found[1]
+    scores = np.sort(np.concatenate([without[::2], within[::2]]))
+    candidates = scores[np.linspace(0, len(scores) - 1, min(len(scores), THRESHOLDS)).astype(int)]
+    learnt = [_errors(without[::2], within[::2], one) for one in candidates]
+    wrong = [one.false_alarms / one.without + one.misses / one.within for one in learnt]
+    telling = [by_errors(one, ALPHA, 0.0) for one in learnt]
+    best, most = candidates[int(np.argmin(wrong))], candidates[int(np.argmax(telling))]
+    return _errors(without[1::2], within[1::2], best), _errors(without[1::2], within[1::2], most)
+
+
+def _errors(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
+    return Errors(
+        int((without > threshold).sum()), len(without), int((within <= threshold).sum()), len(within)
+    )
 
 
 def by_errors(errors: Errors, alpha: float, delta: float) -> float:

@@ -47,6 +47,7 @@ class Side(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(width, classes, bias=False) for _ in range(parts))
         for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
             nn.init.zeros_(layer.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:

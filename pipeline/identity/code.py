@@ -14,6 +14,7 @@ NOISE = Definition("pipeline.results.evaluation", "noise")
 LEDGER = Definition("pipeline.ledgers.ledger", "ledger_of")
 TOGETHER = Definition("pipeline.ledgers.together", "together")
 ACCOUNT = Definition("pipeline.ledgers.accounts", "entry")
+AUDIT = Definition("pipeline.audits.rows", "attacks_on")
 FETCHING = Definition("pipeline.data.synthetic", "write")
 PREPARING = Definition("pipeline.data.prepare", "prepare")
 STARTING = Definition("pipeline.pretrained.starts", "make_start")
@@ -42,6 +43,12 @@ def train_code(method: str, model: str) -> Code:
 def measure_code(method: str, model: str) -> Code:
     """What measures a row's weights."""
     return Code({"measuring": digest(MEASURING, NOISE), **_row_parts(method, model)})
+
+
+@cache
+def audit_code(method: str, model: str) -> str:
+    """What an audit attacks, and the attacks."""
+    return digest_json({**train_code(method, model).parts, "audit": digest(AUDIT)})
 
 
 def ledger_code() -> str:

@@ -16,6 +16,7 @@ from pipeline.identity.code import (
     PREPARING,
     STARTING,
     account_code,
+    audit_code,
     digest,
     ledger_code,
     measure_code,
@@ -50,6 +51,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         "train": {key: train_entry(settings, key) for key in settings.rows},
         "evaluate": {key: _evaluated(settings, key) for key in settings.rows},
         "ledger": {key: [row.search, ledger_code()] for key, row in settings.rows.items()},
+        "audit": {key: _audited(settings, key) for key in settings.rows},
         "account": {key: [settings.account_digest(key), account_code()] for key in settings.accounts},
     }
     digests: dict[str, Any] = {
@@ -85,6 +87,11 @@ def _evaluated(settings: Settings, key: str) -> list[str]:
     row = settings.rows[key]
     code = measure_code(row.method, row.model.name).digest
     return [equivalences.load().canonical("evaluate", key, code)]
+
+
+def _audited(settings: Settings, key: str) -> list[str]:
+    row = settings.rows[key]
+    return [settings.row_digest(key), audit_code(row.method, row.model.name)]
 
 
 def _fetched(settings: Settings, name: str) -> list[Any]:

@@ -61,6 +61,7 @@ def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
     for stage, keys in (
         ("account", settings.accounts),
         ("ledger", settings.rows),
+        ("audit", [key for key in settings.rows if records.run_path(key).exists()]),
         ("evaluate", settings.rows),
     ):
         for key in keys:

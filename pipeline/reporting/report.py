@@ -8,11 +8,11 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, findings, overview, summary
-from pipeline.reporting.drawing import curves, levels
+from pipeline.reporting import figures, findings, ledger_overview, overview, summary
+from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.pages import index, paper, results
+from pipeline.reporting.pages import index, ledger, paper, results
 from pipeline.reporting.pages.paper import Chapter, Section
 from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.long import csv
@@ -54,10 +54,16 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     pages = {chapter.result.key: folder / "papers" / f"{chapter.result.key}.html" for chapter in chapters}
     for chapter in chapters:
         write_text(pages[chapter.result.key], paper.render(chapter))
+    picture, every = accuracy_privacy.draw(papers), ledger_overview.entries(papers)
+    if picture is not None:
+        write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
+    write_text(folder / "tables" / "ledger.md", ledger_overview.markdown(every))
+    write_text(folder / "tables" / "ledger.csv", ledger_overview.csv(every))
+    write_text(folder / "ledger.html", ledger.render(every))
     write_text(folder / "results.html", results.render(papers))
     write_text(folder / "summary.csv", summary.csv(papers))
     write_text(folder / "README.md", overview.markdown(chapters))
-    write_text(folder / "index.html", index.render(chapters))
+    write_text(folder / "index.html", index.render(chapters, picture))
     return Report(tuple(papers), files, folder / "index.html", pages)
 
 

@@ -76,6 +76,7 @@ WORDS = {
     "spans": (
         "the exact span of mean relevances, which only the laboratory sees, and the metrics divided by it"
     ),
+    "nothing_to_attack": "nothing is clipped or noised for privacy, so that there is no mechanism to attack",
     # the pair of neighbouring data sets that a lower bound is computed on
     "always_at_full_length": (
         "one record more or less, whose clipped gradient always points the same way at full length"

@@ -24,6 +24,7 @@ RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
+AUDITS = Path("reports/audits")
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
@@ -80,6 +81,42 @@ class Ledger(Strict):
     # names: a lower bound beside `accounted`, computed, with nothing trained
     shown: float | None = None
     shown_by: Statement | None = None
+
+
+class Bound(Strict):
+    """An epsilon that an attack shows, at least."""
+
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
+    # 'labels', of these alone; 'repeats', 'order': see `pipeline.audits.mechanism`
+    by: str
+    epsilon: float
+    assumes_gaussian: bool = False
+
+
+class Attack(Strict):
+    """An attack on a row's code at one level, what it was accounted for, and what it shows."""
+
+    level: str
+    attack: str  # 'canaries', 'crowd', 'pair', 'opposites', 'shared': a module's docstring has each
+    sees: str  # the attacker: 'every step', 'the first and the last model', 'what was released'
+    event: str  # the mechanism as it ran for the audit
+    delta: float
+    accounted: float | None  # of that mechanism, which may have fewer steps than the row's
+    whole: bool  # whether that is the row's own, with all its examples and steps
+    confidence: float
+    trials: tuple[int, int]  # without the record, with it
+    bounds: tuple[Bound, ...]
+    seconds: float  # of processor time
+
+    @property
+    def epsilon(self) -> float:
+        """The largest that assumes nothing of the mechanism."""
+        return max((one.epsilon for one in self.bounds if not one.assumes_gaussian), default=0.0)
+
+    @property
+    def largest(self) -> float:
+        """The largest of all."""
+        return max((one.epsilon for one in self.bounds), default=0.0)
 
 
 class Provenance(Strict):
@@ -212,6 +249,7 @@ class Replica(Strict):
     ended: float | None = None
     origin: int = 0  # its place among the record's `origins`
     measured_by: str | None = None  # digest of the code that measured
+    attacks: tuple[Attack, ...] = ()  # on the code of its level
 
 
 class Record(Strict):
@@ -241,6 +279,16 @@ class Record(Strict):
         return digest_json(self.model_dump(mode="json"))
 
 
+class Audit(Kept):
+    """`reports/audits/ROW.json`: what attacks on a row's code show."""
+
+    row: str
+    code: str  # digest of the code that was attacked, and of the attacks
+    versions: dict[str, str]
+    attacks: tuple[Attack, ...]
+    why_none: Statement | None = None  # why there is nothing to attack
+
+
 def run_path(row: str, root: Path = Path()) -> Path:
     """Where it is kept what ran for a row."""
     return root / RUNS / f"{row}.json"
@@ -261,14 +309,24 @@ def ledger_path(line: str, root: Path = Path()) -> Path:
     return root / LEDGERS / f"{line}.json"
 
 
+def audit_path(row: str, root: Path = Path()) -> Path:
+    """Where it is kept what attacks on a row's code show."""
+    return root / AUDITS / f"{row}.json"
+
+
+def read_audit(row: str, root: Path = Path()) -> Audit | None:
+    """What attacks show; otherwise as `read_run`."""
+    return _read(audit_path(row, root), Audit)
+
+
 def search_path(name: str, root: Path = Path()) -> Path:
     """Where the results of a search for hyper-parameters lie."""
     return root / SEARCHES / f"{name}.json"
 
 
-def write(kept: Run | Evaluation | Ledgers, root: Path = Path()) -> Path:
-    """Write one of the three and return its path."""
-    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path}
+def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path:
+    """Write one of the four and return its path."""
+    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, Audit: audit_path}
     target = places[type(kept)](kept.row, root)
     write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
     return target
@@ -328,6 +386,8 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         return None if isinstance(line, Row) else _account(called, ledgers)
     assert isinstance(line, Row), "accounts leave no run"
     entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
+    audit = read_audit(key, root)
+    attacks = audit.attacks if audit else ()
     evaluation = read_evaluation(key, root)
     measured = {(one.level, one.seed): one for one in evaluation.replicas} if evaluation else {}
     replicas = []
@@ -347,6 +407,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 ended=one.ended,
                 origin=one.origin,
                 measured_by=measured[name].code,
+                attacks=tuple(attack for attack in attacks if attack.level == one.level),
             )
         )
     if not replicas:

@@ -222,9 +222,9 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Pa
     ended = _milliseconds(max((one.ended for one in record.replicas if one.ended), default=None))
     values = [Metric(*one, ended or 0, 0) for one in _row_metrics(record)]
     _log(client, parent, _row_parameters(record), values)
-    for path in (records.run_path, records.evaluation_path, records.ledger_path):
+    for path in (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path):
         if (kept := path(record.row, root)).exists():
-            client.log_artifact(parent, str(kept), kept.parent.name)  # all three have the row's name
+            client.log_artifact(parent, str(kept), kept.parent.name)  # all have the row's name
     client.set_terminated(parent, end_time=ended)
     client.set_tag(parent, "digest", digest)
     return True
@@ -285,6 +285,7 @@ def _final(replica: Replica) -> dict[str, float]:
         "epsilon_claimed": ledger.claimed,
         "epsilon_accounted": ledger.accounted,
         "epsilon_shown": ledger.shown,
+        "epsilon_audited": max((one.largest for one in replica.attacks if one.whole), default=None),
         "mu": ledger.mu,
     }
     return {

@@ -28,6 +28,7 @@ from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Provenance, Run, Trained
 from pipeline.training import runs
 from pipeline.training.checkpoints import CHECKPOINTS, alone
+from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.side_by_side import train_replicas
 from pipeline.training.uncounted import data_uses
@@ -76,6 +77,7 @@ def train(
     check_start(data, settings)
     check_relevance(data, settings)
     row = settings.row(key)
+    check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
     # by the row, whatever of it is trained: what stands must not change before the results are written
     with alone(root / CHECKPOINTS / key):

@@ -55,8 +55,9 @@ def test_what_a_perfect_attacker_shows(
     epsilon: float, canaries: int, once: float, curve: float, gaussian: float
 ) -> None:
     found = []
-    for seed in range(5):
-        without, within = scores(mu_of(epsilon), canaries, seed)
+    mu = mu_of(epsilon)
+    for seed in range(3):
+        without, within = scores(mu, canaries, seed)
         found.append(
             [
                 bounds.by_one_run(without, within, ALPHA, DELTA),
@@ -94,7 +95,7 @@ def test_errors_hold_as_often_as_they_say() -> None:
 def test_no_bound_on_a_gaussian_mechanism_is_above_its_epsilon_too_often() -> None:
     mu, above = 1.0, np.zeros(4)
     true = gaussian_epsilon(mu, DELTA)
-    for seed in range(100):
+    for seed in range(40):
         without, within = scores(mu, 400, seed)
         errors = bounds.split(without, within)[0]
         above += [
@@ -103,7 +104,7 @@ def test_no_bound_on_a_gaussian_mechanism_is_above_its_epsilon_too_often() -> No
             bounds.by_one_run(without, within, ALPHA, DELTA) > true,
             bounds.by_one_run_curve(without, within, ALPHA, DELTA) > true,
         ]
-    assert (above <= 10).all()
+    assert (above <= 5).all()
 
 
 def test_everything_wrong_the_other_way_round_is_seen_too() -> None:

@@ -67,7 +67,7 @@ def of_rows(stages: tuple[str, ...], method: str | None = None) -> set[str]:
 
 
 def test_every_stage_has_its_digest(here: dict[str, str]) -> None:
-    assert of_rows(("train", "evaluate", "ledger")) <= here.keys()
+    assert of_rows(("train", "evaluate", "ledger", "audit")) <= here.keys()
     assert {f"account@{key}" for key in OWN.accounts} <= here.keys()
     assert {"report", "publish"} <= here.keys()
 
@@ -100,14 +100,14 @@ def test_a_methods_line_moves_its_rows_alone(copy: Path, here: dict[str, str]) -
         "count = self.first.sets",
         "count = 2 * self.first.sets",
     )
-    assert moved(copy, here) == of_rows(("train", "evaluate"), "batch_clipping")
+    assert moved(copy, here) == of_rows(("train", "evaluate", "audit"), "batch_clipping")
 
 
 def test_a_models_line_moves_its_rows_alone(copy: Path, here: dict[str, str]) -> None:
     edit(copy / "pipeline/models/resnet18.py", "kernel // 2", "kernel // 3")
     rows = [key for key, row in OWN.rows.items() if row.model.name == "resnet18"]
     assert rows
-    assert moved(copy, here) == {f"{stage}@{key}" for stage in ("train", "evaluate") for key in rows}
+    assert moved(copy, here) == {f"{stage}@{key}" for stage in ("train", "evaluate", "audit") for key in rows}
 
 
 def test_the_engine_moves_every_row_and_no_ledger(copy: Path, here: dict[str, str]) -> None:

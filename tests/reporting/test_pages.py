@@ -24,7 +24,7 @@ def read(path: Path) -> str:
 
 def test_every_page_loads_nothing_and_leads_somewhere(written: Report) -> None:
     folder = written.index.parent
-    for path in (written.index, folder / "results.html", *written.pages.values()):
+    for path in (written.index, folder / "results.html", folder / "ledger.html", *written.pages.values()):
         elements = Elements(read(path))
         assert elements.open == [], path
         ids = {attributes.get("id") for _, attributes in elements.found}

@@ -185,8 +185,11 @@ def test_what_the_network_behind_relevances_saw_is_told(
 
 def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
     choices = statement("other_choices")
-    assert ledger_of(trained(), False, None).uncounted == (choices, OWN)
-    assert ledger_of(trained(), False, "s").uncounted == (statement("search", search="s"), choices, OWN)
+    always = (statement("examples_public"), statement("validation"))
+    assert ledger_of(trained(), False, None).uncounted == (choices, OWN, *always)
+    search = statement("search", search="s")
+    assert ledger_of(trained(), False, "s").uncounted == (search, choices, OWN, *always)
+    assert ledger_of(trained(), False, None, among_others=True).uncounted[-1] == statement("all_replicas")
 
 
 # -- what holds ------------------------------------------------------------------------------------------

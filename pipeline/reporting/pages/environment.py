@@ -10,6 +10,7 @@ from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.ledger_overview import closest_attack
 from pipeline.reporting.pages.glossary import TERMS, term
 from pipeline.reporting.printed import NO_CONVERGENCE
 from pipeline.reporting.results import AGREEMENT_RULE
@@ -35,6 +36,7 @@ def environment() -> Environment:
         "upwards": wording.upwards,
         "downwards": wording.downwards,
         "together": wording.together,
+        "closest_attack": closest_attack,
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "reasons": remarks.reasons,

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.reporting import wording
+from pipeline.reporting.judging.verdicts import closeness
 from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
@@ -97,6 +98,7 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "shown_by": words(ledger.shown_by) if ledger and ledger.shown_by else None,
         "mu_clt": ledger.mu if ledger else None,
         "opinions": "; ".join(opinions),
+        **_audited(cell),
         "delta": ledger.delta if ledger else None,
         "unit": ledger.unit if ledger else None,
         "neighbouring": ledger.neighbouring if ledger else None,
@@ -107,6 +109,17 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
+    }
+
+
+def _audited(cell: Cell | None) -> dict[str, Any]:
+    """The attack that came closest to what was accounted for it, or beyond."""
+    attacks = cell.replicas[0].attacks if cell else ()
+    closest = max(attacks, key=closeness, default=None)
+    return {
+        "audited": closest.largest if closest else None,
+        "audited_of": closest.accounted if closest else None,
+        "attack": closest.attack if closest else None,
     }
 
 

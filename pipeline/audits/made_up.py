@@ -1,0 +1,38 @@
+"""Examples that an attacker makes up, of the shape and the classes of a row's data: no data are needed."""
+
+import numpy as np
+
+from pipeline.data.catalog import CATALOG
+from pipeline.data.prepared import Prepared, Split
+from pipeline.params import Row, Settings
+
+TOKENS, CLASSES = 12, 10
+BLACK, WHITE = 0, 255
+
+
+def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
+    """``count`` random examples of class 0 and one more, which is all ``last`` and of class 1.
+
+    None: the last is like the others.
+    """
+    split = settings.split(row.data)
+    shape = CATALOG[settings.raw[split.raw].of or split.raw].shape
+    generator = np.random.default_rng(0)
+
+    def drawn(size: int) -> np.ndarray:
+        if shape is None:
+            return generator.integers(1, 50, (size, TOKENS), dtype=np.int32)
+        return generator.integers(0, 256, (size, *shape), dtype=np.uint8)
+
+    inputs, labels = drawn(count + 1), np.zeros(count + 1, dtype=np.int64)
+    if last is not None:
+        inputs[-1], labels[-1] = last if shape is not None else 7, 1
+    seen = drawn(public)
+    manifest = {
+        "classes": [str(number) for number in range(CLASSES)],
+        "digests": {},
+        "raw": {},
+        **({"text": {"vocabulary": 50}} if shape is None else {}),
+    }
+    splits = {"train": Split(inputs, labels), "public": Split(seen, np.arange(public) % CLASSES)}
+    return Prepared("made up", splits, manifest)

@@ -1,0 +1,183 @@
+"""The mechanism audit: canaries through a row's own step, by whoever sees everything that a step releases.
+
+What runs is the row's method with its settings: its sampling, its clipping, its sums, its noise. Only the
+network and the data are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The
+attacker knows every example but whether the record is there, and scores each step by the log likelihood ratio
+of what was released in the record's own direction, as Poisson or other sampling mixes it. Of single canaries
+he also tries two that a right mechanism makes useless: how much a direction differs from step to step, where
+noise may come again, and what it has where its batch would be if the data were gone through in order.
+
+* Where an example is clipped by itself, a thousand canaries are in one run by coin: a direction each.
+* Where means are clipped, one record turns them around, in independent runs with it and without; to be cheap
+  these have fewer examples and steps, and are accounted for as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log, log1p
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+from torch import Tensor
+
+from pipeline.audits import canaries
+from pipeline.methods.base import Method
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.worst_instance import turned_around
+
+CANARIES = 1000  # of one run
+LONGEST = 2500  # steps of one run
+RUNS = 120  # on either side, where means are clipped
+BATCHES, ROUNDS = 8, 64  # examples of such a run, in batches, and its steps
+# settings of images, which canaries are none, and a step size that moves nothing
+CANARY_SETTINGS: dict[str, Any] = {
+    "learning_rate": canaries.RATE,
+    "augment": "none",
+    "copies": 1,
+    "side": None,
+    "note_norms": False,
+    "sparsify": None,
+    "public_examples": None,
+    "groups": None,
+    "statistics": "public",
+}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How sure an attacker is of each canary that it is there: log likelihood ratios."""
+
+    without: np.ndarray
+    within: np.ndarray
+    spending: Spending  # one step, as the method that ran says
+    steps: int
+    one_run: bool  # whether the canaries were together in one run
+    # the same by other attackers, by name: without, within
+    others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+
+class Listener:
+    """A mechanism that is overheard: what it releases, in the directions of the canaries."""
+
+    def __init__(self, mechanism: Any):
+        """``mechanism``: the method's own."""
+        self.mechanism = mechanism
+        self.heard: list[Tensor] = []  # (R, D) a step, in clipping bounds
+
+    def release(
+        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
+    ) -> Tensors:
+        """What the mechanism releases; nothing is changed."""
+        released: Tensors = self.mechanism.release(sums, bounds, streams, step, shares)
+        limits = (bounds.members @ bounds.limits[..., None])[..., 0]  # (R, T)
+        # the gradient of class 0 points to (-1, 1) / sqrt(2) in every layer
+        apart = torch.stack([(value[:, 1] - value[:, 0]) / 2**0.5 for value in released.values()], 2)
+        self.heard.append((apart / limits[:, None]).mean(2))
+        return released
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the mechanism's."""
+        return getattr(self.mechanism, name)
+
+
+def overheard(method: Method, steps: int) -> np.ndarray:
+    """(T, R, D) what ``steps`` steps of a method released of each direction, in clipping bounds."""
+    listener = Listener(method.mechanism)  # type: ignore[attr-defined]
+    method.mechanism = listener  # type: ignore[attr-defined]
+    state = method.init()
+    for step in range(steps):
+        with torch.no_grad():
+            state, _ = method.step(state, step)
+    return torch.stack(listener.heard).double().numpy()
+
+
+def plain(settings: MethodSettings) -> MethodSettings:
+    """The settings with those of `CANARY_SETTINGS` that it has."""
+    own = {name: value for name, value in CANARY_SETTINGS.items() if name in type(settings).model_fields}
+    return settings.model_copy(update=own)
+
+
+def audit_singles(
+    settings: MethodSettings, examples: int, steps: int, name: str, replicas: int = 1
+) -> Scores:
+    """Canaries of one run of a method that clips each example by itself, of which one more adds itself.
+
+    With more ``replicas``, an attacker also compares these, whose noise should differ.
+    """
+    steps = min(steps, LONGEST)
+    count = min(CANARIES, examples)
+    present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
+    kinds = canaries.many(examples, count, present)
+    names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
+    members = [plain(settings)] * replicas
+    method = build_method(settings.method, canaries.task(kinds, names, 1), members, "none")
+    heard = overheard(method, steps)
+    spending, there = _spending(method), present.numpy()
+    scores = ratios(heard[:, 0], spending)
+    # a place's batch, if an epoch went through the data in order
+    phases = np.arange(count) // spending.batch
+    period = max(1, spending.examples // spending.batch)
+    turns = (np.arange(steps)[:, None] % period) == phases
+    others = {"repeats": heard[:, 0].var(0), "order": (heard[:, 0] * turns).sum(0)}
+    if replicas > 1:
+        others["replicas"] = (heard[:, 0] - heard[:, 1]).var(0)
+    return Scores(
+        scores[~there],
+        scores[there],
+        spending,
+        steps,
+        one_run=True,
+        others={name: (values[~there], values[there]) for name, values in others.items()},
+    )
+
+
+def audit_crowd(
+    settings: MethodSettings, examples: int, steps: int, parts: int, name: str, runs: int = RUNS
+) -> Scores:
+    """Runs with a record that turns around every clipped mean it is in, and runs without it."""
+    own = plain(settings)
+    examples, steps = min(examples, BATCHES * own.batch), min(steps, ROUNDS)
+    found = []
+    for within in (False, True):
+        names = [f"{name}/{within}/{run}" for run in range(runs)]
+        kinds = canaries.crowd(examples, within)
+        method = build_method(own.method, canaries.task(kinds, names, parts), [own] * runs, "none")
+        heard = overheard(method, steps)[:, :, 0]
+        spending = _spending(method)
+        # all of k clipped vectors point one way, but those that the record turned around
+        found.append(ratios((spending.sets - heard) / 2, spending))
+    return Scores(found[0], found[1], spending, steps, one_run=False)
+
+
+def ratios(moved: np.ndarray, spending: Spending) -> np.ndarray:
+    """(R,) log likelihood ratios of (T, R) releases, in distances that the record moves them by."""
+    variance = spending.noise_multiplier**2
+    if spending.sampling == "shuffled":
+        batches = spending.examples // spending.batch
+        whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
+        one = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
+        return np.asarray(one.sum(0))
+    counts, chances = turned_around(spending)
+    never = log1p(-min(chances.sum(), 1 - 1e-12))
+    terms = [np.full_like(moved, never)]
+    terms += [
+        log(chance) + (2 * count * moved - count**2) / (2 * variance)
+        for count, chance in zip(counts, chances, strict=True)
+    ]
+    return np.asarray(logsumexp(np.stack(terms), axis=0).sum(0))
+
+
+def _spending(method: Method) -> Spending:
+    found = method.guarantee(0).spending
+    assert isinstance(found, Spending), "audited where there is a Gaussian mechanism"
+    return found
+
+
+def _seed(name: str) -> Sequence[int]:
+    return list(name.encode())

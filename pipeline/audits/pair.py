@@ -1,0 +1,157 @@
+"""The end-to-end audit: many short trainings with a record and without it, through the whole path.
+
+The row's own network, sampling, gradients, clipping, noise and optimiser train on a few random images and one
+more, which is white all over and of another class. Without it nobody draws it, or, where neighbours replace
+one, there is another like the others. The attacker knows every example and sees the model at the start and at
+the end, with all that is kept in it: he asks how far it went where the record alone would have moved it. A
+step takes all examples, and the guarantee is accounted for as it is here. What canaries behind the clipping
+can't catch, examples that move each other's gradients and statistics that leave without noise, this can.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.audits import made_up
+from pipeline.audits.mechanism import Scores
+from pipeline.methods.base import Execution, Method
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Row, Settings
+from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
+from pipeline.training.loop import Replica, make_task
+
+BATCH, STEPS = 8, 1
+RUNS, FEWEST, NUMBERS = 100, 24, 2e7  # on either side; fewer where networks are large
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+FLOOR = 1e-8  # of a tensor's noise: what nothing is added to differs by float32's rounding alone
+
+
+class Absent(Streams):
+    """Streams of which nobody draws the last example: a data set that it was removed from."""
+
+    def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
+        """Poisson samples of the others."""
+        return [sample[sample < examples - 1] for sample in super().poisson(step, examples, rate)]
+
+
+class Silent:
+    """A mechanism without its noise: what an attacker computes who knows all examples."""
+
+    def __init__(self, mechanism: Any):
+        """``mechanism``: the method's own."""
+        self.mechanism = mechanism
+        self.seen: list[tuple[Tensors, Tensor]] = []  # sums, and the deviations (R, T) of the noise on them
+
+    def release(
+        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
+    ) -> Tensors:
+        """The sums as they are."""
+        self.seen.append((sums, self.mechanism.deviations(bounds, shares)))
+        return sums
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the mechanism's."""
+        return getattr(self.mechanism, name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the pair of data sets shows."""
+
+    scores: Scores
+    # mu of the Gaussian that a step releases of this very pair: how far the sums moved, over their noise
+    mu: float
+
+
+def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> Found:
+    """Scores of short trainings on either side, and how far the record moved the sums of a step."""
+    small = shortened(own)
+    data = {
+        within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
+        for within in (False, True)
+    }
+    spendings: list[Spending] = []
+    exact: list[tuple[Tensors, Tensor]] = []
+
+    def moved(within: bool, count: int, silent: bool = False) -> Tensor:
+        """(R, P) how far everything kept has moved from the start."""
+        members = [Replica(f"{name}/{within}/{run}", 0, small) for run in range(count)]
+        task = make_task(members, row.model, True, data[within], CPU)
+        if not within and getattr(small, "sampling", "poisson") == "poisson":
+            streams = Absent(task.streams.names, True, CPU.device)
+            # a record that is removed, and not one that is like the others
+            task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
+        method = build_method(row.method, task, [small] * count, row.model.normalization)
+        found = method.guarantee(0).spending
+        assert isinstance(found, Spending), "audited where there is a Gaussian mechanism"
+        spendings.append(found)
+        if not silent:
+            return _way(method)
+        mechanism = Silent(method.mechanism)  # type: ignore[attr-defined]
+        method.mechanism = mechanism  # type: ignore[attr-defined]
+        way = _way(method)
+        exact.append(mechanism.seen[0])
+        return way
+
+    white = make_task([Replica("white", 0, small)], row.model, True, data[True], CPU)
+    way = (moved(True, 1, silent=True) - moved(False, 1, silent=True))[0]
+    runs = int(max(FEWEST, min(RUNS, NUMBERS / len(way))))
+    without, within = moved(False, runs), moved(True, runs)
+    # a Gaussian's best test weighs every entry by its noise; the spread over the runs tells that
+    noise = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
+    weights = way.double() / _levelled(noise, method_sizes(white.parameters, len(way))).clamp_min(FLOOR**2)
+    scores = [(one.double() @ weights).numpy() for one in (without, within)]
+    found = Scores(scores[0], scores[1], spendings[0], STEPS, one_run=False)
+    (sums, deviations), (others, _) = exact
+    apart = [(sums[name] - others[name])[0].double().norm() for name in sums]
+    mu = float(torch.stack(apart).div(deviations[0].double()).norm())
+    return Found(found, mu)
+
+
+def shortened(own: MethodSettings) -> MethodSettings:
+    """The settings with a length of `STEPS` and a batch of all examples."""
+    changes: dict[str, Any] = {
+        "batch": BATCH,
+        "epochs": float(STEPS),
+        "steps": STEPS,
+        "note_norms": False,
+        "sparsify": None,
+        "public_examples": None,
+        "augment": "none",
+        "copies": 1,
+        "local_steps": 1,
+        "momentum": 0.0,
+    }
+    if getattr(own, "sampling", "poisson") != "poisson":
+        changes["sampling"] = "fixed"  # as any of the others draws a batch of all examples
+    if getattr(own, "mini_set", None) is not None:
+        changes["mini_set"] = min(getattr(own, "mini_set", BATCH), BATCH)
+    fields = type(own).model_fields
+    return own.model_copy(update={name: value for name, value in changes.items() if name in fields})
+
+
+def method_sizes(parameters: Tensors, total: int) -> list[int]:
+    """Numbers of entries of the tensors that are kept, parameters first; what is beside them is one more."""
+    sizes = [value[0].numel() for value in parameters.values()]
+    return [*sizes, total - sum(sizes)] if total > sum(sizes) else sizes
+
+
+def _levelled(noise: Tensor, sizes: list[int]) -> Tensor:
+    """(P,) variances, each tensor's own mean: its entries have the same noise."""
+    return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
+
+
+def _way(method: Method) -> Tensor:
+    state = method.init()
+    start = method.model(state)
+    for step in range(STEPS):
+        with torch.no_grad():
+            state, _ = method.step(state, step)
+    after = method.model(state)
+    return torch.cat([(after[name] - start[name]).flatten(1) for name in after], 1)

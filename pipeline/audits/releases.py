@@ -1,0 +1,97 @@
+"""Attacks on data that were released once with Laplace noise (Phan et al. 2017), by the row's own release.
+
+``opposites``: of many examples each is, by coin, black of one class or white of another; the attacker sees
+each one's release and takes the exact log likelihood ratio of its noise. ``shared``: where all examples of a
+batch have one noise, he takes the black one that he knows from the other, and the noise is gone.
+"""
+
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+import torch
+
+from pipeline.audits import made_up
+from pipeline.methods.base import Execution, Relevances
+from pipeline.methods.laplace.perturbed import Perturbed
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Row, Settings
+from pipeline.training.loop import Replica, make_task
+
+EXAMPLES = 6000  # of one release
+PAIRS = 3000  # batches of two, with noise of their own
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
+
+
+def make(row: Row, own: MethodSettings, settings: Settings, name: str, labels: np.ndarray) -> Perturbed:
+    """The row's method on black examples of class 0 and white ones of class 1."""
+    data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
+    train = data.splits["train"]
+    train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, made_up.WHITE
+    train.labels[:] = labels
+    task = make_task([Replica(name, 0, own)], row.model, True, data, CPU)
+    mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
+    informed = Relevances(mean, len(labels), public=False, informed=False)
+    public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
+    task = replace(task, relevance=replace(informed, public=public))
+    method = build_method(row.method, task, [own], row.model.normalization)
+    assert isinstance(method, Perturbed)
+    return method
+
+
+@dataclass(frozen=True)
+class Told:
+    """Scores of black examples and of white ones, and the method that released them."""
+
+    without: np.ndarray
+    within: np.ndarray
+    method: Perturbed
+    labels: tuple[np.ndarray, np.ndarray] | None = None  # by the labels' coefficients alone
+
+
+def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, examples: int = EXAMPLES) -> Told:
+    """By log likelihood ratios."""
+    white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
+    white[-1] = True
+    method = make(row, _of(own, examples), settings, name, white.astype(np.int64))
+    release = method.release
+    inputs = release.inputs[0].flatten(1).double()
+    scales = method.input_scales[0].double().clamp_min(1e-12)
+    scores = ((inputs.abs() - (inputs - 1).abs()) / scales).sum(1)
+    scale = float(method.loss_scales[0]) or 1e-12
+    # phi^(1) = 1/2 - y: of class 0 it is -1/2 at 0 and 1/2 at 1
+    first = release.first[0].double()
+    labels = torch.zeros_like(scores)
+    for place, black in ((0, -0.5), (1, 0.5)):
+        labels = labels + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
+    every, alone = (scores + labels).numpy(), labels.numpy()
+    return Told(every[~white], every[white], method, (alone[~white], alone[white]))
+
+
+def shared(row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS) -> Told:
+    """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
+    method = make(row, _of(own, 4), settings, name, np.array([0, 0, 0, 1]))
+    found: list[list[float]] = [[], []]
+    for step in range(pairs):
+        for white, other in ((0, 1), (1, 3)):
+            batch = method._shared(torch.tensor([[0, other]]), 2 * step + white)
+            apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
+            # pixels at the limit tell nothing
+            found[white].append(float(apart.mean()))
+    return Told(np.array(found[0]), np.array(found[1]), method)
+
+
+def _of(own: MethodSettings, examples: int) -> MethodSettings:
+    """The settings with one batch of all examples, and the noise of the row's own."""
+    changes: dict[str, object] = {"batch": examples, "epochs": 1.0}
+    if getattr(own, "variant", "") == "paper":
+        changes["noise_batch"] = getattr(own, "scale_batch", None)
+    return own.model_copy(update=changes)
+
+
+def spent(method: Perturbed) -> float | None:
+    """The accounted epsilon of the inputs and labels of one release; None: no bound."""
+    spending = method.guarantee(0).spending
+    total = sum(one.epsilon for one in getattr(spending, "laplace", ()) if one.quantity != "relevances")
+    return total if isfinite(total) else None

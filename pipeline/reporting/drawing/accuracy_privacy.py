@@ -1,0 +1,106 @@
+"""One picture over all papers: accuracy against the epsilon that is proven, beside independent results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.reporting.drawing.style import COLOURS, svg
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.results import RowResult
+
+NAME = "accuracy-privacy"
+LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
+PAPERS = {
+    "davody2020": "Davody et al.",
+    "nguyen2023": "Nguyen et al.",
+    "phan2017": "Phan et al.",
+    "sander2022": "Sander et al.",
+}
+SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Results of others, at delta 1e-5 and from scratch: (epsilon, percent)."""
+
+    source: str
+    points: tuple[tuple[float, float], ...]
+
+
+ANCHORS = {
+    "MNIST": (
+        Anchor("R+R (ACSAC 2024), WRN-16-4", ((1, 96.80), (4, 98.27), (8, 98.51))),
+        Anchor("Tramèr and Boneh (2021), end to end", ((3, 98.1),)),
+        Anchor("Tramèr and Boneh (2021), ScatterNet", ((3, 98.7),)),
+    ),
+    "CIFAR-10": (
+        Anchor("De et al. (2022), WRN", ((1, 56.8), (2, 64.9), (3, 69.2), (4, 73.5), (8, 81.4))),
+        Anchor("R+R (ACSAC 2024), WRN-16-4", ((1, 42.45), (4, 60.20), (8, 66.56))),
+        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", ((3, 69.3),)),
+    ),
+}
+
+
+def draw(papers: Sequence[PaperResult]) -> str | None:
+    """A panel a data set that has points; None where there are none."""
+    found = {name: _points(papers, key) for key, name in SETS.items()}
+    shown = {name: points for name, points in found.items() if points}
+    if not shown:
+        return None
+
+    def plot(figure: Figure) -> None:
+        grid = figure.subplots(1, len(shown), squeeze=False)[0]
+        for axes, (name, points) in zip(grid, shown.items(), strict=True):
+            _panel(axes, name, points)
+        handles: dict[str, Any] = {}
+        for axes in grid:
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        figure.legend(
+            list(handles.values()), list(handles), loc="outside lower center", ncols=2, fontsize=8.5
+        )
+
+    return svg(NAME, (5.6 * len(shown) + 2.8 * (len(shown) == 1), 5.6), plot)
+
+
+def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, float]]:
+    """(paper, proven epsilon, percent) of every level that has a bound."""
+    return [
+        (paper.key, cell.guarantee.ledger.accounted, cell.mean.value)
+        for paper in papers
+        for table in paper.tables
+        if table.table.metric == "test_accuracy" and table.table.unit == "percent"
+        for row in table.rows
+        if _data(row) == key and row.comparable
+        for cell in row.cells.values()
+        if cell.guarantee.ledger.accounted is not None and cell.guarantee.state not in ("none", "broken")
+    ]
+
+
+def _data(row: RowResult) -> str:
+    name = row.record.data if row.record else ""
+    return next((key for key in SETS if name.startswith(key)), "")
+
+
+def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]]) -> None:
+    for number, (paper, words) in enumerate(PAPERS.items()):
+        own = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == paper]
+        if own:
+            axes.plot(*zip(*own, strict=True), "o", color=COLOURS[number], ms=5, alpha=0.8, label=words)
+    for marker, anchor in zip("*Xd", ANCHORS[name], strict=False):
+        axes.plot(
+            *zip(*anchor.points, strict=True), marker=marker, ls=":", lw=0.8, color=COLOURS[5], mfc="none",
+            ms=8, label=anchor.source,
+        )  # fmt: skip
+    axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
+    axes.text(VACUOUS * 1.1, 12, "no privacy to speak of", fontsize=8.5)
+    axes.set_xscale("log")
+    axes.set_xlim(0.1, LARGEST * 1.3)
+    axes.set_ylim(0, 101)
+    axes.set_xticks([0.1, 1, 10, 100, LARGEST], ["0.1", "1", "10", "100", "≥ 1,000"])
+    axes.set_title(name)
+    axes.set_xlabel("ε, proven for the mechanism as run")
+    axes.set_ylabel("test accuracy (%)")

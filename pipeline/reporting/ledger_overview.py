@@ -1,0 +1,134 @@
+"""Every level of every row that claims privacy or has some: what is claimed, proven, spent and shown."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from pipeline.reporting import wording
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.guarantees import Guarantee
+from pipeline.reporting.judging.verdicts import RULE, Verdict, closeness, verdict
+from pipeline.results.records import Attack, Ledger
+
+# attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
+ATTACKS = {
+    "canaries": "a thousand canaries in one run",
+    "crowd": "a record against all others",
+    "pair": "short trainings with a white image and without",
+    "opposites": "black images against white ones",
+    "shared": "differences inside a batch",
+}
+WAYS = {
+    "errors": "counted errors",
+    "gaussian": "counted errors, if Gaussian",
+    "one_run": "guesses in one run",
+    "one_run_curve": "guesses in one run, if Gaussian",
+    "computed": "computed for this pair",
+    "labels": "counted errors, by the labels alone",
+    "repeats": "differences of steps, if Gaussian",
+    "order": "the data's order, if Gaussian",
+}
+HEAD = ("row", "level", "claimed ε", "proven ε ≤", "spends ε ≥", "verdict", "attack: shown ≥ (of ≤)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One level of a row."""
+
+    paper: str
+    row: str
+    level: str
+    guarantee: Guarantee
+    verdict: Verdict
+
+    @property
+    def ledger(self) -> Ledger:
+        """Of its worst replica."""
+        return self.guarantee.ledger
+
+    @property
+    def cells(self) -> list[str]:
+        """In words, under `HEAD`."""
+        own = self.ledger
+        vacuous = ", and no privacy to speak of"
+        optimistic = f" by {wording.upwards(self.verdict.gap)}" if self.verdict.gap else ""
+        return [
+            self.row,
+            wording.level_words(self.level),
+            wording.claim(own),
+            "none" if own.accounted is None else wording.upwards(own.accounted),
+            "–" if own.shown is None else wording.downwards(own.shown),
+            self.verdict.words + optimistic + (vacuous if self.guarantee.state == "vacuous" else ""),
+            attack_words(self.verdict.attack),
+        ]
+
+
+def attack_words(attack: Attack | None) -> str:
+    """``canaries: 3.26 (of 6.02, counted errors)``."""
+    if attack is None:
+        return "not audited"
+    best = max(attack.bounds, key=lambda one: one.epsilon)
+    of = "no bound" if attack.accounted is None else wording.upwards(attack.accounted)
+    return f"{ATTACKS[attack.attack]}: {wording.downwards(best.epsilon)} (of {of}; {WAYS[best.by]})"
+
+
+def closest_attack(attacks: Sequence[Attack]) -> str:
+    """The attack that came closest to what was accounted for it, in words."""
+    return attack_words(max(attacks, key=closeness, default=None))
+
+
+def entries(papers: Sequence[PaperResult]) -> list[Entry]:
+    """All of them, in the order shown."""
+    found = []
+    for paper in papers:
+        for row in (row for table in paper.tables for row in table.rows):
+            for level, cell in row.cells.items():
+                if cell.guarantee.state == "none" or row.record is None:
+                    continue
+                attacks = cell.replicas[0].attacks
+                reproducible = row.record.provenance.reproducible
+                judged = verdict(cell.guarantee.ledger, attacks, reproducible)
+                found.append(Entry(paper.key, row.key, level, cell.guarantee, judged))
+    return found
+
+
+def counts(found: Sequence[Entry]) -> dict[str, int]:
+    """How many of each verdict."""
+    return dict(Counter(one.verdict.words for one in found).most_common())
+
+
+def markdown(found: Sequence[Entry]) -> str:
+    """The overview as a table."""
+    lines = ["# The privacy ledger of every row", "", RULE, ""]
+    lines += ["| " + " | ".join(HEAD) + " |", "|" + " --- |" * len(HEAD)]
+    lines += ["| " + " | ".join(one.cells) + " |" for one in found]
+    return "\n".join(lines) + "\n"
+
+
+def csv(found: Sequence[Entry]) -> str:
+    """The overview for computing, a line for each attack."""
+    rows = []
+    for one in found:
+        own = one.ledger
+        cell: dict[str, Any] = {"paper": one.paper, "row": one.row, "level": one.level}
+        cell |= {"claimed": own.claimed, "accounted": own.accounted, "shown": own.shown, "delta": own.delta}
+        cell |= {"verdict": one.verdict.name, "guarantee": one.guarantee.state}
+        attack = one.verdict.attack
+        rows.append(
+            {
+                **cell,
+                "attack": attack.attack if attack else None,
+                "audited": attack.largest if attack else None,
+                "audited_assuming_nothing": attack.epsilon if attack else None,
+                "accounted_for_attack": attack.accounted if attack else None,
+                "event_attacked": attack.event if attack else None,
+                "sees": attack.sees if attack else None,
+                "confidence": attack.confidence if attack else None,
+                "trials": sum(attack.trials) if attack else None,
+                "seconds": attack.seconds if attack else None,
+            }
+        )
+    return pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")

@@ -1,0 +1,20 @@
+"""`dprepro audit ROW`."""
+
+from typing import Annotated
+
+import typer
+
+
+def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")]) -> None:
+    """Attack the code of a row: the epsilon that it spends at least. Needs neither weights nor data."""
+    from pipeline import params
+    from pipeline.audits.rows import audit_row
+    from pipeline.results import records
+
+    path = audit_row(row, params.load())
+    found = records.read_audit(row)
+    assert found is not None
+    for one in found.attacks:
+        accounted = "no bound" if one.accounted is None else f"{one.accounted:.4g} accounted"
+        print(f"{row}, {one.level}, {one.attack}: epsilon >= {one.largest:.3g} shown, {accounted}")
+    print(f"{row}: audited, {path}")

@@ -1,0 +1,193 @@
+"""Bugs planted in the real code, each of which an audit must see: what it shows is above what is accounted.
+
+``python -m tests.audits.planted`` tries them all at their full size, in under five minutes of two cores, and
+prints what each audit shows; the tests try them smaller.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline import params
+from pipeline.audits import bounds, mechanism, releases
+from pipeline.audits.mechanism import Scores
+from pipeline.ledgers.ledger import bounds_of
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.samples import BatchSum
+from pipeline.methods.tan.method import Tan
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.randomness import Streams
+
+DELTA, ALPHA = 1e-5, 0.05
+EXAMPLES, STEPS = 4000, 50
+TAN = TanSettings(batch=400, steps=STEPS, sigma=1.2, learning_rate=1.0, delta=DELTA)
+PARTS, CROWD, ROUNDS, RUNS = 4, 50, 30, 200
+BC = BatchClippingSettings.model_validate(
+    {
+        "batch": CROWD,
+        "epochs": 1.0,
+        "learning_rate": 1.0,
+        "sigma": 8.4,
+        "clipping": "layerwise",
+        "sampling": "fixed",
+        "delta": DELTA,
+    }
+)
+SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
+ILM = "phan-f4a-ilm-sound-reduced"
+Shown = tuple[float, float]  # epsilon that an audit shows, and what is accounted for what it attacked
+
+
+def singles(other: str | None = None) -> Callable[[], Shown]:
+    """By a thousand canaries in one run; ``other``: an attacker beside the one by likelihoods."""
+
+    def audit() -> Shown:
+        replicas = 2 if other == "replicas" else 1
+        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "planted", replicas)
+        return told(scores, scores.others[other] if other else (scores.without, scores.within))
+
+    return audit
+
+
+def crowd() -> Shown:
+    """By runs with a record that turns clipped means around, and without."""
+    scores = mechanism.audit_crowd(BC, CROWD, ROUNDS, PARTS, "planted", RUNS)
+    return told(scores, (scores.without, scores.within))
+
+
+def labels() -> Shown:
+    """By the noise on two coefficients of the loss, at delta 0: half of an epsilon of 4."""
+    row = SETTINGS.rows[ILM]
+    own = row.resolved[0].model_copy(update={"epsilon": 4.0})
+    found = releases.opposites(row, own, SETTINGS, "planted", 4000)
+    assert found.labels is not None
+    errors = bounds.split(*found.labels)
+    return max(bounds.by_errors(one, ALPHA / 2, 0.0) for one in errors), own.loss_share * 4.0
+
+
+def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> Shown:
+    known, _ = bounds_of(scores.spending, scores.steps, DELTA)
+    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
+    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted
+
+
+REAL = GaussianMechanism.deviations
+
+
+def halved(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
+    return REAL(self, bounds, shares) / 2
+
+
+def without_root(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
+    return REAL(self, bounds, shares) / bounds.limits.shape[-1] ** 0.5
+
+
+def once(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
+    return REAL(self, bounds, shares) / self.distance
+
+
+NORMAL, POISSON, LAPLACE = Streams.normal, Streams.poisson, Streams.laplace
+
+
+def same_noise(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+    return NORMAL(self, 0, size, purpose).clone()
+
+
+def same_for_all(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+    found = NORMAL(self, step, size, purpose)
+    return found[:1].expand_as(found).clone()
+
+
+def quieter(self: Streams, step: int, size: int, purpose: str) -> Tensor:
+    return LAPLACE(self, step, size, purpose) / 2
+
+
+def twice(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
+    return POISSON(self, step, examples, min(1.0, 2 * rate))
+
+
+def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
+    size = round(examples * rate)
+    return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
+
+
+def unclipped(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+    """Gradients five times as long as they may be: as if clipped to another constant."""
+    found = CLIPPED(self, parameters, samples, step)
+    return found._replace(sums={name: 5 * value for name, value in found.sums.items()})
+
+
+def after_the_mean(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+    """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
+    found = CLIPPED(self, parameters, samples, step)
+    count = max(1, len(samples[0]))
+    # the mean of the unclipped, clipped to C, times the batch
+    total = torch.stack([value.square().sum() for value in found.sums.values()]).sum().sqrt()
+    factor = self.first.clip * count / total.clamp_min(1e-12)
+    return found._replace(sums={name: value * factor for name, value in found.sums.items()})
+
+
+CLIPPED = Tan.clipped_sums
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug, where it is planted, and the audit that sees it."""
+
+    owner: type
+    attribute: str
+    planted: Any
+    audit: Callable[[], Shown]
+
+    @contextmanager
+    def there(self) -> Iterator[None]:
+        with patch.object(self.owner, self.attribute, self.planted):
+            yield
+
+
+BUGS: dict[str, Bug] = {
+    "noise halved": Bug(GaussianMechanism, "deviations", halved, singles()),
+    "clipping off": Bug(Tan, "clipped_sums", unclipped, singles()),
+    "clipping after the mean": Bug(Tan, "clipped_sums", after_the_mean, singles()),
+    "noise reused across steps": Bug(Streams, "normal", same_noise, singles("repeats")),
+    "noise reused across replicas": Bug(Streams, "normal", same_for_all, singles("replicas")),
+    "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
+    "a fixed order sampled": Bug(Streams, "poisson", in_order, singles("order")),
+    "sensitivity C where it is 2 C": Bug(GaussianMechanism, "deviations", once, crowd),
+    "layerwise noise without sqrt(L)": Bug(GaussianMechanism, "deviations", without_root, crowd),
+    "Laplace scale halved": Bug(Streams, "laplace", quieter, labels),
+}
+
+
+def main() -> None:
+    """Try each bug and print what its audit shows."""
+    torch.set_num_threads(1)
+    missed = []
+    for name, bug in BUGS.items():
+        begun = time.monotonic()
+        with bug.there():
+            found, accounted = bug.audit()
+        clean, _ = bug.audit()
+        if found <= accounted or clean > accounted:
+            missed.append(name)
+        print(
+            f"{name}: epsilon >= {found:.3g} shown of {accounted:.3g} accounted, without the bug "
+            f">= {clean:.3g} ({time.monotonic() - begun:.0f} s)",
+            flush=True,
+        )
+    sys.exit(f"not seen: {', '.join(missed)}" if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The end-to-end audit of rows as declared: it comes to what is accounted, or beyond where that is told."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from pipeline import params
+from pipeline.audits import pair
+from pipeline.audits.rows import attacks_on, audit_row
+from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.results import records
+
+SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
+
+
+def found(key: str, place: int = -1) -> pair.Found:
+    row = SETTINGS.rows[key]
+    with patch.object(pair, "RUNS", 24):
+        return pair.audit_pair(row, row.resolved[place], SETTINGS, key)
+
+
+@pytest.mark.parametrize("key", ["davody-t5-lenet5", "davody-t5-bn-lenet5"])
+def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
+    one = found(key)
+    noise = one.scores.spending.noise_multiplier
+    assert 0.5 / noise < one.mu <= (1 + 1e-3) / noise
+
+
+def test_where_batch_statistics_couple_examples_it_moves_them_further() -> None:
+    one = found("davody-t5-bn-lenet5-literal")
+    assert one.mu > 1.1 / one.scores.spending.noise_multiplier
+
+
+def test_running_averages_leave_without_noise_and_are_seen() -> None:
+    one = found("nguyen-f12b-bc-alc-reduced")
+    assert one.scores.without.max() < one.scores.within.min()
+    # which the released sums don't show
+    assert one.mu <= (1 + 1e-3) / one.scores.spending.noise_multiplier
+
+
+def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
+    with patch.object(pair, "RUNS", 24):
+        (attack,) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
+    assert (attack.attack, attack.sees, attack.delta, attack.whole) == (
+        "opposites",
+        "what was released",
+        0,
+        True,
+    )
+    assert attack.accounted == pytest.approx(0.25, rel=1e-6)
+    assert attack.largest <= attack.accounted
+    audit_row("davody-t2-lenet5", SETTINGS, tmp_path)
+    kept = records.read_audit("davody-t2-lenet5", tmp_path)
+    assert kept is not None
+    assert kept.attacks == ()
+    assert kept.why_none is not None
+
+
+KEY = "phan-f4a-ilm-sound-reduced"
+
+
+def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
+    one = found("davody-t5-lenet5")
+    full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
+    assert gaussian_epsilon(one.mu, 1e-5) == pytest.approx(full, rel=0.02)

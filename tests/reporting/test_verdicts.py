@@ -1,0 +1,65 @@
+"""Verdicts, of every combination of what is claimed, accounted, computed and shown."""
+
+import pytest
+from reporting.made_up import dpsgd
+
+from pipeline.reporting.judging.verdicts import closeness, verdict
+from pipeline.reporting.ledger_overview import attack_words
+from pipeline.results.records import Attack, Bound, Ledger
+
+
+def ledger(claimed: float | None, accounted: float | None, shown: float | None = None) -> Ledger:
+    return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
+        update={"event": "noise", "claimed": claimed, "accounted": accounted, "shown": shown}
+    )
+
+
+def attack(epsilon: float, accounted: float | None, whole: bool = False, gaussian: bool = False) -> Attack:
+    return Attack(
+        level="epsilon=1",
+        attack="pair",
+        sees="every step",
+        event="noise",
+        delta=1e-5,
+        accounted=accounted,
+        whole=whole,
+        confidence=0.95,
+        trials=(100, 100),
+        bounds=(Bound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
+        seconds=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "attacks", "name"),
+    [
+        (ledger(1.0, 0.9), [], "sound"),
+        (ledger(1.0, 0.9), [attack(3.0, 3.2)], "sound"),
+        (ledger(1.0, 0.9), [attack(3.3, 3.2)], "broken"),
+        # clipped sums of float32
+        (ledger(1.0, 0.9), [attack(3.2001, 3.2)], "sound"),
+        (ledger(1.0, 1.2), [attack(0.5, 1.2, whole=True)], "optimistic"),
+        (ledger(1.0, 1.2), [attack(1.1, 1.2, whole=True)], "broken"),
+        (ledger(1.0, 1.2), [attack(1.1, 1.2, whole=True, gaussian=True)], "optimistic"),
+        (ledger(1.0, 1.2, shown=1.1), [], "broken"),
+        (ledger(1.0, None), [attack(0.1, 3.0)], "unproven"),
+        (ledger(1.0, None), [attack(5.0, None)], "broken"),
+        (ledger(8.0, None), [attack(1.0, None)], "unproven"),
+    ],
+)
+def test_the_verdict_is_computed(own: Ledger, attacks: list[Attack], name: str) -> None:
+    assert verdict(own, attacks, reproducible=False).name == name
+
+
+def test_seeded_noise_is_void_and_what_claims_nothing_has_none() -> None:
+    assert verdict(ledger(1.0, None), [attack(9.0, 1.0)], reproducible=True).name == "void"
+    nothing = ledger(None, None).model_copy(update={"event": None})
+    assert verdict(nothing, [], reproducible=True).name == "none"
+
+
+def test_a_gap_is_stated_and_the_closest_attack_is_named() -> None:
+    found = verdict(ledger(1.0, 1.25), [attack(1.0, 4.0), attack(3.0, 4.0)], reproducible=False)
+    assert (found.gap, found.attack) == (pytest.approx(0.25), attack(3.0, 4.0))
+    assert closeness(attack(3.0, None)) == 0
+    assert attack_words(found.attack).endswith("3 (of 4; counted errors)")
+    assert attack_words(None) == "not audited"
