@@ -89,3 +89,16 @@ def test_every_finding_of_the_papers_is_said_by_the_records_here() -> None:
     for result in gather(load_params(ROOT / "params.yaml"), ROOT):
         said = findings.said(result.paper.findings, result.tables)
         assert len(said) == len(papers.load(result.key).findings), result.key
+
+
+def test_the_readme_says_what_the_report_says() -> None:
+    """Its numbers are typed: here they are held to the report, whose numbers are read from the records."""
+    text = read(ROOT / "README.md")
+    found = text[text.index("## What it found") : text.index("## Start")]
+    report_of = read(ROOT / "reports/README.md")
+    shares = re.findall(r"(\d+\.\d+) %", found)
+    assert len(shares) >= 6
+    for share in shares:
+        assert re.search(rf"\b{re.escape(share)}\d* %", report_of), share
+    (claiming, kept) = re.findall(r"Of (\d+) results that claim an epsilon, (\d+) have", found)[0]
+    assert f"Of {claiming} results that claim an ε, {kept} have" in words(read(ROOT / "reports/index.html"))
