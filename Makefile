@@ -34,7 +34,7 @@ demo: $(STAMP) ## first run: every method on images it makes itself, three minut
 
 .PHONY: test
 test: lint ## everything that is checked: lint, types, tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: test-broad
 test-broad: $(STAMP) ## every variant of every method through the whole pipeline, some ten minutes

@@ -1,10 +1,20 @@
-"""Rounding of upper bounds: never down."""
+"""Rounding of bounds: of upper ones never down, of lower ones never up."""
 
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def rounded_up(value: float, digits: int) -> Decimal:
     """``value`` to so many significant digits, away from what would promise more privacy than is proven."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def rounded_down(value: float, digits: int) -> Decimal:
+    """``value`` to so many significant digits, away from what would show more of an attack than was seen."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> Decimal:
     exact = Decimal(repr(value))
-    found = Context(prec=digits, rounding=ROUND_CEILING).plus(exact).normalize()
-    return found.quantize(Decimal(1)) if found == found.to_integral_value() else found
+    found = Context(prec=digits, rounding=rounding).plus(exact).normalize()
+    whole = found == found.to_integral_value() and found.adjusted() < Context().prec
+    return found.quantize(Decimal(1)) if whole else found

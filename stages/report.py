@@ -1,4 +1,4 @@
-"""`dprepro report`: tables, figures and the page."""
+"""`dprepro report`: tables, figures and pages."""
 
 from typing import Annotated
 
@@ -8,13 +8,15 @@ import typer
 def report(
     mlflow: Annotated[bool, typer.Option(help="Also log the tables to MLflow.")] = True,
 ) -> None:
-    """Write tables, figures and one self-contained page from the records; trains nothing."""
+    """Write tables, figures and self-contained pages from the records; trains nothing."""
     from pipeline import params
     from pipeline.reporting import report as reporting
 
     written = reporting.write(params.load())
     count = sum(map(len, written.files.values()))
-    print(f"{written.page}: written, with {count} tables and figures beside it")
+    print(
+        f"{written.index}: written, beside it {len(written.pages)} papers' pages, {count} tables and figures"
+    )
     if not mlflow:
         return
     from pipeline.results import tracking

@@ -8,6 +8,13 @@ from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 
+# Files that take longest come first, so that workers (`pytest -n`) end together
+LONG = ("test_dvc.py", "test_equivalence.py", "test_training.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:

@@ -12,6 +12,7 @@ ENGINE = Definition("pipeline.training.loop", "train_replicas")
 MEASURING = Definition("pipeline.results.evaluation", "measure")
 NOISE = Definition("pipeline.results.evaluation", "noise")
 LEDGER = Definition("pipeline.ledgers.ledger", "ledger_of")
+TOGETHER = Definition("pipeline.ledgers.together", "together")
 ACCOUNT = Definition("pipeline.ledgers.accounts", "entry")
 FETCHING = Definition("pipeline.data.synthetic", "write")
 PREPARING = Definition("pipeline.data.prepare", "prepare")
@@ -45,7 +46,7 @@ def measure_code(method: str, model: str) -> Code:
 
 def ledger_code() -> str:
     """What accounts for what ran."""
-    return digest(LEDGER, *_opinions())
+    return digest(LEDGER, TOGETHER, *_opinions())
 
 
 def account_code() -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.identity.code import account_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
+from pipeline.ledgers.precision import up
 from pipeline.ledgers.settings import AccountSettings
 from pipeline.params import Settings, pick
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
@@ -81,4 +82,4 @@ def renyi_metrics(own: AccountSettings) -> dict[str, float]:
         if own.order is not None:
             found["renyi"] = renyi_divergence(spending, steps, own.order)
             found["renyi_tan"] = tan_divergence(eta, own.order)
-    return {name: value for name, value in found.items() if value is not None and isfinite(value)}
+    return {name: up(value) for name, value in found.items() if value is not None and isfinite(value)}

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from math import inf, isfinite
+from math import fsum, inf, isfinite
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from pipeline.ledgers.opinions import library, second_opinions
+from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import (
     describe,
     pld_epsilon,
@@ -20,8 +21,9 @@ from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST, losses
+from pipeline.privacy.subsampling import LARGEST, LEAST, losses
 from pipeline.privacy.tradeoff import of_losses, tradeoff
+from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.records import Ledger, Opinion, Released, Trained
 
 CLOSED = "closed form"
@@ -32,6 +34,7 @@ LIMIT = "a central limit theorem: an approximation, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
+NO_FINER_GRID = f"not computed at an epsilon below {LEAST:g}"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 BASIC = "basic composition (closed form)"
 # of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
@@ -42,7 +45,11 @@ LAPLACE_LARGEST = 700
 
 
 def ledger_of(
-    trained: Trained, reproducible: bool, searched: str | None, steps: Iterable[int] = ()
+    trained: Trained,
+    reproducible: bool,
+    searched: str | None,
+    steps: Iterable[int] = (),
+    among_others: bool = False,
 ) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran.
 
@@ -51,12 +58,17 @@ def ledger_of(
         reproducible: whether its noise was seeded, so that nothing holds.
         searched: the search that chose its hyper-parameters, if any did.
         steps: after which it is told what had been spent.
+        among_others: whether the row has other replicas.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    uncounted = (*outside, *trained.uncounted)
+    uncounted = (*outside, *trained.uncounted, *_always(trained, among_others))
     if trained.accounted_then is not None:
-        return trained.accounted_then.model_copy(update={"reasons": reasons, "uncounted": uncounted})
+        then = trained.accounted_then
+        known = {"shown": _of_opposites(then.releases), "shown_by": statement("opposites")}
+        proven = then.releases and then.accounted is not None and not reasons
+        said = {"reasons": reasons, "uncounted": uncounted, **(known if proven else {})}
+        return stated(then.model_copy(update=said))
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
@@ -67,6 +79,20 @@ def ledger_of(
     return make_ledger(
         trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, uncounted, steps
     )
+
+
+def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
+    """Uses of private data that every private training here leaves uncounted."""
+    if trained.spending is None and trained.accounted_then is None:
+        return
+    yield statement("examples_public")
+    yield statement("validation")
+    if among_others:
+        yield statement("all_replicas")
+    if any(one.key == "own_public" for one in trained.uncounted):
+        yield statement("passed_over")
+    if any(one.quantity == "relevances" for one in getattr(trained.spending, "laplace", ())):
+        yield statement("spans")
 
 
 def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
@@ -106,7 +132,10 @@ def make_ledger(
         curve = tradeoff(profiles, epsilons[least])
         opinions.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
-    return Ledger(
+    # a claim by the central limit theorem is one of clipped means, which may turn around
+    turned = claimed_by == "clt"
+    shown = None if reasons else worst_epsilon(spending, steps, delta, epsilons[least], turned)
+    ledger = Ledger(
         event=describe(spending.event(steps)),
         noise_multiplier=spending.noise_multiplier,
         sampling_rate=spending.rate,
@@ -124,7 +153,18 @@ def make_ledger(
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
         spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
+        shown=shown,
+        shown_by=None if reasons else _instance(spending, turned),
     )
+    return stated(ledger)
+
+
+def _instance(spending: Spending, turned: bool) -> Statement:
+    """The worst pair of data sets, in words."""
+    if spending.sampling == "shuffled":
+        return statement("turns_one_batch_of_an_epoch")
+    alone = spending.sampling == "poisson" and not turned
+    return statement("always_at_full_length" if alone else "turns_around")
 
 
 def release_ledger(
@@ -141,7 +181,17 @@ def release_ledger(
     """
     bounded = isfinite(releases.epsilon)
     proven = bounded and not reasons
-    return Ledger(
+    noised = tuple(
+        Released(
+            quantity=one.quantity,
+            claimed=one.claimed,
+            accounted=one.epsilon if isfinite(one.epsilon) else None,
+            noise=one.noise,
+            span=one.span,
+        )
+        for one in releases.laplace
+    )
+    ledger = Ledger(
         event=str(releases),
         noise_multiplier=None,
         sampling_rate=None,
@@ -155,20 +205,22 @@ def release_ledger(
         reasons=reasons,
         opinions=_at_delta(releases) if bounded else (),
         uncounted=tuple(uncounted),
-        releases=tuple(
-            Released(
-                quantity=one.quantity,
-                claimed=one.claimed,
-                accounted=one.epsilon if isfinite(one.epsilon) else None,
-                noise=one.noise,
-                span=one.span,
-            )
-            for one in releases.laplace
-        ),
+        releases=noised,
         protects=protects,
         # all of it before the first step
         spent=tuple((step, releases.epsilon) for step in told) if proven else (),
+        shown=_of_opposites(noised) if proven else None,
+        shown_by=statement("opposites") if proven else None,
     )
+    return stated(ledger)
+
+
+def _of_opposites(releases: Iterable[Released]) -> float:
+    """What a black image is told apart by from a white one of another class: nothing hides it at delta 0.
+
+    How far such a pair moves mean relevances nobody knows, so that these are not in it.
+    """
+    return fsum(one.accounted or 0.0 for one in releases if one.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)
@@ -204,7 +256,7 @@ def bounds_of(
     if grid is not None:
         fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.get_epsilon_for_delta(delta))
     else:
-        why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID
+        why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID if plain > LEAST else NO_FINER_GRID
         fine = Opinion(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
     first = Opinion(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)

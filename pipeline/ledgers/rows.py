@@ -10,6 +10,7 @@ from pipeline.files import digest_json
 from pipeline.identity.code import ledger_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import ledger_of
+from pipeline.ledgers.together import together
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import read_history
@@ -34,12 +35,21 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
             level=one.level,
             seed=one.seed,
             ledger=ledger_of(
-                one, run.origin(one).reproducible, row.search, sorted(steps.get((one.level, one.seed), ()))
+                one,
+                run.origin(one).reproducible,
+                row.search,
+                sorted(steps.get((one.level, one.seed), ())),
+                among_others=len(run.replicas) > 1,
             ),
         )
         for one in run.replicas
     )
     ledgers = Ledgers(
-        row=key, config=digest_json(row.search), code=ledger_code(), versions=versions(), replicas=entries
+        row=key,
+        config=digest_json(row.search),
+        code=ledger_code(),
+        versions=versions(),
+        replicas=entries,
+        together=together(run, row.search, settings, root),
     )
     return records.write(ledgers, root)

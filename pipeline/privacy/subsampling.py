@@ -20,15 +20,18 @@ from pipeline.privacy.spending import Spending
 FARTHEST = 1e-18
 # No grid beyond this epsilon: sampling saves little there, and dp-accounting's numbers run out.
 LARGEST = 1e5
+# Nor below this one, of which a step's losses are so small a part that composing them takes for ever.
+LEAST = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
 
 
 def losses(spending: Spending, steps: int, delta: float, bound: float) -> PrivacyLossDistribution | None:
     """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
 
-    None where there is none: of 'shuffled', whose steps depend on each other, and beyond `LARGEST`.
+    None where there is none: of 'shuffled', whose steps depend on each other, and at other epsilons than
+    those from `LEAST` to `LARGEST`.
     """
-    if spending.sampling == "shuffled" or bound > LARGEST:
+    if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST:
         return None
     interval = _interval(spending, bound)
     found = composed(spending, steps, interval)

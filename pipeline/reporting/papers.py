@@ -11,6 +11,7 @@ from ruamel.yaml.error import YAMLError
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.reporting.claims import Test
+from pipeline.reporting.findings import Finding
 from pipeline.reporting.printed import PrintedTables
 
 FOLDER = Path(__file__).parent / "papers"
@@ -59,6 +60,7 @@ class Paper(PrintedTables):
     venue: str | None = None
     link: str | None = None
     assumptions: tuple[Assumption, ...] = ()
+    findings: tuple[Finding, ...] = ()  # the most important first
     claims: tuple[Claim, ...] = ()
     out_of_scope: tuple[OutOfScope, ...] = ()
     # in percent: the last validation accuracy from which on the paper calls a training converged; None: it

@@ -1,4 +1,4 @@
-"""The whole report: tables, figures and the page, written under `reports/`."""
+"""The whole report: tables, figures and pages, written under `reports/`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, page
+from pipeline.reporting import figures, findings, overview, summary
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.pages import index, paper, results
+from pipeline.reporting.pages.paper import Chapter, Section
 from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.long import csv
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.wide import wide
 
 REPORTS = Path("reports")
-PAGE = REPORTS / "index.html"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Report:
 
     papers: tuple[PaperResult, ...]
     files: dict[str, list[Path]]  # by paper: its tables and figures
-    page: Path
+    index: Path  # the first page
+    pages: dict[str, Path]  # by paper
 
     def tables(self, paper: str) -> dict[str, pd.DataFrame]:
         """A paper's tables for reading, by name."""
@@ -46,13 +48,20 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         UserError: a record, history, search or paper is not one, or a file can't be written.
     """
     papers = gather(settings, root)
-    chapters = [_chapter(paper) for paper in papers]
-    files = {chapter.result.key: list(_write_chapter(chapter, root / REPORTS)) for chapter in chapters}
-    write_text(root / PAGE, page.render(chapters))
-    return Report(tuple(papers), files, root / PAGE)
+    chapters = [_chapter(result) for result in papers]
+    folder = root / REPORTS
+    files = {chapter.result.key: list(_write_chapter(chapter, folder)) for chapter in chapters}
+    pages = {chapter.result.key: folder / "papers" / f"{chapter.result.key}.html" for chapter in chapters}
+    for chapter in chapters:
+        write_text(pages[chapter.result.key], paper.render(chapter))
+    write_text(folder / "results.html", results.render(papers))
+    write_text(folder / "summary.csv", summary.csv(papers))
+    write_text(folder / "README.md", overview.markdown(chapters))
+    write_text(folder / "index.html", index.render(chapters))
+    return Report(tuple(papers), files, folder / "index.html", pages)
 
 
-def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
+def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
     for section in chapter.sections:
         name = section.result.name
         for path, content in (
@@ -68,9 +77,14 @@ def _write_chapter(chapter: page.Chapter, folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _chapter(paper: PaperResult) -> page.Chapter:
+def _chapter(result: PaperResult) -> Chapter:
     sections = (
-        page.Section(table, levels.draw(table), curves.draw(table), tuple(figures.drawn(table)))
-        for table in paper.tables
+        Section(table, levels.draw(table), curves.draw(table), tuple(figures.drawn(table)))
+        for table in result.tables
     )
-    return page.Chapter(paper, tuple(sections), tuple(assess(paper)))
+    return Chapter(
+        result,
+        tuple(sections),
+        tuple(assess(result)),
+        tuple(findings.said(result.paper.findings, result.tables)),
+    )

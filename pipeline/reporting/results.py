@@ -38,6 +38,7 @@ class Mark:
     inconclusive: bool = False
     training: bool = False  # less of it than the paper's: nothing against how much noise there is
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
+    detail: str = ""  # for whoever wants to know more
 
 
 @dataclass(frozen=True)

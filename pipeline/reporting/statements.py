@@ -61,6 +61,33 @@ WORDS = {
     "test_relevance": (
         "{test_examples_seen} test examples, which the network behind the relevances was trained on"
     ),
+    "examples_public": "the number of training examples, taken as public: noise and rates are set by it",
+    "validation": (
+        "the exact validation accuracies of the history and the records, where validation examples are "
+        "private too"
+    ),
+    "all_replicas": (
+        "all other seeds and levels of the row: its ε is one training's, and whoever sees the whole row sees "
+        "the same examples in each"
+    ),
+    "passed_over": (
+        "which candidates for the public split were passed over, as a private example has the same content"
+    ),
+    "spans": (
+        "the exact span of mean relevances, which only the laboratory sees, and the metrics divided by it"
+    ),
+    # the pair of neighbouring data sets that a lower bound is computed on
+    "always_at_full_length": (
+        "one record more or less, whose clipped gradient always points the same way at full length"
+    ),
+    "turns_around": (
+        "one record against all others: in each batch it is in, it turns the clipped vector around"
+    ),
+    "turns_one_batch_of_an_epoch": (
+        "one record that turns the clipped vector of one batch of each epoch around; by the largest of what "
+        "an epoch releases"
+    ),
+    "opposites": "a black image of one class against a white one of another",
     # what of whom is protected, and from whom. Not 'from whoever sees the noisy data': those are
     # floating-point numbers, some of which no other image could have become
     "local_at_accounted": (

@@ -1,6 +1,5 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
-from decimal import ROUND_CEILING, Decimal
 from math import isinf
 from typing import Any
 
@@ -8,7 +7,8 @@ from pipeline.reporting.judging.guarantees import Guarantee, State
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
-from pipeline.results.records import Ledger
+from pipeline.results.records import Ledger, Together
+from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
 LARGE = 1e6
@@ -17,6 +17,7 @@ MINUS = "−"
 VERDICTS: dict[State, str] = {
     "holds": "holds",
     "weaker": "NOT PROVEN AS CLAIMED",
+    "exceeds": "SPENDS MORE THAN IS CLAIMED",
     "vacuous": "NO PRIVACY TO SPEAK OF",
     "broken": "DOES NOT HOLD",
     "none": "no privacy",
@@ -34,6 +35,13 @@ CONVERGENCE_RULE = (
 CONVERGENCE_RULE_GIVEN = (
     CONVERGED + "counts as a finding only on the full budget, with the paper's step size."
 )
+# by the accountant behind the claim
+CLAIMS = {
+    "rdp": "by Rényi DP, for this run",
+    "pld": "by privacy loss distributions, for this run",
+    "clt": "by the paper's central limit theorem, for this run",
+    "laplace": "by the paper's formula, for this run",
+}
 MU_RULE = "of μ-GDP by the central limit theorem: an approximation, never a bound"
 MU_EXACT = "of μ-GDP, exact where it is known in which batch of each epoch an example is"
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
@@ -144,20 +152,40 @@ def mu_rule(ledger: Ledger) -> str:
 
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
-    return "no bound" if ledger.accounted is None else f"ε ≤ {number(_upwards(ledger.accounted))}"
+    return "no bound" if ledger.accounted is None else f"ε ≤ {upwards(ledger.accounted)}"
 
 
-def _upwards(value: float) -> float:
-    """Three significant digits and never less than ``value``: a bound rounded down would not be one."""
-    exact = Decimal(f"{value:.9g}")  # 3 * 0.92 is no reason to print 2.77
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_CEILING))
+def upwards(value: float) -> str:
+    """An upper bound to three significant digits, never less: rounded down it would not be one."""
+    # 3 * 0.92 is no reason to print 2.77
+    return number(float(rounded_up(float(f"{value:.9g}"), 3)))
+
+
+def downwards(value: float) -> str:
+    """A lower bound to three significant digits, never more."""
+    return number(float(rounded_down(float(f"{value:.9g}"), 3)))
+
+
+def claim_source(ledger: Ledger) -> str:
+    """Whose number the claim is: papers print few, and their formulas give one for any run."""
+    return CLAIMS.get(ledger.claimed_by or "", "")
+
+
+def together(found: Together) -> str:
+    """What all trainings of a row and its search spend together, in a sentence."""
+    of = f"its {found.trainings} private trainings" if found.trainings > 1 else "its private training"
+    if found.searched:
+        of += f" and {found.searched} of its search"
+    left = f"; {found.left_out} more have no bound, and are not in it" if found.left_out else ""
+    delta = f" at δ {number(found.delta)}" if found.delta else ""
+    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{left}."
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
     """The verdict in a cell: the proven bound, and whether something is wrong with it."""
     if guarantee.state == "holds":
         return bound(guarantee.ledger)
-    if guarantee.state in ("weaker", "vacuous"):
+    if guarantee.state in ("weaker", "exceeds", "vacuous"):
         return f"{VERDICTS[guarantee.state]}: {bound(guarantee.ledger)}"
     return VERDICTS[guarantee.state]
 

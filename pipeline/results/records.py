@@ -84,11 +84,14 @@ class Ledger(Strict):
     protects: Statement | None = None
     # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
     spent: tuple[tuple[int, float], ...] = ()
-    audited: float | None = None  # lower bound found by attacks, once audits exist
+    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that `shown_by`
+    # names: a lower bound beside `accounted`, computed, with nothing trained
+    shown: float | None = None
+    shown_by: Statement | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> "Ledger":
-        for name in ("noise_multiplier", "claimed", "accounted", "audited", "mu"):
+        for name in ("noise_multiplier", "claimed", "accounted", "shown", "mu"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"{name}: {value}; allowed: 0 or more")
         for name in ("sampling_rate", "delta"):
@@ -219,6 +222,17 @@ class Entry(Strict):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
+class Together(Strict):
+    """What all private trainings of a row, and of the search behind it, spend together."""
+
+    epsilon: float  # an upper bound
+    delta: float
+    by: str  # how it was found
+    trainings: int  # private replicas of the row
+    searched: int  # private trainings of its search
+    left_out: int  # replicas and candidates without a bound, which are not in it
+
+
 class Ledgers(Kept):
     """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
 
@@ -227,6 +241,7 @@ class Ledgers(Kept):
     code: str  # digest of the code that accounted
     versions: dict[str, str]  # of Python and the libraries that did
     replicas: tuple[Entry, ...]
+    together: Together | None = None  # where the row's trainings spend more than each alone
 
 
 class Replica(Strict):
@@ -259,6 +274,7 @@ class Record(Strict):
     replicas: tuple[Replica, ...]
     history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
     origins: tuple[Provenance, ...]
+    together: Together | None = None
 
     @property
     def provenance(self) -> Provenance:
@@ -357,7 +373,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     ledgers = read_ledgers(key, root)
     if ledgers is None:
         return None
-    called = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
+    called: dict[str, Any] = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
     run = read_run(key, root)
     if run is None:
         return None if isinstance(line, Row) else _account(called, ledgers)
@@ -401,6 +417,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         replicas=tuple(replicas),
         history=run.history,
         origins=run.origins,
+        together=ledgers.together,
     )
 
 
@@ -414,7 +431,7 @@ def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> boo
     return found != (one.steps, one.delta, one.spending.noise_multiplier, one.spending.rate)
 
 
-def _account(called: dict[str, str], ledgers: Ledgers) -> Record:
+def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
     """The record of an account: nothing ran, and its settings say all."""
     replicas = tuple(
         Replica(level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger)

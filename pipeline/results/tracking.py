@@ -35,6 +35,8 @@ from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, digest_files, digest_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import papers
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.wording import VERDICTS
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
 
@@ -210,7 +212,7 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, root: Pa
     parent = client.create_run(
         experiment,
         start_time=_milliseconds(min((one.started for one in record.replicas if one.started), default=None)),
-        tags={**common, "kind": "row"},
+        tags={**common, "kind": "row", "privacy": _privacy(record.replicas, record)},
         run_name=record.row,
     ).info.run_id
     for replica in record.replicas:
@@ -247,6 +249,7 @@ def _publish_replica(
             "replica": f"{record.row}/{replica.level}/{replica.seed}",
             "level": replica.level,
             "seed": str(replica.seed),
+            "privacy": _privacy([replica], record),
         },
         run_name=f"{replica.level}, seed {replica.seed}",
     ).info.run_id
@@ -270,10 +273,20 @@ def _publish_replica(
     client.set_terminated(run, end_time=finished)
 
 
+def _privacy(replicas: Sequence[Replica], record: Record) -> str:
+    """What their worst epsilon is worth, to stand beside every one."""
+    return VERDICTS[guarantee(replicas, record.provenance.reproducible).state]
+
+
 def _final(replica: Replica) -> dict[str, float]:
     """What a replica ended with."""
     ledger = replica.ledger
-    spent = {"epsilon_claimed": ledger.claimed, "epsilon_accounted": ledger.accounted, "mu": ledger.mu}
+    spent = {
+        "epsilon_claimed": ledger.claimed,
+        "epsilon_accounted": ledger.accounted,
+        "epsilon_shown": ledger.shown,
+        "mu": ledger.mu,
+    }
     return {
         **replica.metrics,
         **{name: value for name, value in spent.items() if value is not None},

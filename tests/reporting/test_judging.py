@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reporting.lookup import page_of
 from reporting.made_up import clipping, dpsgd, toys
 
 from pipeline.errors import UserError
-from pipeline.reporting import page, papers, report
+from pipeline.reporting import papers, report
 from pipeline.reporting.claims.near_gaussian import NearGaussian
 from pipeline.reporting.claims.proven_curve import ProvenCurve, between
 from pipeline.reporting.claims.sooner import Sooner
@@ -16,6 +17,7 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.judging.slowdown import METRIC
+from pipeline.reporting.pages import paper as page
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import convergence_rule
 
@@ -230,9 +232,9 @@ def test_sooner_is_in_epochs_to_what_both_reach(tmp_path: Path, slower: int, ver
 
 
 def test_the_page_says_what_is_out_of_scope_and_where_values_come_from(tmp_path: Path) -> None:
-    text = report.write(clipping.fill(tmp_path), tmp_path).page.read_text(encoding="utf-8")
-    assert "nothing is typed in" not in text
-    assert "the papers' own are typed from their texts" in text
+    written = report.write(clipping.fill(tmp_path), tmp_path)
+    assert "the papers' own are typed from their texts" in written.index.read_text(encoding="utf-8")
+    text = page_of(written).read_text(encoding="utf-8")
     assert "Accuracies at epoch 20 in Section 4.2, 88.31 and 60 % (2 numbers)." in text
     assert "not tested" in text
 

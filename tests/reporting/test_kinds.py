@@ -89,7 +89,7 @@ def test_a_kind_of_claim_and_a_kind_of_figure_are_one_module_each(tmp_path: Path
     project = tmp_path / "project"
     env = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'tests'}"}
     subprocess.run([sys.executable, "-c", RENDER, str(project)], env=env, cwd=copy, check=True)
-    page = (project / "reports/index.html").read_text(encoding="utf-8")
+    page = (project / "reports/papers/toys.html").read_text(encoding="utf-8")
     assert "7 cells of One" in page
     assert "not reproduced" in page
     assert "Drawn by a toy." in page

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from keeping import keep
+from reporting.lookup import page_of
 from reporting.made_up import noisy
 
 from pipeline.errors import UserError
@@ -98,7 +99,7 @@ def test_markdown_and_page_show_it_with_its_rule_and_its_budget(tmp_path: Path) 
         f"| ours: {noisy.CURVES} | σ = 1 → σ = 10 | 98.50 % | 5.0 → 25.9 | 5.20 ± 0.50"
     )
     assert lines[1].startswith(f"| ours: {REDUCED} [{noisy.SHORT}] |")
-    page = written.page.read_text()
+    page = page_of(written).read_text()
     assert "5.20 ± 0.50 (n = 3)" in page
     _, _, shown = page.partition('aria-label="Slow-down in Figure 1"')
     rows = shown.partition("</table>")[0].split("<tr>")[2:]

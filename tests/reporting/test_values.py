@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from reporting.made_up import toys
 
-from pipeline.reporting import page
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
+from pipeline.reporting.pages import paper as page
 
 PRINTED = {"sigma=0": 90.0}
 

@@ -95,6 +95,8 @@ def test_runs_carry_tags_settings_metrics_and_curves(root: Path, declared: Setti
         tags = run.data.tags
         assert (tags["paper"], tags["table"], tags["budget"]) == ("davody2020", "t5", "full")
         assert tags["edition"] == "kmnist official, mnist official"
+        # what an epsilon is worth stands beside it
+        assert tags["privacy"] == "holds"
         assert tags["record"] == record.digest()
         assert tags["revision"] == tags["mlflow.source.git.commit"] == record.provenance.revision
         assert tags["data.train.inputs"] == record.provenance.data["train.inputs"]

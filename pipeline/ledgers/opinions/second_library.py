@@ -17,7 +17,8 @@ def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iter
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta)
     opacus = library("opacus")
-    yield Opinion(accountant=f"rdp ({opacus})", epsilon=opacus_rdp(*numbers))
+    # at a delta of a half, say, it lands below 0, and what is true there is true at 0
+    yield Opinion(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
     name = f"prv ({opacus})"
     if least > PRV_LARGEST:
         yield Opinion(
@@ -29,4 +30,4 @@ def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iter
     except ValueError as problem:
         yield Opinion(accountant=name, epsilon=None, note=str(problem))
     else:
-        yield Opinion(accountant=name, epsilon=epsilon, note=f"upper end; error bound {error}")
+        yield Opinion(accountant=name, epsilon=max(0.0, epsilon), note=f"upper end; error bound {error}")

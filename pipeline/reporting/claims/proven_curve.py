@@ -15,7 +15,7 @@ from pipeline.reporting.judging.claim_test import (
 )
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import Cell
-from pipeline.reporting.wording import level_words, number
+from pipeline.reporting.wording import downwards, level_words, number
 
 ERROR = 0.1  # the type I error that a curve is told by
 
@@ -40,7 +40,7 @@ def _ours(title: str, cell: Cell, caveat: str | None) -> Outcome:
         return Outcome("fails", f"{title}: no curve is proven ({cell.guarantee.reason})", caveat)
     beta = between(curve, ERROR)
     return Outcome(
-        "holds", f"{title}: proven, a type II error of {number(beta)} at type I {number(ERROR)}", caveat
+        "holds", f"{title}: proven, a type II error of {downwards(beta)} at type I {number(ERROR)}", caveat
     )
 
 

@@ -13,9 +13,11 @@ from pipeline.reporting.judging.claim_test import (
     guarantee_caveat,
     not_run,
 )
-from pipeline.reporting.judging.guarantees import SLACK
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.wording import bound, level_words
+
+# Accountants differ in their grids: two bounds that are no further apart are taken for the same
+SAME = 1.01
 
 
 class SameGuarantee(OfTwoLines):
@@ -40,7 +42,7 @@ class SameGuarantee(OfTwoLines):
         verdict: Verdict = "fails"
         if one.accounted is not None and other.accounted is not None:
             low, high = sorted((one.accounted, other.accounted))
-            verdict = "holds" if high <= SLACK * low else "fails"
+            verdict = "holds" if high <= SAME * low else "fails"
         elif one.accounted is None and other.accounted is None:
             verdict = "undecided"
         return Outcome(verdict, text, guarantee_caveat(left) or guarantee_caveat(right))

@@ -14,10 +14,10 @@ from pipeline.reporting.judging.claim_test import (
     guarantee_caveat,
     not_run,
 )
-from pipeline.reporting.judging.guarantees import SLACK
+from pipeline.reporting.judging.guarantees import ROUNDING
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import level_words, number
+from pipeline.reporting.wording import level_words, upwards
 
 
 class SpentAtOnce(OfOneLine):
@@ -43,5 +43,5 @@ class SpentAtOnce(OfOneLine):
         if not spent:
             return Outcome("undecided", f"{title}: its ledger has no ε by step", guarantee_caveat(row))
         first, last = (fmean(curve[place][1] for curve in spent.values()) for place in (0, -1))
-        text = f"{title}: ε {number(first)} at the first note, {number(last)} at the last"
-        return Outcome("holds" if last <= SLACK * first else "fails", text, guarantee_caveat(row))
+        text = f"{title}: ε ≤ {upwards(first)} at the first note, {upwards(last)} at the last"
+        return Outcome("holds" if last <= ROUNDING * first else "fails", text, guarantee_caveat(row))

@@ -6,11 +6,11 @@ from math import log
 from statistics import NormalDist
 from typing import Literal
 
-from pipeline.reporting.statements import joined
+from pipeline.reporting.statements import joined, words
 from pipeline.results.records import Ledger, Replica
 
-# An accountant other than the claim's may land this far above it by rounding alone.
-SLACK = 1.01
+# What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
+ROUNDING = 1 + 1e-6
 
 # Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
 # an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
@@ -21,10 +21,11 @@ VACUOUS_REASON = (
     "errors below one in a million"
 )
 WEAKER_REASON = "what is proven of the mechanism as run is a larger ε than is claimed"
+EXCEEDS_REASON = "on a pair of neighbouring data sets the mechanism as run spends more than is claimed: {}"
 
 NORMAL = NormalDist()
 
-State = Literal["holds", "weaker", "vacuous", "broken", "none"]
+State = Literal["holds", "weaker", "exceeds", "vacuous", "broken", "none"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """The verdict that holds for every one of a level's replicas.
 
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
-    ``weaker``: a bound is proven, but larger than the claim. ``vacuous``: every bound that is proven is so
+    ``weaker``: a bound is proven, but larger than the claim, which may hold or not. ``exceeds``: more than is
+    claimed is spent on a pair of data sets that can be named. ``vacuous``: every bound that is proven is so
     large that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
     """
     ledger = max((replica.ledger for replica in replicas), key=_badness)
@@ -51,10 +53,22 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         return Guarantee("broken", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
         return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
-    kept = ledger.claimed is None or ledger.accounted <= SLACK * ledger.claimed
+    kept = ledger.claimed is None or ledger.accounted <= ROUNDING * ledger.claimed
     if _least(ledger, ledger.accounted) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
-    return Guarantee("holds" if kept else "weaker", None if kept else WEAKER_REASON, ledger, kept)
+    if kept:
+        return Guarantee("holds", None, ledger, kept)
+    if exceeds(ledger):
+        why = EXCEEDS_REASON.format(words(ledger.shown_by) if ledger.shown_by else "")
+        return Guarantee("exceeds", why, ledger, kept)
+    return Guarantee("weaker", WEAKER_REASON, ledger, kept)
+
+
+def exceeds(ledger: Ledger) -> bool:
+    """Whether the mechanism as run is shown to spend more than is claimed for it."""
+    return (
+        ledger.claimed is not None and ledger.shown is not None and ledger.shown > ROUNDING * ledger.claimed
+    )
 
 
 def _badness(ledger: Ledger) -> tuple[bool, float]:

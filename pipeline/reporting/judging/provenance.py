@@ -23,9 +23,12 @@ def made_otherwise(key: str, row: Row, root: Path) -> Iterator[Mark]:
         yield SETTINGS_CHANGED
     now = train_code(row.method, row.model.name).digest
     others = {one.origin for one in run.replicas if stands.other_code(run, one)}
+    details = []
     for made in (run.origins[place] for place in sorted(others)):
         why = stands.findings.why_different("train", key, made.code, now)
         at = made.revision[:8] if made.revision else "no commit"
-        yield Mark(f"trained by other code ({at}): {why or 'not compared with that here'}")
+        details.append(f"{at}: {why or 'not compared with the code here'}")
+    if details:
+        yield Mark("trained by other code", detail="; ".join(details))
     if any(stands.measured_otherwise(one) for one in evaluation.replicas):
         yield Mark("measured by other code")

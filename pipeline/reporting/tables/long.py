@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.reporting import wording
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
 
@@ -39,7 +39,7 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         "variant": row.variant if row else None,
         "level": level,
         "status": "run" if cell else wording.NOT_RUN,
-        "marks": "; ".join(mark.words for mark in row.marks) if row else "",
+        "marks": "; ".join(map(_told, row.marks)) if row else "",
         "paper_value": theirs.value if theirs else None,
         "paper_error": theirs.error if theirs else None,
         "paper_words": theirs.words if theirs else None,
@@ -49,6 +49,10 @@ def _entry(result: TableResult, line: LineResult | None, row: RowResult | None, 
         **_spent(cell),
         **_made(row if cell else None),
     }
+
+
+def _told(mark: Mark) -> str:
+    return f"{mark.words} ({mark.detail})" if mark.detail else mark.words
 
 
 def _measured(cell: Cell | None) -> dict[str, Any]:
@@ -89,6 +93,8 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         "claimed_by": ledger.claimed_by if ledger else None,
         "accounted": ledger.accounted if ledger else None,
         "accountant": ledger.accountant if ledger else None,
+        "shown": ledger.shown if ledger else None,
+        "shown_by": words(ledger.shown_by) if ledger and ledger.shown_by else None,
         "mu_clt": ledger.mu if ledger else None,
         "opinions": "; ".join(opinions),
         "delta": ledger.delta if ledger else None,

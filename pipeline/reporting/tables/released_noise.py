@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.statements import words
-from pipeline.reporting.wording import level_value, number
+from pipeline.reporting.wording import level_value, number, upwards
 from pipeline.results.records import Released
 
 # Declared wherever releases are shown.
 RULE = (
-    "In each cell: ε claimed → accounted; the noise's standard deviation on a coordinate, as median (least "
-    "to largest) where they differ; and how many times the span of the exact values its median is."
+    "In each cell: ε claimed → accounted, rounded up; the noise's standard deviation on a coordinate, as "
+    "median (least to largest) where they differ; and how many times the span of the exact values its "
+    "median is."
 )
 
 
@@ -67,7 +68,7 @@ def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
     released = next((one for one in _of(row, level) if one.quantity == quantity), None)
     if released is None:
         return ()
-    accounted = "no bound" if released.accounted is None else number(released.accounted)
+    accounted = "no bound" if released.accounted is None else upwards(released.accounted)
     epsilon = f"ε {number(released.claimed)} → {accounted}"
     if released.noise[2] == 0:
         return epsilon, "no noise"

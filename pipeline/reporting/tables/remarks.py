@@ -11,7 +11,7 @@ def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
         for verdict, reason in dict.fromkeys(
             (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
             for cell in row.cells.values()
-            if cell.guarantee.state in ("broken", "weaker", "vacuous")
+            if cell.guarantee.state in ("broken", "weaker", "exceeds", "vacuous")
         ):
             rows_by_reason.setdefault((verdict, reason or ""), []).append(row.key)
     return [(rows, verdict, reason) for (verdict, reason), rows in rows_by_reason.items()]
@@ -38,6 +38,6 @@ def notes(result: TableResult) -> list[str]:
     if any(cell.draws is not None for cell in cells):
         remarks.append(
             "A seed's accuracy is the mean over draws of the noise at test; the standard deviation over them "
-            "is in the CSV and on the page ('draws ±')."
+            "is in the CSV, and on the page where one hovers over the number of seeds."
         )
     return remarks

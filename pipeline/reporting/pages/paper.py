@@ -1,25 +1,32 @@
-"""The one page: self-contained, no script, no network."""
+"""One paper's page: its verdicts, its tables, what it claims, what it leaves open."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-from pipeline.reporting import links, statements, wording
-from pipeline.reporting.drawing.style import themed
+from pipeline.reporting import wording
 from pipeline.reporting.figures import Drawn
-from pipeline.reporting.gather import ENOUGH_EXAMPLES, PaperResult
-from pipeline.reporting.judging import slowdown, values
+from pipeline.reporting.findings import Said
+from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.printed import NO_CONVERGENCE
-from pipeline.reporting.results import AGREEMENT_RULE, LineResult, TableResult
-from pipeline.reporting.tables import released_noise, remarks, slowdowns
+from pipeline.reporting.pages.environment import environment
+from pipeline.reporting.results import LineResult, TableResult
 from pipeline.results.records import Record
+
+# A claim's status in plain words, and its tone; the others depend on what was run.
+PLAIN = {
+    "reproduced": ("yes", "good"),
+    "not reproduced": ("no", "bad"),
+    "undecided": ("undecided: seeds differ too much", "warn"),
+    "waits for a GPU": ("waits for a GPU", "faint"),
+    "by construction": ("yes, by how this project accounts", "faint"),
+    "not tested": ("not tested", "faint"),
+    "not run": ("not run", "faint"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A paper on the page."""
+    """A paper with all that its page shows."""
 
     result: PaperResult
     sections: tuple[Section, ...]
     claims: tuple[ClaimResult, ...]
+    findings: tuple[Said, ...]
 
 
 @dataclass(frozen=True)
@@ -50,63 +58,20 @@ class Share:
     tone: str  # good, bad, warn, plain or faint
 
 
-def render(chapters: Sequence[Chapter]) -> str:
-    """The page as HTML."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "level": wording.level_value,
-        "level_words": wording.level_words,
-        "number": wording.number,
-        "fixed": wording.fixed,
-        "printed": wording.printed,
-        "signed": wording.signed,
-        "privacy": wording.guarantee_words,
-        "reasons": remarks.reasons,
-        "words": statements.words,
-        "notes": remarks.notes,
-        "slowdowns": slowdown.measured,
-        "slowdown_cells": slowdowns.cells,
-        "convergence": wording.convergence,
-        "columns": wording.columns_words,
-        "measured": wording.measured_words,
-        "claim": wording.claim,
-        "delta": wording.delta,
-        "protections": released_noise.protections,
-        "releases": released_noise.releases,
-        "releases_head": released_noise.head,
-        "mu_rule": wording.mu_rule,
-        "number_of": wording.table_number,
-        "heading": wording.table_heading,
-        "mlflow": links.row,
+def render(chapter: Chapter) -> str:
+    """The paper's page as HTML."""
+    made = environment()
+    made.filters |= {
         "agreement": agreement,
         "verdicts": verdicts,
         "verdict": verdict,
         "privacy_bought": privacy_bought,
         "claims_met": claims_met,
-        "inline": _inline,
-        "duration": duration,
+        "plainly": plainly,
         "settings_of": settings_of,
-        "settings_words": wording.settings_words,
+        "left_out": left_out,
     }
-    environment.globals |= {
-        "VERDICTS": wording.VERDICTS,
-        "NOT_RUN": wording.NOT_RUN,
-        "VACUOUS": VACUOUS,
-        "MU_RULE": wording.MU_RULE,
-        "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
-        "AGREEMENT_RULE": AGREEMENT_RULE,
-        "NO_CONVERGENCE": NO_CONVERGENCE,
-        "SLOWDOWN_HEAD": slowdowns.HEAD,
-        "SLOWDOWN_RULE": slowdown.RULE,
-        "RELEASES_RULE": released_noise.RULE,
-    }
-    return environment.get_template("page.html").render(chapters=chapters)
+    return made.get_template("paper.html").render(chapter=chapter, up="../")
 
 
 def agreement(result: PaperResult) -> list[Share]:
@@ -167,6 +132,7 @@ def privacy_bought(result: PaperResult) -> list[Share]:
         counts,
         ("holds", "the claimed ε holds", "good"),
         ("weaker", "only a larger ε than claimed is proven", "warn"),
+        ("exceeds", "spend more than is claimed", "bad"),
         ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
         ("broken", "does not hold", "bad"),
         ("none", "claim no privacy", "faint"),
@@ -207,13 +173,43 @@ def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any
     return common, special
 
 
-def duration(seconds: float) -> str:
-    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+def plainly(result: ClaimResult) -> tuple[str, str]:
+    """A claim's verdict in plain words, and its tone.
+
+    What was run too small to decide still says where it points.
+    """
+    if result.status == "not judged":
+        small = next(one for one in result.assessments if not one.variant and one.status == "not judged")
+        return f"run small: {_pointing(small.outcomes)}", "warn"
+    if result.status == "only differently":
+        changed = [one for one in result.assessments if one.status in ("reproduced", "not reproduced")]
+        held = sum(one.status == "reproduced" for one in changed)
+        return f"only with a change: holds for {held} of {len(changed)}", "plain"
+    return PLAIN[result.status]
 
 
-def _inline(svg: str, title: str) -> Markup:
-    return Markup(themed(svg, title))
+def _pointing(outcomes: Sequence[Outcome]) -> str:
+    told = [outcome.verdict for outcome in outcomes if outcome.verdict in ("holds", "fails")]
+    if not told:
+        return "points nowhere"
+    if len(set(told)) > 1:
+        return f"points to no, in {told.count('fails')} of {len(told)}"
+    return "points to yes" if told[0] == "holds" else "points to no"
+
+
+def left_out(result: TableResult) -> str:
+    """The rows of a table that weren't run, counted by what they wait for; nothing where all were."""
+    missing = [row for row in result.rows if not row.cells]
+    waiting = [row for row in missing if row.waits]
+    parts = []
+    if waiting:
+        hours = sum(row.hours or 0.0 for row in waiting)
+        about = f" (about {wording.number(hours)} hours of the CPU's time)" if hours else ""
+        parts.append(f"{_rows(len(waiting))} for a GPU{about}")
+    if others := len(missing) - len(waiting):
+        parts.append(f"{_rows(others)} to be trained here")
+    return ", ".join(parts)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" + ("s" if count > 1 else "")

@@ -1,0 +1,1 @@
+"""Audits: attacks on the code that ran, and the epsilon that they show at least."""

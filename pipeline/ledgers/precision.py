@@ -1,0 +1,46 @@
+"""The digits that a ledger keeps of an epsilon."""
+
+from pipeline.results.records import Ledger
+from pipeline.rounding import rounded_down, rounded_up
+
+# Numeric accountants' last digits differ from process to process (how memory lies decides in which order a
+# Fourier transform adds up), at the sixteenth; what they are off by themselves begins at the fourth.
+DIGITS, NOISE = 10, 14
+
+
+def up(epsilon: float) -> float:
+    """An upper bound to `DIGITS` significant digits, never less than it by more than noise."""
+    return float(rounded_up(_quiet(epsilon), DIGITS))
+
+
+def down(epsilon: float) -> float:
+    """A lower bound to `DIGITS` significant digits, never more than it by more than noise."""
+    return float(rounded_down(_quiet(epsilon), DIGITS))
+
+
+def stated(ledger: Ledger) -> Ledger:
+    """A ledger with every epsilon to the digits kept, so that two processes write the same bytes."""
+
+    def upper(value: float | None) -> float | None:
+        return None if value is None else up(value)
+
+    return ledger.model_copy(
+        update={
+            "claimed": upper(ledger.claimed),
+            "accounted": upper(ledger.accounted),
+            "shown": None if ledger.shown is None else down(ledger.shown),
+            "opinions": tuple(
+                one.model_copy(update={"epsilon": upper(one.epsilon)}) for one in ledger.opinions
+            ),
+            "releases": tuple(
+                one.model_copy(update={"claimed": up(one.claimed), "accounted": upper(one.accounted)})
+                for one in ledger.releases
+            ),
+            "spent": tuple((step, up(epsilon)) for step, epsilon in ledger.spent),
+        }
+    )
+
+
+def _quiet(value: float) -> float:
+    """Without the digits that are noise, so that 0.1 + 0.15 is 0.25 and no more."""
+    return float(f"{value:.{NOISE}g}")

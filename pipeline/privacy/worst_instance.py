@@ -1,0 +1,193 @@
+"""What a named pair of neighbouring data sets really spends: a lower bound beside the upper ones.
+
+The pair is the one that an attacker would choose. Every record but one gives a clipped vector that points one
+way, and the differing one, wherever it is drawn, turns the clipped vector it is in around (or, where an
+example of its own is added or removed, adds a clipped vector that nobody else's hides). A step then releases
+N(0, z^2) without the record, and a mixture of N(j, z^2) with it, j how many vectors it turned around. Nothing
+is trained: this is what the mechanism spends on that pair, however good the network.
+
+All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
+rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, inf, log, log1p, sqrt
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import binom
+
+from pipeline.privacy.gaussian import least_epsilon
+from pipeline.privacy.spending import Spending
+
+CELLS = 100_000  # of what one step releases; a cell's probabilities are exact, so that more only sharpen
+REACH = 10.0  # standard deviations beyond the outermost means that cells cover
+# of epsilon: how much the grid of losses may take off
+GRAIN = 0.001
+MOST_POINTS = 2**22  # of the grid of all steps' losses; beyond them it gets coarser
+OFF = 1e-3  # of delta: probability of each error of the grid's that is taken off
+RARE = 1e-20  # probability of numbers of draws that are left out
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Log probabilities of (K,) outcomes without the differing record and with it, of one step or epoch."""
+
+    without: np.ndarray
+    within: np.ndarray
+    times: int  # such steps
+
+
+@lru_cache(maxsize=256)
+def worst_epsilon(spending: Spending, steps: int, delta: float, bound: float, turned: bool = False) -> float:
+    """An epsilon that ``steps`` steps exceed at ``delta`` on the worst pair named above; 0: none is shown.
+
+    Args:
+        spending: the mechanism.
+        steps: so many of it.
+        delta: at which epsilon is told.
+        bound: an upper bound on epsilon, by which the grid is chosen.
+        turned: whether the record turns a vector of others around even where it is added or removed.
+    """
+    if not 0 < bound < inf:
+        return 0.0
+    pair = _pair(spending, steps)
+    removed, added = pair.within - pair.without, pair.without - pair.within
+    found = max(
+        _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
+        _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
+    )
+    return min(found, _told_apart(spending, steps, delta)) if turned else found
+
+
+def _told_apart(spending: Spending, steps: int, delta: float) -> float:
+    """The largest epsilon at which it doesn't matter that a Poisson sample may leave a mini-set empty.
+
+    There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
+    """
+    if spending.sampling != "poisson" or spending.sets == spending.batch:
+        return inf
+    # a mini-set has each example with probability m / (N k), and k of them may be empty
+    none = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
+    return max(0.0, log(OFF * delta / (steps * spending.sets)) - none - log(2))
+
+
+@lru_cache(maxsize=8)
+def _pair(spending: Spending, steps: int) -> Pair:
+    noise = spending.noise_multiplier
+    if spending.sampling == "shuffled":
+        # of an epoch's batches one has the record: what the largest of their releases tells
+        batches = spending.examples // spending.batch
+        edges = np.linspace(-REACH, 1 / noise + REACH, CELLS + 1)
+        without = _log_masses(log_ndtr(edges) * batches)
+        within = _log_masses(log_ndtr(edges) * (batches - 1) + log_ndtr(edges - 1 / noise))
+        # of examples that don't fill a last batch, as many are left out of an epoch
+        drawn = batches * spending.batch / spending.examples
+        mixed = within if drawn == 1 else np.logaddexp(within + log(drawn), without + log1p(-drawn))
+        # an epoch that was begun need not have come to the record
+        return Pair(without, mixed, steps // batches)
+    turned, chances = turned_around(spending)
+    edges = np.linspace(-REACH * noise, turned[-1] + REACH * noise, CELLS + 1)
+    masses = [_normal_log_masses((edges - mean) / noise) for mean in (0, *turned)]
+    never = max(1 - chances.sum(), 1e-300)
+    within = logsumexp(np.stack(masses), axis=0, b=np.array([never, *chances])[:, None])
+    return Pair(masses[0], within, steps)
+
+
+def turned_around(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
+    """How many of a step's clipped vectors the record is in: (K,) numbers >= 1, and their (K,) probabilities.
+
+    Of independent draws, those of a mini-set are as many as fill it, and the sets are alike.
+    """
+    if spending.sampling != "replacement":
+        return np.array([1]), np.array([spending.rate])
+    size = spending.batch // spending.sets
+    drawn = -np.expm1(size * log1p(-1 / spending.examples))
+    counts = np.arange(1, spending.sets + 1)
+    chances = binom.pmf(counts, spending.sets, drawn)
+    kept = max(1, int((binom.sf(counts - 1, spending.sets, drawn) >= RARE).sum()))
+    return counts[:kept], chances[:kept]
+
+
+def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
+    """Log probabilities of a standard normal between rising ``edges``, exact however far out."""
+    left, right = edges[:-1], edges[1:]
+    # of a pair of edges on the right, the mirror image: there a distribution function is 1
+    mirrored = left > 0
+    low, high = np.where(mirrored, -right, left), np.where(mirrored, -left, right)
+    top = log_ndtr(high)
+    with np.errstate(divide="ignore"):
+        return top + np.log(-np.expm1(np.minimum(log_ndtr(low) - top, -1e-300)))
+
+
+def _log_masses(logarithms: np.ndarray) -> np.ndarray:
+    """Log probabilities between edges where the log of the distribution function is ``logarithms``."""
+    low, high = logarithms[:-1], logarithms[1:]
+    with np.errstate(divide="ignore"):
+        return high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
+
+
+def _epsilon(losses: np.ndarray, chances: np.ndarray, times: int, delta: float, bound: float) -> float:
+    """The epsilon that ``times`` draws of (K,) ``losses`` with their ``chances`` exceed at ``delta``."""
+    known = np.isfinite(losses) & (chances > 0)
+    losses, chances = losses[known], chances[known]
+    if times == 0 or not len(losses):
+        return 0.0
+    profile = _profile(losses, chances, times, delta, bound)
+    if profile is None or profile(0.0) <= delta:
+        return 0.0
+    # what is exceeded is below the least epsilon that would do
+    return least_epsilon(lambda epsilons: np.array([profile(float(one)) for one in epsilons]), delta) * (
+        1 - 1e-8
+    )
+
+
+def _profile(
+    losses: np.ndarray, chances: np.ndarray, times: int, delta: float, bound: float
+) -> Callable[[float], float] | None:
+    """A lower bound on delta at an epsilon; None where the grid would get too coarse to tell anything.
+
+    A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean;
+    that all of them together fall short of it by more than ``short`` has the probability ``off`` by Hoeffding
+    (1963). So has a sum that leaves the grid, by Chernoff.
+    """
+    off = OFF * delta
+    reach = sqrt(times / 2 * log(1 / off))
+    grain = GRAIN * bound / reach
+    low, high = _span(losses, chances, times, off)
+    grain = max(grain, (high - low) / MOST_POINTS)
+    short = grain * reach
+    places = np.rint(losses / grain).astype(np.int64)
+    # what is left out on the way, cells without a loss or beyond the edges, only takes off
+    mean = float(((losses - places * grain) * chances).sum() / chances.sum())
+    points = 2 ** ceil(np.log2(max((high - low) / grain + 2, places.max() - places.min() + 1)))
+    if points > 4 * MOST_POINTS:
+        return None
+    one = np.bincount((places % points).astype(np.int64), weights=chances, minlength=points)
+    sums = np.fft.irfft(np.fft.rfft(one) ** times, points)
+    # the grid is a circle: it begins where hardly any sum is below
+    first = int(np.floor(low / grain))
+    sums = np.maximum(np.roll(sums, -(first % points)), 0.0)
+    values = (first + np.arange(points)) * grain + times * mean - short
+
+    def profile(epsilon: float) -> float:
+        above = values > epsilon
+        return float(-(sums[above] * np.expm1(epsilon - values[above])).sum()) - 2 * off
+
+    return profile
+
+
+def _span(losses: np.ndarray, chances: np.ndarray, times: int, off: float) -> tuple[float, float]:
+    """Between what the sum of ``times`` losses lies, but for a probability ``off`` on either side."""
+    weights = np.log(chances)
+    mean = float((losses * chances).sum() / chances.sum())
+    variance = max(float(((losses - mean) ** 2 * chances).sum()), 1e-300)
+    # around the rate that is best for a normal sum
+    rates = np.sqrt(-2 * log(off) / (times * variance)) * np.geomspace(1e-4, 10, 40)
+    ends = []
+    for sign in (-1, 1):
+        moments = np.array([logsumexp(sign * rate * losses + weights) for rate in rates])
+        ends.append(sign * float(((times * moments - log(off)) / rates).min()))
+    return min(ends), max(ends)

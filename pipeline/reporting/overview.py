@@ -1,0 +1,32 @@
+"""`reports/README.md`: what was found and where each table is, for whoever reads on a git host."""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.reporting import wording
+from pipeline.reporting.pages.index import first_findings, short
+from pipeline.reporting.pages.paper import Chapter, verdicts
+
+
+def markdown(chapters: Sequence[Chapter]) -> str:
+    """Findings, then for each paper its verdicts and its tables."""
+    return "\n".join(_lines(chapters)) + "\n"
+
+
+def _lines(chapters: Sequence[Chapter]) -> Iterator[str]:
+    names = {chapter.result.key: short(chapter.result.paper) for chapter in chapters}
+    yield "# Results"
+    yield ""
+    yield "Written by `dprepro report` from the records beside it. [index.html](index.html) is the same to"
+    yield "browse, [summary.csv](summary.csv) every result in one table."
+    if found := first_findings(chapters):
+        yield "\n## Findings\n"
+        for said in found:
+            privacy, table = wording.guarantee_words(said.guarantee), f"[table](tables/{said.table}.md)"
+            yield f"- **{names[said.paper]}.** {said.text} *{privacy}* ({table})"
+    for chapter in chapters:
+        yield f"\n## {names[chapter.result.key]}\n"
+        if words := verdicts(chapter.result):
+            yield words + "\n"
+        for section in chapter.sections:
+            run = "" if section.result.run else f" ({wording.NOT_RUN})"
+            yield f"- [{wording.table_heading(section.result)}](tables/{section.result.name}.md){run}"

@@ -1,0 +1,87 @@
+"""What the pages' templates can call."""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.reporting import links, statements, wording
+from pipeline.reporting.drawing.style import themed
+from pipeline.reporting.gather import ENOUGH_EXAMPLES
+from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.pages.glossary import TERMS, term
+from pipeline.reporting.printed import NO_CONVERGENCE
+from pipeline.reporting.results import AGREEMENT_RULE
+from pipeline.reporting.tables import released_noise, remarks, slowdowns
+
+
+def environment() -> Environment:
+    """Jinja with the wording that tables and pages share."""
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "level": wording.level_value,
+        "level_words": wording.level_words,
+        "number": wording.number,
+        "fixed": wording.fixed,
+        "printed": wording.printed,
+        "claim_source": wording.claim_source,
+        "upwards": wording.upwards,
+        "downwards": wording.downwards,
+        "together": wording.together,
+        "signed": wording.signed,
+        "privacy": wording.guarantee_words,
+        "reasons": remarks.reasons,
+        "words": statements.words,
+        "notes": remarks.notes,
+        "slowdowns": slowdown.measured,
+        "slowdown_cells": slowdowns.cells,
+        "convergence": wording.convergence,
+        "columns": wording.columns_words,
+        "measured": wording.measured_words,
+        "claim": wording.claim,
+        "delta": wording.delta,
+        "protections": released_noise.protections,
+        "releases": released_noise.releases,
+        "releases_head": released_noise.head,
+        "mu_rule": wording.mu_rule,
+        "number_of": wording.table_number,
+        "heading": wording.table_heading,
+        "mlflow": links.row,
+        "inline": inline,
+        "duration": duration,
+        "settings_words": wording.settings_words,
+    }
+    made.globals |= {
+        "VERDICTS": wording.VERDICTS,
+        "NOT_RUN": wording.NOT_RUN,
+        "VACUOUS": VACUOUS,
+        "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
+        "AGREEMENT_RULE": AGREEMENT_RULE,
+        "NO_CONVERGENCE": NO_CONVERGENCE,
+        "SLOWDOWN_HEAD": slowdowns.HEAD,
+        "SLOWDOWN_RULE": slowdown.RULE,
+        "RELEASES_RULE": released_noise.RULE,
+        "TERMS": TERMS,
+        "term": term,
+    }
+    return made
+
+
+def duration(seconds: float) -> str:
+    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def inline(svg: str, title: str) -> Markup:
+    """A figure as part of the page, in the page's colours."""
+    return Markup(themed(svg, title))

@@ -1,0 +1,73 @@
+"""The first page: what was found, and the way to everything else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.reporting.findings import Said
+from pipeline.reporting.pages.environment import environment
+from pipeline.reporting.pages.paper import Chapter, Share, agreement, privacy_bought
+from pipeline.reporting.papers import Paper
+
+FINDINGS = 8  # at most, so that they stand in the first screen
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A paper on the index."""
+
+    key: str
+    short: str
+    title: str
+    values: list[Share]
+    privacy: list[Share]
+
+
+def render(chapters: Sequence[Chapter], picture: str | None = None) -> str:
+    """The index as HTML; ``picture`` is an SVG."""
+    cells = [
+        cell
+        for one in chapters
+        for table in one.result.tables
+        for row in table.rows
+        for cell in row.cells.values()
+    ]
+    claiming = [cell.guarantee for cell in cells if cell.guarantee.ledger.claimed is not None]
+    papers = [
+        Entry(
+            one.result.key,
+            short(one.result.paper),
+            one.result.paper.title,
+            agreement(one.result),
+            privacy_bought(one.result),
+        )
+        for one in chapters
+    ]
+    return (
+        environment()
+        .get_template("index.html")
+        .render(
+            papers=papers,
+            names={paper.key: paper.short for paper in papers},
+            findings=first_findings(chapters),
+            claiming=len(claiming),
+            kept=sum(one.state == "holds" for one in claiming),
+            picture=picture,
+            up="",
+        )
+    )
+
+
+def first_findings(chapters: Sequence[Chapter]) -> list[Said]:
+    """Each paper's most important one, then each one's second, as many as fit."""
+    found = [
+        said for place in range(FINDINGS) for one in chapters for said in one.findings[place : place + 1]
+    ]
+    return found[:FINDINGS]
+
+
+def short(paper: Paper) -> str:
+    """``Davody et al. 2020``; the title of one that has no authors here."""
+    if not paper.authors:
+        return paper.title
+    name = paper.authors[0].split()[-1]
+    return f"{name}{' et al.' if len(paper.authors) > 1 else ''}{f' {paper.year}' if paper.year else ''}"

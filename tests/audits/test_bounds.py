@@ -1,0 +1,115 @@
+"""Bounds against published tables, a second way to compute them, and mechanisms of known epsilon."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from pipeline.audits import bounds
+from pipeline.audits.bounds import Errors
+from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+
+DELTA, ALPHA = 1e-5, 0.05
+
+
+def scores(mu: float, canaries: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Of N(0, 1) and N(mu, 1), half of the canaries each."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(0, 1, canaries // 2), generator.normal(mu, 1, canaries // 2)
+
+
+def mu_of(epsilon: float) -> float:
+    low, high = 0.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_epsilon(middle, DELTA) < epsilon else (low, middle)
+    return low
+
+
+# all canaries right and delta 0: e^-e = (1 / alpha)^(1 / m) - 1
+@pytest.mark.parametrize(("canaries", "ceiling"), [(100, 3.49), (1000, 5.81), (5000, 7.42)])
+def test_all_right_shows_what_the_formula_says(canaries: int, ceiling: float) -> None:
+    found = bounds.one_run(canaries, canaries, canaries, ALPHA, 0.0)
+    assert found == pytest.approx(ceiling, abs=0.01)
+    assert found == pytest.approx(-log(ALPHA ** (-1 / canaries) - 1), abs=1e-3)
+
+
+def test_one_run_is_its_theorem_written_out() -> None:
+    correct, guesses, canaries = 90, 100, 200
+    found = bounds.one_run(correct, guesses, canaries, ALPHA, DELTA)
+    right = exp(found) / (1 + exp(found))
+    law = binom(guesses, right)
+    tail = sum(law.pmf(k) for k in range(correct, guesses + 1))
+    extra = max(sum(law.pmf(k) for k in range(correct - i, correct)) / i for i in range(1, correct + 1))
+    assert tail + 2 * canaries * DELTA * extra == pytest.approx(ALPHA, rel=1e-2)
+
+
+# what a perfect attacker shows who guesses on all canaries or a fixed share of them, simulated elsewhere, 5
+# repeats: one run, its curve, Gaussian
+@pytest.mark.parametrize(
+    ("epsilon", "canaries", "once", "curve", "gaussian"),
+    [(1, 5000, 0.23, 0.30, 0.50), (3, 1000, 0.83, 1.10, 2.03), (8, 5000, 1.99, 3.88, 7.03)],
+)
+def test_what_a_perfect_attacker_shows(
+    epsilon: float, canaries: int, once: float, curve: float, gaussian: float
+) -> None:
+    found = []
+    for seed in range(5):
+        without, within = scores(mu_of(epsilon), canaries, seed)
+        found.append(
+            [
+                bounds.by_one_run(without, within, ALPHA, DELTA),
+                bounds.by_one_run_curve(without, within, ALPHA, DELTA),
+                bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, DELTA),
+            ]
+        )
+    # here half of the trials find the threshold, and the surest guesses are tests of their own
+    assert (np.mean(found, 0) > 0.65 * np.array([once, curve, gaussian])).all()
+    assert (np.array(found) < epsilon).all()
+
+
+def test_pure_noise_shows_nothing() -> None:
+    for seed in range(10):
+        without, within = scores(0.0, 1000, seed)
+        for errors in bounds.split(without, within):
+            assert bounds.by_errors(errors, ALPHA, DELTA) <= 0.05
+            assert bounds.by_gaussian(errors, ALPHA, DELTA) <= 0.2
+        assert bounds.by_one_run(without, within, 0.01, DELTA) <= 0.1
+    still = np.zeros(500)
+    assert bounds.by_one_run(still, still, ALPHA, DELTA) <= 0.1
+    assert bounds.by_errors(bounds.split(still, still)[0], ALPHA, DELTA) == 0
+
+
+def test_errors_hold_as_often_as_they_say() -> None:
+    # both rates at once, at a significance of 5 %
+    generator, outside = np.random.default_rng(1), 0
+    for _ in range(2000):
+        errors = Errors(int(generator.binomial(100, 0.1)), 100, int(generator.binomial(80, 0.3)), 80)
+        alarms, misses = errors.upper(ALPHA)
+        outside += alarms < 0.1 or misses < 0.3
+    assert outside <= 2000 * ALPHA + 3 * (2000 * ALPHA) ** 0.5
+
+
+def test_no_bound_on_a_gaussian_mechanism_is_above_its_epsilon_too_often() -> None:
+    mu, above = 1.0, np.zeros(4)
+    true = gaussian_epsilon(mu, DELTA)
+    for seed in range(100):
+        without, within = scores(mu, 400, seed)
+        errors = bounds.split(without, within)[0]
+        above += [
+            bounds.by_errors(errors, ALPHA, DELTA) > true,
+            bounds.by_gaussian(errors, ALPHA, DELTA) > true,
+            bounds.by_one_run(without, within, ALPHA, DELTA) > true,
+            bounds.by_one_run_curve(without, within, ALPHA, DELTA) > true,
+        ]
+    assert (above <= 10).all()
+
+
+def test_everything_wrong_the_other_way_round_is_seen_too() -> None:
+    found = bounds.by_errors(Errors(100, 200, 0, 200), ALPHA, 0.0)
+    assert found == pytest.approx(log((1 - bounds.clopper_pearson(100, 200, ALPHA / 2)) / 0.0183), abs=0.02)
+
+
+def test_a_profile_and_its_epsilon_agree() -> None:
+    assert gaussian_delta(np.array([gaussian_epsilon(1.0, DELTA)]), np.array(1.0))[0] <= DELTA

@@ -1,0 +1,36 @@
+"""A ledger keeps the digits that are alike in every process, and rounds bounds the safe way."""
+
+import math
+
+import pytest
+
+from pipeline.ledgers.ledger import make_ledger
+from pipeline.ledgers.precision import down, up
+from pipeline.privacy.spending import Spending
+
+
+def test_noise_in_the_last_digits_is_not_kept() -> None:
+    # Opacus' PRV accountant, in two processes
+    assert up(2.5168433891672035) == up(2.516843389167017) == 2.51684339
+    assert up(0.1 + 0.15) == 0.25
+    assert up(0.0) == 0.0
+
+
+@pytest.mark.parametrize("value", [2.5168433891672035, 7.3e6 + 1 / 3, 1e-4 / 3, 298.3])
+def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None:
+    assert down(value) <= value <= up(value)
+    assert up(value) == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "noise", "delta"), [("poisson", 1e4, 1e-5), ("fixed", 1e4, 1e-5), ("poisson", 1.0, 0.5)]
+)
+def test_no_setting_hangs_or_has_a_negative_epsilon(sampling: str, noise: float, delta: float) -> None:
+    own = Spending.model_validate(
+        {"sampling": sampling, "noise_multiplier": noise, "examples": 60_000, "batch": 256}
+    )
+    found = make_ledger(own, 100, delta, "rdp")
+    epsilons = [one.epsilon for one in found.opinions if one.epsilon is not None]
+    assert all(epsilon >= 0 and math.isfinite(epsilon) for epsilon in epsilons)
+    assert found.accounted == min(one.epsilon for one in found.opinions[:3] if one.epsilon is not None)
+    assert 0 <= (found.shown or 0) <= (found.accounted or 0)

@@ -1,0 +1,114 @@
+"""What a method keeps is made of what was released, and each replica says for itself what it spends."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.data.prepared import Prepared, Split
+from pipeline.methods.base import Execution, Method
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.models.model import Model
+from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
+from pipeline.training.loop import Replica, make_task
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+BATCH = {"batch": 20, "learning_rate": 0.5}
+DPSGD = DpsgdSettings(epochs=0.3, epsilon=3, delta=1e-3, momentum=0.5, **BATCH)
+TAN = TanSettings(steps=3, sigma=1.5, delta=1e-3, **BATCH)
+CLIPPING = {"epochs": 0.3, "sigma": 0.5, "clipping": "adaptive", "side": 32, "delta": 1e-3, **BATCH}
+BC = BatchClippingSettings.model_validate(CLIPPING)
+RUNNING = BatchClippingSettings.model_validate({**CLIPPING, "statistics": "running"})
+LENET = "lenet5"
+
+
+def build(data: Prepared, model: Model, *settings: MethodSettings) -> Method:
+    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    task = make_task(members, model, True, data, CPU)
+    return build_method(settings[0].method, task, list(settings), model.normalization)
+
+
+class Tape:
+    """Keeps what a mechanism releases; or, once that is played, releases it again whatever the sums are."""
+
+    def __init__(self, mechanism: object):
+        self.mechanism = mechanism
+        self.kept: list[Tensors] = []
+        self.playing = False
+
+    def release(
+        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
+    ) -> Tensors:
+        if self.playing:
+            return self.kept[step]
+        released = self.mechanism.release(sums, bounds, streams, step, shares)  # type: ignore[attr-defined]
+        self.kept.append({name: value.clone() for name, value in released.items()})
+        return released
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.mechanism, name)
+
+
+def others(data: Prepared) -> Prepared:
+    """The same with other private images: the training split turned upside down."""
+    train = data.splits["train"]
+    turned = Split(255 - train.inputs[::-1].copy(), train.labels.copy())
+    return replace(data, splits={**data.splits, "train": turned})
+
+
+def models(data: Prepared, model: Model, own: MethodSettings) -> tuple[Tensors, Tensors]:
+    """Of two private data sets and the same releases."""
+    found, tape = [], None
+    for seen in (data, others(data)):
+        method = build(seen, model, own)
+        tape = tape or Tape(method.mechanism)  # type: ignore[attr-defined]
+        method.mechanism = tape  # type: ignore[attr-defined]
+        state = method.init()
+        for step in range(3):
+            state, _ = method.step(state, step)
+        tape.playing = True
+        found.append(method.model(state))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "own"),
+    [
+        (Model(name=LENET), DPSGD),
+        (Model(name=LENET, normalization="public_bn"), DPSGD),
+        (Model(name=LENET, normalization="noisy_bn"), DPSGD),
+        (Model(name=LENET, normalization="group", groups=2), TAN),
+        (Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2), BC),
+    ],
+)
+def test_a_model_is_made_of_what_was_released(tiny: Prepared, model: Model, own: MethodSettings) -> None:
+    one, other = models(tiny, model, own)
+    # also the average of weights, and whatever else is kept
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_running_averages_are_not_and_the_ledger_says_so(tiny: Prepared) -> None:
+    model = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
+    one, other = models(tiny, model, RUNNING)
+    assert not all(torch.equal(value, other[name]) for name, value in one.items())
+    assert build(tiny, model, RUNNING).guarantee(0).broken
+
+
+@pytest.mark.parametrize("own", [TAN, BC], ids=["tan", "batch_clipping"])
+def test_each_replica_spends_by_its_own_noise(tiny: Prepared, own: MethodSettings) -> None:
+    name = LENET if own is TAN else "lenet5_tanh"
+    normalization = "group" if own is TAN else "batch_bn"
+    model = Model(name=name, normalization=normalization, **({"groups": 2} if own is TAN else {}))
+    louder = own.model_copy(update={"sigma": 3 * own.sigma})  # type: ignore[attr-defined]
+    method = build(tiny, model, own, louder)  # levels that differ in sigma alone share a group
+    spent = [method.guarantee(replica).spending for replica in range(2)]
+    assert isinstance(spent[0], Spending)
+    assert isinstance(spent[1], Spending)
+    assert spent[1].noise_multiplier == pytest.approx(3 * spent[0].noise_multiplier)
