@@ -76,7 +76,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         yield building
         with writing(folder):
             for path in building.iterdir():
-                _sync(path)
+                sync_file(path)
             sync_folder(building)
             if folder.exists():
                 folder.rename(old)
@@ -137,10 +137,11 @@ def _host() -> str:
 def sync_folder(folder: Path) -> None:
     """Bring a folder's names to the disk, where the system has a way to."""
     with suppress(OSError):
-        _sync(folder)
+        sync_file(folder)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Bring a file's bytes to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
