@@ -76,7 +76,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         yield building
         with writing(folder):
             for path in building.iterdir():
-                sync_file(path)
+                _sync(path)
             sync_folder(building)
             if folder.exists():
                 folder.rename(old)
@@ -137,16 +137,26 @@ def _host() -> str:
 def sync_folder(folder: Path) -> None:
     """Bring a folder's names to the disk, where the system has a way to."""
     with suppress(OSError):
-        sync_file(folder)
+        _sync(folder)
 
 
-def sync_file(path: Path) -> None:
-    """Bring a file's bytes to the disk."""
+def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def place(whole: Path, path: Path) -> None:
+    """Move a file that was written elsewhere on the same disk to its place, at once.
+
+    Raises:
+        OSError: it can't be moved.
+    """
+    _sync(whole)
+    os.replace(whole, path)
+    sync_folder(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

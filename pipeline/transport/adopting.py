@@ -18,8 +18,7 @@ from pipeline.files import (
     beside,
     check_file,
     digest_file,
-    sync_file,
-    sync_folder,
+    place,
     write_bytes,
     write_text,
 )
@@ -182,9 +181,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
                 undo.callback(os.replace, old, part)
             else:
                 undo.callback(part.unlink, missing_ok=True)
-            sync_file(staged / part)
-            os.replace(staged / part, part)
-            sync_folder(part.parent)
+            place(staged / part, part)
         undo.pop_all()
 
 
