@@ -97,6 +97,22 @@ def publish(found: Sequence[Record], root: Path = Path()) -> Published:
     return Published(address(root), tuple(done[True]), tuple(done[False]))
 
 
+def unpublished(found: Sequence[Record], root: Path = Path()) -> list[str]:
+    """Rows whose runs in MLflow are missing, or are not drawn from the records there are.
+
+    Raises:
+        UserError: as `publish`.
+    """
+    with _client(root) as client:
+        numbers = {one.name: one.experiment_id for one in client.search_experiments(view_type=3)}
+        there = {
+            run.data.tags.get("digest")
+            for paper in {record.paper for record in found} & numbers.keys()
+            for run in _runs(client, numbers[paper], "tags.kind = 'row'")
+        }
+    return [record.row for record in found if _digest(record, root) not in there]
+
+
 def publish_tables(
     paper: str, files: Sequence[Path], tables: dict[str, pd.DataFrame], root: Path = Path()
 ) -> bool:
