@@ -110,7 +110,7 @@ def _unpack(tar: tarfile.TarFile, staged: Path) -> Manifest:
 class _Bounded:
     """A stream that ends in an error where it gives more than it may."""
 
-    def __init__(self, stream: IO[bytes], most: int):
+    def __init__(self, stream: gzip.GzipFile, most: int):
         self.stream, self.left = stream, most
 
     def read(self, size: int = -1) -> bytes:
