@@ -23,7 +23,8 @@ from pipeline.transport import adopt, pack
 from tests.faults import project
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
-TIMES = ("seconds", "started", "ended", "command")  # of a run, which differ from one to the next
+# of a run, which differ from one to the next, or when somebody commits meanwhile
+OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty")
 PATIENCE = 300.0  # seconds for a command on a busy machine
 
 
@@ -105,7 +106,7 @@ def _counting(counted: list[int], folder: str, kill_at: int | None) -> Callable[
 
 
 def left_in(folder: Path) -> dict[str, str]:
-    """Digest of every file that counts, by its path; of runs without the times in them."""
+    """Digest of every file that counts, by its path; of runs without what may differ."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -119,7 +120,7 @@ def left_in(folder: Path) -> dict[str, str]:
         if name.startswith("reports/runs/"):
             run = json.loads(content)
             for one in (*run["replicas"], *run["origins"]):
-                for key in TIMES:
+                for key in OTHERS:
                     one.pop(key, None)
             content = json.dumps(run, sort_keys=True).encode()
         if name == "published.json":
