@@ -97,8 +97,8 @@ class Ledger(Strict):
         for name in ("sampling_rate", "delta"):
             if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name}: {value}; allowed: 0 to 1")
-        if self.steps < 0 or (self.accounted is not None and self.reasons):
-            raise ValueError("a bound beside the reasons why there is none, or a negative number of steps")
+        if self.steps < 0:
+            raise ValueError(f"steps: {self.steps}; allowed: 0 or more")
         return self
 
 
@@ -423,10 +423,12 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
+    if one.spending is None:
+        return False
     if ledger.accounted is not None and (one.broken or made.reproducible):
         return True
-    if not isinstance(one.spending, Spending):
-        return False
+    if isinstance(one.spending, Releases):
+        return ledger.steps != one.steps
     found = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)
     return found != (one.steps, one.delta, one.spending.noise_multiplier, one.spending.rate)
 
