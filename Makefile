@@ -40,6 +40,10 @@ test: lint ## everything that is checked: lint, types, tests
 test-broad: $(STAMP) ## every variant of every method through the whole pipeline, some ten minutes
 	$(BIN)/python -m pytest -m broad
 
+.PHONY: fuzz
+fuzz: $(STAMP) ## hostile input, flipped bits and kills, an hour or two; counts in reports/faults.json
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.campaign
+
 .PHONY: lint
 lint: $(STAMP) ## style and types
 	$(BIN)/ruff check .

@@ -148,6 +148,17 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
+def place(whole: Path, path: Path) -> None:
+    """Move a file that was written elsewhere on the same disk to its place, at once.
+
+    Raises:
+        OSError: it can't be moved.
+    """
+    _sync(whole)
+    os.replace(whole, path)
+    sync_folder(path.parent)
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write ``content``, whole or not at all.
 

@@ -28,6 +28,7 @@ from stages.start import start
 from stages.tan import tan
 from stages.train import train
 from stages.ui import ui
+from stages.verify import verify
 
 # Threads that wait actively take the processor from whoever else needs it: on a busy machine a row took nine
 # times as long. It must be set before torch is imported.
@@ -60,6 +61,7 @@ for command in (
     pack,
     adopt,
     equivalence,
+    verify,
     bench,
 ):
     app.command()(command)

@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json, write_text
 from pipeline.identity.code import measure_code, train_code
 from pipeline.params import Settings
+from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
@@ -69,7 +71,9 @@ def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
     return digests
 
 
-SPENDING = Spending(sampling="poisson", noise_multiplier=2.0, examples=8, batch=4)
+SPENDING = Spending(
+    sampling="poisson", noise_multiplier=noise_for(3.0, 1e-5, 0.5, 2, "rdp"), examples=8, batch=4
+)
 
 
 def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tuple[int, ...] = (0,)) -> None:
@@ -207,7 +211,7 @@ def test_a_row_comes_home_and_says_from_where(
         assert (home / path).read_bytes() == (away / path).read_bytes()
     # accounted for here, from what ran there
     ledger = record.replicas[0].ledger
-    assert (ledger.noise_multiplier, ledger.steps) == (2.0, 2)
+    assert (ledger.noise_multiplier, ledger.steps) == (SPENDING.noise_multiplier, 2)
     assert ledger.accounted == ledger.spent[-1][1] or ledger.accounted < ledger.spent[-1][1]
 
 
@@ -327,14 +331,14 @@ def test_failure_on_the_way_leaves_what_was_there(
 ) -> None:
     train(home, made=parsed(batch=2))
     before = {path: (home / path).read_bytes() for path in placed(home)}
-    rename = Path.rename
+    replace = os.replace
 
-    def full(self: Path, target: Path) -> Path:
-        if target == Path(path) and "replaced" not in self.parts:
+    def full(source: Path, target: Path) -> None:
+        if Path(target) == Path(path) and "replaced" not in Path(source).parts:
             raise OSError(28, "No space left on device")
-        return rename(self, target)
+        replace(source, target)
 
-    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(UserError, match="No space left on device"):
         bring()
     assert {path: (home / path).read_bytes() for path in placed(home)} == before

@@ -10,6 +10,7 @@ has ``relevance.npz``, how relevant each feature is to a trained network (`pipel
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ def load(name: str, root: Path = Path()) -> Prepared:
     except FileNotFoundError as problem:
         raise _missing(problem, name) from problem
     # of bytes that aren't NumPy's it raises whatever they come to
-    except (Damaged, OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError) as problem:
+    except (Damaged, OSError, ValueError, EOFError, TypeError, SyntaxError, TokenError) as problem:
         raise UserError(f"{path}: is not what was prepared; {_again(about, name)}") from problem
     _check_shapes(folder, splits, about)
     return Prepared(name, splits, about, start=joined.get("start"), relevance=joined.get("relevance"))

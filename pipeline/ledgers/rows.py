@@ -1,7 +1,4 @@
-"""What ran of a row -> its ledgers. Needs neither weights nor data.
-
-Nor torch, but where Opacus, asked for a second opinion on Poisson samples, brings it along.
-"""
+"""What ran of a row -> its ledgers. Needs neither weights nor data."""
 
 from pathlib import Path
 
@@ -9,6 +6,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest_json
 from pipeline.identity.code import ledger_code
 from pipeline.identity.provenance import versions
+from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.ledgers.together import together
 from pipeline.params import Settings
@@ -21,12 +19,13 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Write the ledgers of a row's replicas; returns their path.
 
     Raises:
-        UserError: there is no such row, or nothing ran for it.
+        UserError: there is no such row, or nothing ran for it, or what ran is not what its settings come to.
     """
     row = settings.row(key)
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
+    check_spending(run, settings, root)
     steps: dict[tuple[str, int], set[int]] = {}
     for level, seed, step, *_ in read_history(records.history_path(key, root)):
         steps.setdefault((level, seed), set()).add(step)

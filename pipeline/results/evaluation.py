@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from pydantic import ValidationError
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, shown
@@ -59,7 +60,13 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
             for one in wanted
         ]
         kind = METHOD_SETTINGS[row.method]
-        members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
+        try:
+            members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
+        except ValidationError as problem:
+            raise UserError(
+                f"{records.run_path(key, root)}: trained with other settings than params.yaml has now; "
+                f"run `dprepro train {key}`"
+            ) from problem
         found_metrics = measure(members, weights, row.model, row.method, row.reproducible, data, execution)
         for one, metrics in zip(wanted, found_metrics, strict=True):
             kept[one.level, one.seed] = Evaluated(

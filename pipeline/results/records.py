@@ -6,14 +6,22 @@ holds a row's replicas one by one: they may come from different machines and tim
 """
 
 from collections.abc import Iterable
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, printable, reading
 from pipeline.fields import Strict
 from pipeline.files import digest_json, write_text
+from pipeline.limits import RECORD_BYTES
 from pipeline.params import Account, Row
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
@@ -81,6 +89,18 @@ class Ledger(Strict):
     # names: a lower bound beside `accounted`, computed, with nothing trained
     shown: float | None = None
     shown_by: Statement | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Ledger":
+        for name in ("noise_multiplier", "claimed", "accounted", "shown", "mu"):
+            if (value := getattr(self, name)) is not None and not value >= 0:
+                raise ValueError(f"{name}: {value}; allowed: 0 or more")
+        for name in ("sampling_rate", "delta"):
+            if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name}: {value}; allowed: 0 to 1")
+        if self.steps < 0:
+            raise ValueError(f"steps: {self.steps}; allowed: 0 or more")
+        return self
 
 
 class Bound(Strict):
@@ -159,6 +179,14 @@ class Trained(Strict):
     ended: float
     origin: int  # its place among the run's `origins`
 
+    @model_validator(mode="after")
+    def _possible(self) -> "Trained":
+        _check_name(self.level, self.seed)
+        times = (self.seconds, self.started, self.ended)
+        if self.steps < 0 or self.origin < 0 or not all(isfinite(one) and one >= 0 for one in times):
+            raise ValueError("steps, origin or times: below 0, or no numbers")
+        return self
+
 
 class Kept(Strict):
     """A file of its own. What is at its default is left out of it, but for the version of its form."""
@@ -181,6 +209,15 @@ class Run(Kept):
     origins: tuple[Provenance, ...]
     history: str  # digest of reports/histories/ROW.csv
 
+    @model_validator(mode="after")
+    def _belongs_together(self) -> "Run":
+        names = [(one.level, one.seed) for one in self.replicas]
+        if len(set(names)) != len(names) or not names:
+            raise ValueError("replicas: the same one twice, or none")
+        if any(one.origin >= len(self.origins) for one in self.replicas):
+            raise ValueError("replicas: one has no origin")
+        return self
+
     def origin(self, replica: Trained) -> Provenance:
         """What made a replica."""
         return self.origins[replica.origin]
@@ -194,6 +231,14 @@ class Evaluated(Strict):
     weights: str | None  # digest of the file that was measured
     code: str  # digest of the code that measured
     metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Evaluated":
+        _check_name(self.level, self.seed)
+        for name, value in self.metrics.items():
+            if "accuracy" in name and not 0 <= value <= 1:
+                raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")
+        return self
 
 
 class Evaluation(Kept):
@@ -287,6 +332,12 @@ class Audit(Kept):
     versions: dict[str, str]
     attacks: tuple[Attack, ...]
     why_none: Statement | None = None  # why there is nothing to attack
+
+
+def _check_name(level: str, seed: int) -> None:
+    """A replica's name is part of its file's; made by others it must not lead anywhere."""
+    if seed < 0 or not level.isprintable() or {"/", "\\"} & set(level) or not 0 < len(level) <= 150:
+        raise ValueError("level or seed: not a replica's name")
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
@@ -395,6 +446,11 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         name = (one.level, one.seed)
         if name not in entries or name not in measured or measured[name].weights != one.weights:
             continue
+        if _accounts_for_another(entries[name], one, run.origin(one)):
+            raise UserError(
+                f"{ledger_path(key, root)}: {one.level}, seed {one.seed}: accounts for another training than "
+                f"{run_path(key, root)} says; run `dprepro ledger {key}`"
+            )
         replicas.append(
             Replica(
                 level=one.level,
@@ -424,6 +480,18 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         origins=run.origins,
         together=ledgers.together,
     )
+
+
+def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
+    """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
+    if one.spending is None:
+        return False
+    if ledger.accounted is not None and (one.broken or made.reproducible):
+        return True
+    if isinstance(one.spending, Releases):
+        return ledger.steps != one.steps
+    found = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)
+    return found != (one.steps, one.delta, one.spending.noise_multiplier, one.spending.rate)
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
@@ -462,8 +530,11 @@ def _read(path: Path, kind: type[F]) -> F | None:
     if not path.exists():
         return None
     try:
-        return kind.model_validate_json(path.read_bytes())
+        with reading(path):
+            if path.stat().st_size > RECORD_BYTES:
+                raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
+            return kind.model_validate_json(path.read_bytes())
     except ValidationError as problem:
-        first = problem.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        first = problem.errors(include_input=False)[0]
+        where = printable(".".join(map(str, first["loc"])), 100)
         raise UserError(f"{path}: not what `dprepro` writes: {where}: {first['msg']}") from problem

@@ -8,9 +8,10 @@ without it was cut short, and the next call makes it anew.
 import csv
 import logging
 import os
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -32,7 +33,14 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import UserError, writing
-from pipeline.files import digest_file, digest_files, digest_json, write_text
+from pipeline.files import (
+    beside,
+    digest_file,
+    digest_files,
+    digest_json,
+    place,
+    write_text,
+)
 from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.reporting.judging.guarantees import guarantee
@@ -43,6 +51,7 @@ from pipeline.results.records import Record, Replica
 STORE = Path("mlflow.db")
 ARTIFACTS = Path("mlartifacts")
 MARKER = Path("published.json")
+STORE_ENV = "MLFLOW_TRACKING_URI"
 # Part of every digest: raised when runs are to look different, it replaces those of older versions.
 FORMAT = 1
 # What MLflow takes in one call (mlflow.utils.validation: 1000 metrics, 100 parameters).
@@ -64,7 +73,7 @@ class Published:
 
 def address(root: Path = Path()) -> str:
     """The store: MLFLOW_TRACKING_URI, or ``mlflow.db`` beside params.yaml."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(root / STORE).resolve()}"
+    return os.environ.get(STORE_ENV) or f"sqlite:///{(root / STORE).resolve()}"
 
 
 def declared(settings: Settings, root: Path = Path()) -> list[Record]:
@@ -86,6 +95,22 @@ def publish(found: Sequence[Record], root: Path = Path()) -> Published:
             done[_publish_row(client, experiments[record.paper], record, root)].append(record.row)
     write_text(root / MARKER, digest_json({record.row: _digest(record, root) for record in found}) + "\n")
     return Published(address(root), tuple(done[True]), tuple(done[False]))
+
+
+def unpublished(found: Sequence[Record], root: Path = Path()) -> list[str]:
+    """Rows whose runs in MLflow are missing, or are not drawn from the records there are.
+
+    Raises:
+        UserError: as `publish`.
+    """
+    with _client(root) as client:
+        numbers = {one.name: one.experiment_id for one in client.search_experiments(view_type=3)}
+        there = {
+            run.data.tags.get("digest")
+            for paper in {record.paper for record in found} & numbers.keys()
+            for run in _runs(client, numbers[paper], "tags.kind = 'row'")
+        }
+    return [record.row for record in found if _digest(record, root) not in there]
 
 
 def publish_tables(
@@ -133,9 +158,38 @@ def _client(root: Path) -> Iterator[MlflowClient]:
     # Two that make a database at once crash in its migration, and two that publish would double every run.
     with writing(root), FileLock(root / f"{STORE}.lock"):
         try:
+            if STORE_ENV not in os.environ:
+                _make_store(root / STORE)
             yield MlflowClient(where)
         except (MlflowException, SQLAlchemyError) as problem:
             raise UserError(f"MLflow at {where}: {str(problem).splitlines()[0]}") from problem
+
+
+def _make_store(path: Path) -> None:
+    """Make MLflow's database where there is none: beside its place, because a migration takes seconds.
+
+    A store in which no experiment is was being made when an older version of this was killed; it can hold no
+    run, and MLflow could never open it.
+    """
+    if path.exists() and _half_made(path):
+        for left in (path, path.with_name(f"{path.name}-journal")):
+            left.unlink(missing_ok=True)
+    if path.exists():
+        return
+    building = beside(path)
+    building.unlink(missing_ok=True)
+    MlflowClient(f"sqlite:///{building.resolve()}").search_experiments()
+    place(building, path)
+
+
+def _half_made(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as database:
+        try:
+            return database.execute("SELECT 1 FROM experiments").fetchone() is None
+        except sqlite3.OperationalError as problem:
+            return "no such table" in str(problem)
+        except sqlite3.DatabaseError:
+            return False  # no database at all, which somebody else may want back
 
 
 def _experiments(client: MlflowClient, needed: set[str], root: Path) -> dict[str, str]:

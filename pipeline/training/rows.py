@@ -89,6 +89,8 @@ def train(
         # DVC expects the folder, also of replicas that came without their weights
         runs.make_folder(key, root)
         if not wanted and before and len(kept) == len(before.replicas):
+            # of a run that was killed when all was written
+            shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
             return Done(records.run_path(key, root), 0, len(kept))
         missing = [replica.name for replica in wanted]
         identity = digest_json([source.config, source.code, source.data, missing])

@@ -4,7 +4,8 @@ DVC signs whatever lies in the workspace, so the checks made here are all that s
 numbers made from something else. Replicas that stand here already stay; ledgers are computed anew.
 """
 
-import tempfile
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,17 @@ from pathlib import Path
 
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
-from pipeline.files import digest_file, write_text
+from pipeline.files import (
+    Damaged,
+    beside,
+    check_file,
+    digest_file,
+    place,
+    write_bytes,
+    write_text,
+)
 from pipeline.identity.standing import Standing
+from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
 from pipeline.results import records
@@ -44,10 +54,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         manifest = archive.read(source, staged)
         origin = f"{source.name} ({digest_file(source)})"
         merged = [_merged(settings, row, staged, origin) for row in manifest.rows]
-        parts = [part for one in merged for part in one.parts]
-        _place(staged / "merged", parts)
-    for one in merged:
-        row_ledgers(one.row, settings)
+        _place(staged / "merged", [part for one in merged for part in one.parts])
     signed = dvclock.sign(settings, [one.row for one in merged])
     return [
         Adopted(one.row, one.taken, tuple(_notes(settings, one.row, manifest.rows[one.row].weights, signed)))
@@ -69,8 +76,13 @@ def _staging() -> Iterator[Path]:
     """A folder on the disk of the results, so that placing them is renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="adopt-", dir=STAGING) as folder:
-            yield Path(folder)
+        folder = beside(STAGING / "adopt")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
@@ -83,8 +95,10 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     own = settings.row(row)
     if there is None or evaluation is None or (there.row, evaluation.row) != (row, row):
         raise UserError(f"{row}: not adopted: the pack's files belong to another row")
-    if there.history != digest_file(records.history_path(row, staged)):
-        raise UserError(f"{row}: not adopted: its training curves belong to another run")
+    try:
+        check_file(records.history_path(row, staged), there.history)
+    except Damaged as problem:
+        raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
     here = records.read_run(row)
     stands = Standing(row, own, prepared.digests_here(own.data))
     wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
@@ -94,7 +108,14 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
     measured = {(one.level, one.seed): one for one in evaluation.replicas}
     for one in there.replicas:
+        if there.origin(one).examples != settings.split(own.data).train:
+            raise UserError(f"{row}: not adopted: trained on another number of examples")
         _check(row, one, measured, staged)
+    if differing := next(contradictions(there, settings), None):
+        one, what = differing
+        raise UserError(
+            f"{row}: not adopted: {one.level}, seed {one.seed}: {what}: not what its settings come to"
+        )
     keep = [one for one in here.replicas if stands.why_not(here, one) is None] if here else []
     names = {(one.level, one.seed) for one in keep}
     new = [one for one in there.replicas if (one.level, one.seed) not in names]
@@ -116,14 +137,19 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     both = {**{name: one for name, one in known.items() if name in names}, **{n: measured[n] for n in taken}}
     ordered = tuple(both[name] for name in order if name in both)
     records.write(Evaluation(row=row, replicas=ordered), target)
-    parts = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
+    if own.search is not None and (searched := records.search_path(own.search)).exists():
+        write_bytes(target / searched, searched.read_bytes())  # a row's ledger tells of its search
+    row_ledgers(row, settings, target)
+    parts = []
     for one in new:
         path = weights_path(row, one.level, one.seed)
         if (staged / path).exists():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
             parts.append(path)
-    return _Merged(row, len(new), tuple(parts))
+    # the run last: it vouches for the others
+    own_files = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
+    return _Merged(row, len(new), (*parts, *(path(row) for path in own_files)))
 
 
 def _check(row: str, one: records.Trained, measured: dict, staged: Path) -> None:
@@ -136,22 +162,26 @@ def _check(row: str, one: records.Trained, measured: dict, staged: Path) -> None
         if "accuracy" in metric and not 0 <= value <= 1:
             raise UserError(f"{where}: {metric}: {value}; allowed: 0 to 1")
     path = weights_path(row, *name, staged)
-    if path.exists() and digest_file(path) != one.weights:
-        raise UserError(f"{where}: its weights are not the ones that were trained")
+    try:
+        if path.exists():
+            check_file(path, one.weights)
+    except Damaged as problem:
+        raise UserError(f"{where}: its weights are not the ones that were trained") from problem
 
 
 def _place(staged: Path, parts: list[Path]) -> None:
-    """Move all parts to where they belong, or none."""
+    """Move all parts to where they belong, or none. What was there stays until what replaces it is there."""
     with ExitStack() as undo:
         for part in parts:
             part.parent.mkdir(parents=True, exist_ok=True)
             if part.exists():
                 old = staged / "replaced" / part
                 old.parent.mkdir(parents=True, exist_ok=True)
-                part.rename(old)
-                undo.callback(old.rename, part)
-            (staged / part).rename(part)
-            undo.callback(part.rename, staged / part)
+                shutil.copyfile(part, old)
+                undo.callback(os.replace, old, part)
+            else:
+                undo.callback(part.unlink, missing_ok=True)
+            place(staged / part, part)
         undo.pop_all()
 
 

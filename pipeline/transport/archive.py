@@ -5,21 +5,21 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError, writing
+from pipeline.errors import UserError, reading, shown
 from pipeline.fields import Key, Strict
-from pipeline.files import digest_file
+from pipeline.files import Damaged, check_file, replacing
+from pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
 from pipeline.results import records
 
 RUNS = Path("runs")
 MANIFEST = "manifest.json"
+CHUNK = 1 << 20
 
 
 class PackedRow(Strict):
@@ -44,7 +44,7 @@ def write(target: Path, manifest: Manifest) -> None:
     """Write the manifest and the files it lists, atomically; the same input gives the same bytes."""
     head = (manifest.model_dump_json(indent=2) + "\n").encode()
     with (
-        _replacing(target) as file,
+        replacing(target) as file,
         # without a name and a time in its header
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -61,31 +61,65 @@ def read(source: Path, staged: Path) -> Manifest:
     Raises:
         UserError: the file is not a pack, is damaged, or holds anything that is not a row's own.
     """
-    try:
+    with reading(source):
         file = source.open("rb")
-    except OSError as problem:
-        raise UserError(f"{source}: can't be read: {problem.strerror}") from problem
+        most = max(PACK_LEAST, PACK_TIMES * source.stat().st_size)
     try:
-        with file, tarfile.open(fileobj=file, mode="r:gz") as tar:
-            manifest = Manifest.model_validate_json(_content(tar, tar.next()).read())
-            expected = {name: file for row in manifest.rows.values() for name, file in row.files.items()}
-            for row, packed in manifest.rows.items():
-                _check_names(row, packed)
-            while member := tar.next():
-                if member.name not in expected:
-                    raise _Damage(f"{member.name!r} is not in its manifest, or there twice")
-                target = staged / member.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as out:
-                    shutil.copyfileobj(_content(tar, member), out)
-                if digest_file(target) != expected.pop(member.name):
-                    raise _Damage(f"{member.name} is not what its digest says")
-        if expected:
-            raise _Damage(f"{min(expected)} is missing")
+        with file, gzip.GzipFile(fileobj=file) as stream:
+            content = _Bounded(stream, most)
+            # as a stream, which goes neither back nor ahead
+            with tarfile.open(fileobj=content, mode="r|") as tar:  # type: ignore[call-overload]
+                manifest = _unpack(tar, staged)
+            # what follows the last member has a checksum of everything before it
+            while content.read(CHUNK):
+                pass
     except (ValidationError, tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, _Damage) as problem:
         first = str(problem.errors()[0]["msg"]) if isinstance(problem, ValidationError) else problem
         raise UserError(f"{source}: not a pack, or damaged: {first}") from problem
+    # of headers that no tar writes
+    except (ValueError, OverflowError, RecursionError) as problem:
+        raise UserError(f"{source}: not a pack, or damaged: {shown(str(problem))}") from problem
     return manifest
+
+
+def _unpack(tar: tarfile.TarFile, staged: Path) -> Manifest:
+    """Write the members under ``staged``, each by its digest in the manifest, which comes first."""
+    head = tar.next()
+    if head is not None and head.size > MANIFEST_BYTES:
+        raise _Damage(f"its first member has {head.size} bytes")
+    manifest = Manifest.model_validate_json(_content(tar, head).read())
+    for row, packed in manifest.rows.items():
+        _check_names(row, packed)
+    expected = {name: file for row in manifest.rows.values() for name, file in row.files.items()}
+    while member := tar.next():
+        if member.name not in expected:
+            raise _Damage(f"{shown(member.name)} is not in its manifest, or there twice")
+        target = staged / member.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as out:
+            shutil.copyfileobj(_content(tar, member), out)
+        try:
+            check_file(target, expected.pop(member.name))
+        except Damaged as problem:
+            raise _Damage(f"{member.name} is not what its digest says") from problem
+    if expected:
+        raise _Damage(f"{min(expected)} is missing")
+    return manifest
+
+
+class _Bounded:
+    """A stream that ends in an error where it gives more than it may."""
+
+    def __init__(self, stream: gzip.GzipFile, most: int):
+        self.stream, self.left = stream, most
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes."""
+        content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
+        self.left -= len(content)
+        if self.left < 0:
+            raise _Damage("unpacks to far more than it holds")
+        return content
 
 
 def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
@@ -95,25 +129,11 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None
     tar.addfile(member, content)
 
 
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A file that becomes ``target`` once it is whole."""
-    partial = target.with_name(f".{target.name}.partial")
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("wb") as file:
-                yield file
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-
-
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> IO[bytes]:
     """Bytes of a regular file; links and devices are refused."""
     content = tar.extractfile(member) if member is not None and member.isreg() else None
     if content is None:
-        raise _Damage(f"{member.name!r} is not a plain file" if member else "empty")
+        raise _Damage(f"{shown(member.name)} is not a plain file" if member else "empty")
     return content
 
 
@@ -123,7 +143,7 @@ def _check_names(row: str, packed: PackedRow) -> None:
     for name in packed.files.keys() - own:
         path = PurePosixPath(name)
         if path.parent != PurePosixPath(RUNS.name, row) or path.suffix != ".pt" or str(path) != name:
-            raise _Damage(f"{name!r} is not a file of row {row!r}")
+            raise _Damage(f"{shown(name)} is not a file of row {row!r}")
     if lacking := own - packed.files.keys():
         raise _Damage(f"{min(lacking)} is missing")
     if packed.weights != any(name.endswith(".pt") for name in packed.files):

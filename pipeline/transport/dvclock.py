@@ -5,11 +5,12 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
 from pipeline.data.prepared import PREPARED
@@ -17,6 +18,7 @@ from pipeline.errors import UserError
 from pipeline.files import write_text
 from pipeline.identity import entries
 from pipeline.params import Settings
+from pipeline.params.documents import read_yaml
 from pipeline.results import records
 from pipeline.training.runs import RUNS
 
@@ -58,13 +60,49 @@ def signed_digests() -> dict[str, str]:
     """The digest of `reports/identity.json` with which the lock holds each stage."""
     if not LOCK.exists():
         return {}
-    stages = YAML(typ="safe").load(LOCK.read_text()).get("stages") or {}
     name = entries.PATH.as_posix()
     return {
         stage: digest
-        for stage, entry in stages.items()
-        for digest in entry.get("params", {}).get(name, {}).values()
+        for stage, entry in _stages(read_yaml(LOCK)).items()
+        for digest in entry.params.get(name, {}).values()
     }
+
+
+def changed() -> Iterator[tuple[Path, str]]:
+    """What lies here and is not what DVC signed: each output's path, and the stage that made it."""
+    if not LOCK.exists():
+        return
+    for stage, entry in _stages(read_yaml(LOCK)).items():
+        for signed in entry.outs:
+            path = Path(signed.path)
+            if path.exists() and signed.md5 not in (None, (_folder if path.is_dir() else _file)(path)["md5"]):
+                yield path, stage
+
+
+class _Signed(BaseModel):
+    """What is read of an output in the lock."""
+
+    path: str
+    md5: str | None = None
+
+
+class _Stage(BaseModel):
+    """What is read of a stage in the lock."""
+
+    params: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    outs: list[_Signed] = Field(default_factory=list)
+
+
+def _stages(lock: Any) -> dict[str, _Stage]:
+    """The lock's entries.
+
+    Raises:
+        UserError: it is no lock of DVC's.
+    """
+    try:
+        return TypeAdapter(dict[str, _Stage]).validate_python((lock or {}).get("stages") or {})
+    except (AttributeError, ValidationError) as problem:
+        raise UserError(f"{LOCK}: not as DVC writes it; `git checkout {LOCK}`") from problem
 
 
 def row_entries(
@@ -103,7 +141,9 @@ def row_entries(
 def _read() -> dict[str, Any]:
     if not LOCK.exists():
         return {"schema": "2.0", "stages": {}}
+    _stages(read_yaml(LOCK))
     lock: dict[str, Any] = _yaml().load(LOCK.read_text())
+    lock.setdefault("stages", {})
     return lock
 
 
@@ -136,9 +176,9 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    """DVC's hash of a folder without folders inside: that of a list of its files with theirs."""
-    files = sorted(each for each in path.glob("*") if each.is_file())
-    listed = [{"md5": _file(each)["md5"], "relpath": each.name} for each in files]
+    """DVC's hash of a folder: that of a list of its files with theirs."""
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    listed = [{"md5": _file(each)["md5"], "relpath": each.relative_to(path).as_posix()} for each in files]
     found = hashlib.md5(json.dumps(listed, sort_keys=True).encode()).hexdigest()
     return {"md5": f"{found}.dir", "size": sum(each.stat().st_size for each in files), "nfiles": len(files)}
 

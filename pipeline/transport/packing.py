@@ -19,6 +19,8 @@ def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True
     Raises:
         UserError: a row has not been trained or evaluated, or weights are missing.
     """
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder; allowed: the name of a file to write")
     packed = {row: _packed(settings, row, weights) for row in dict.fromkeys(rows)}
     archive.write(target, Manifest(rows=packed))
 

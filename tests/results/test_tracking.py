@@ -224,7 +224,7 @@ def test_a_deletion_cut_short_is_finished(
 ) -> None:
     tracking.publish([example.put(small(example.LAYER, declared), root)], root)
     original = example.put(small(example.LAYER, declared), root)
-    changed = example.put(small(example.LAYER, declared, shift=1), root)
+    changed = example.put(small(example.LAYER, declared, shift=-1), root)
     delete, calls = MlflowClient.delete_run, []
 
     def stops(self: MlflowClient, run: str) -> None:

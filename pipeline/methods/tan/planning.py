@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 
 from scipy.optimize import brentq
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, shown
 from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
@@ -21,6 +21,7 @@ from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan
 OVERCHARGED = 1.2
 AROUND = 5  # powers of two that are shown on either side of the wall
 EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
+MOST_EXAMPLES, LEAST_DELTA = 10**12, 1e-100  # beyond which a search for noise doesn't end
 MOST_STEPS = 1_000_000  # beyond which privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
@@ -213,15 +214,19 @@ def _check(
         "simulate": simulate,
     }.items():
         if value is not None and not 1 <= value < inf:
-            raise UserError(f"{name}: {value:g}; allowed: 1 or more")
+            raise UserError(f"{name}: {shown(value)}; allowed: 1 or more")
+    for name, count in {"examples": examples, "copies": copies, "simulate": simulate}.items():
+        if count > MOST_EXAMPLES:
+            raise UserError(f"{name}: {shown(count)}; allowed: 1 to {MOST_EXAMPLES}")
     if steps is not None and not 1 <= steps <= MOST_STEPS:
         raise UserError(f"steps: {steps}; allowed: 1 to {MOST_STEPS}")
     least, most = EPSILONS
     if not least <= epsilon <= most:
         raise UserError(f"epsilon: {epsilon:g}; allowed: {least:g} to {most:g}")
-    if not 0 < delta < 1 / examples:
+    if not LEAST_DELTA <= delta < 1 / examples:
         raise UserError(
-            f"delta: {delta:g} means nothing; allowed: above 0 and below 1/{examples}, {1 / examples:.3g}"
+            f"delta: {delta:g} means nothing; allowed: {LEAST_DELTA:g} to below 1/{examples}, "
+            f"{1 / examples:.3g}"
         )
     if (steps is None) == (compute is None):
         raise UserError("steps, compute: either tells the length; allowed: one of them")

@@ -94,7 +94,7 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
             seed=seed,
             settings=row.resolved[index].model_dump(mode="json"),
             metrics={
-                "test_accuracy": (ACCURACY[key][index] + shift + noise.uniform(-0.1, 0.1)) / 100,
+                "test_accuracy": min(1.0, (ACCURACY[key][index] + shift + noise.uniform(-0.1, 0.1)) / 100),
                 "validation_accuracy": ACCURACY[key][index] / 100,
             },
             ledger=ledger(key, level),

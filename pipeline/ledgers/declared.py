@@ -1,0 +1,144 @@
+"""What a run's settings say that it spends, to be compared with what the run says.
+
+The method is built anew from the settings, without the data, which have no say in what is spent. Relevances
+alone do: where these are not here, what `adlm` spends is not compared.
+"""
+
+from collections.abc import Iterator
+from math import isclose
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+
+from pipeline.data import prepared
+from pipeline.data.catalog import CATALOG, Entry
+from pipeline.errors import UserError
+from pipeline.methods.base import Execution, Guarantee, Relevances, Task
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import PARAMS, Data, Model, Settings
+from pipeline.pretrained.relevance import read_relevance
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
+from pipeline.results import records
+from pipeline.results.records import Run, Trained
+
+# Noise is calibrated by bisection, whose end differs a little from version to version of the accountant
+CALIBRATED = 1e-3
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+
+
+def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
+    """Make sure that a run says of every replica what its settings come to.
+
+    Raises:
+        UserError: it says otherwise of one; neither number is then to be believed.
+    """
+    for one, differing in contradictions(run, settings, root):
+        raise UserError(
+            f"{records.run_path(run.row, root)}: {one.level}, seed {one.seed}: {differing}: not what its "
+            f"settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
+        )
+
+
+def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterator[tuple[Trained, str]]:
+    """Replicas of which the run says something else than their settings come to, and what that is.
+
+    Raises:
+        UserError: its settings, model or data are none.
+    """
+    found: dict[str, Guarantee] = {}
+    for one in run.replicas:
+        if one.accounted_then is not None:
+            continue  # its mechanism's numbers were not kept
+        try:
+            own = METHOD_SETTINGS[run.method].model_validate(one.settings)
+            model, split = Model.model_validate(run.model), settings.split(run.data)
+        except (KeyError, ValidationError) as problem:
+            raise UserError(
+                f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
+                f"run `dprepro train {run.row}` again"
+            ) from problem
+        examples = run.origin(one).examples
+        if one.steps != own.total_steps(examples):
+            yield one, "steps"
+            continue
+        relevance = _relevances(run.data, settings, root)
+        if run.data in settings.relevances and relevance is None:
+            continue
+        if one.level not in found:
+            raw = CATALOG[settings.raw_set(split.raw)]
+            task = _task(model, own, examples, split, raw, relevance)
+            found[one.level] = build_method(run.method, task, [own], model.normalization).guarantee(0)
+        if differing := _differing(one, found[one.level]):
+            yield one, differing
+
+
+def _task(
+    model: Model, own: MethodSettings, examples: int, split: Data, raw: Entry, relevance: Relevances | None
+) -> Task:
+    """What one replica would learn, with examples that take no memory."""
+    stored: tuple[int, ...]
+    shape: tuple[int, ...]
+    if split.text is not None:
+        # and the two tokens for padding and for unknown ones
+        stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
+    else:
+        assert raw.shape is not None, "images have a shape"
+        stored = shape = raw.shape
+    net = build_net(model, own.input_shape(shape), len(raw.classes))
+    nothing = torch.zeros(1, dtype=torch.int32 if split.text is not None else torch.uint8)
+    labels = torch.zeros(1, dtype=torch.int64)
+    return Task(
+        net=net,
+        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        inputs=nothing.expand(examples, *stored),
+        labels=labels.expand(examples),
+        public=nothing.expand(split.public.count, *stored),
+        public_labels=labels.expand(split.public.count),
+        streams=Streams(["declared"], True, CPU.device),
+        execution=CPU,
+        relevance=relevance,
+    )
+
+
+def _relevances(data: str, settings: Settings, root: Path) -> Relevances | None:
+    """Those that come with the data, where these are here."""
+    here = (root / prepared.PREPARED / data / prepared.MANIFEST).exists()
+    if data not in settings.relevances or not here:
+        return None
+    return read_relevance(prepared.load(data, root), CPU.device)
+
+
+def _differing(one: Trained, declared: Guarantee) -> str | None:
+    """The first thing that isn't what it should be."""
+    for name in ("delta", "claimed_by"):
+        if getattr(one, name) != getattr(declared, name):
+            return name
+    if {each.key for each in one.broken} != {each.key for each in declared.broken}:
+        return "broken"
+    said, due = one.spending, declared.spending
+    if type(said) is not type(due):
+        return "spending"
+    if isinstance(said, Spending) and isinstance(due, Spending):
+        if not isclose(said.noise_multiplier, due.noise_multiplier, rel_tol=CALIBRATED):
+            return "noise_multiplier"
+        if said.model_copy(update={"noise_multiplier": due.noise_multiplier}) != due:
+            return "spending"
+    if isinstance(said, Releases) and isinstance(due, Releases) and not _same_releases(said, due):
+        return "spending"
+    return None
+
+
+def _same_releases(said: Releases, due: Releases) -> bool:
+    """Whether the same quantities are released at the same epsilons, with the same noise."""
+    return [one.quantity for one in said.laplace] == [one.quantity for one in due.laplace] and all(
+        isclose(*pair, rel_tol=1e-6)
+        for one, other in zip(said.laplace, due.laplace, strict=True)
+        for pair in zip(
+            (one.claimed, one.epsilon, *one.noise), (other.claimed, other.epsilon, *other.noise), strict=True
+        )
+    )

@@ -1,0 +1,77 @@
+"""A small project with one of everything that is read back: what faults are done to."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.base import Execution
+from pipeline.params import Settings
+from pipeline.results import evaluation
+from pipeline.training import loop
+from pipeline.training.checkpoints import Checkpoint, save
+from pipeline.transport import pack
+
+ROW = "small"
+PARAMS = """
+source: {kind: synthetic}
+raw:
+  mnist: {train: 130, test: 20}
+  kmnist: {train: 20, test: 5}
+data:
+  mnist: {raw: mnist, train: 110, validation: 20, public: {raw: kmnist, count: 4}}
+rows:
+  small:
+    paper: davody2020
+    table: t5
+    label: DPSGD (LN-LeNet-5)
+    data: mnist
+    model: {name: lenet5, normalization: layer}
+    method: dpsgd
+    seeds: 1
+    reproducible: true
+    settings: {batch: 32, epochs: 1, learning_rate: 0.5, delta: 0.001}
+    levels: [{epsilon: 3}]
+accounts: {}
+"""
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+PACK = Path("small.dprepro.tar.gz")
+CHECKPOINT = Path("kept.pt")
+
+
+def settings() -> Settings:
+    return params.load(Path("params.yaml"))
+
+
+def make() -> None:
+    """Make the project in the current folder: from raw files to a pack, and a checkpoint."""
+    Path("params.yaml").write_text(PARAMS)
+    own = settings()
+    for name in own.raw:
+        fetch(name, own)
+    prepare("mnist", own)
+    train()
+    evaluate()
+    row_ledgers(ROW, own)
+    pack(own, [ROW], PACK)
+    save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))
+
+
+def train() -> None:
+    loop.train(ROW, settings(), prepared.load("mnist"), CPU, lambda _: None, 0.0)
+
+
+def evaluate() -> None:
+    evaluation.evaluate(ROW, settings(), prepared.load("mnist"), CPU)
+
+
+def npy(array: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()

@@ -1,0 +1,249 @@
+"""What once did not hold, a test each."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import verification
+from pipeline.data import formats, prepared
+from pipeline.data.prepare import prepare
+from pipeline.errors import UserError
+from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.tan.planning import plan
+from pipeline.results import records, tracking
+from pipeline.training import runs
+from pipeline.transport import adopt, archive, dvclock, pack
+from tests.faults import project
+from tests.faults.project import PACK, ROW, settings
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    """Change a JSON file as somebody with an editor would."""
+    content = json.loads(path.read_text())
+    change(content)
+    write_json(path, content)
+
+
+def repack(change: Callable[[dict[str, bytes]], None]) -> None:
+    """Change the members of the pack, with a manifest that vouches for them."""
+    with tarfile.open(PACK) as tar:
+        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}  # type: ignore[union-attr]
+    manifest = json.loads(members.pop(archive.MANIFEST))
+    change(members)
+    manifest["rows"][ROW]["files"] = {name: digest(content) for name, content in members.items()}
+    with tarfile.open(PACK, "w:gz") as tar:
+        for name, content in {archive.MANIFEST: json.dumps(manifest).encode(), **members}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def replaced(name: str, change: Callable[[Any], None]) -> Callable[[dict[str, bytes]], None]:
+    def run(members: dict[str, bytes]) -> None:
+        content = json.loads(members[name])
+        change(content)
+        members[name] = json.dumps(content).encode()
+
+    return run
+
+
+RUN, MEASURED = records.run_path(ROW), records.evaluation_path(ROW)
+
+
+def first(content: Any) -> Any:
+    return content["replicas"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=7.5), "allowed: 0 to 1"),
+        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy="NaN"), "allowed: 0 to 1"),
+        (RUN, lambda x: x.update(replicas=[]), "the same one twice, or none"),
+        (RUN, lambda x: x["replicas"].append(first(x)), "the same one twice, or none"),
+        (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
+        (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
+        (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
+        (RUN, lambda x: x["origins"][0].update(code="sha256:0"), "made from other code"),
+        (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
+        (RUN, lambda x: first(x).update(level="../../evil"), "level or seed"),
+    ],
+)
+def test_a_pack_that_says_what_can_not_be_is_refused(
+    own: Path, name: Path, change: Callable[[Any], None], line: str
+) -> None:
+    repack(replaced(name.as_posix(), change))
+    shutil.rmtree("reports")
+    with pytest.raises(UserError, match=line):
+        adopt(settings(), PACK)
+    assert not Path("reports").exists()  # nothing was placed
+
+
+def test_a_pack_carries_no_lock(own: Path) -> None:
+    repack(lambda members: members.update({"dvc.lock": b"stages: {train@none: {cmd: evil}}"}))
+    with pytest.raises(UserError, match="is not a file of row"):
+        adopt(settings(), PACK)
+
+
+def test_a_pack_is_unpacked_only_as_far_as_it_may_be(own: Path) -> None:
+    path = runs.weights_path(ROW, "epsilon=3", 0).as_posix()
+    repack(lambda members: members.update({path: bytes(200 << 20)}))
+    assert PACK.stat().st_size < 1 << 20
+    with pytest.raises(UserError, match="unpacks to far more than it holds"):
+        adopt(settings(), PACK)
+    assert not list(Path(".dprepro").glob(".adopt*"))
+
+
+def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
+    for content in ("stages: [x]", "stages: {a: 3}", "- 1", "stages: {a: {outs: [3]}}"):
+        dvclock.LOCK.write_text(content)
+        with pytest.raises(UserError, match=r"dvc\.lock"):
+            list(dvclock.changed())
+
+
+def test_labels_that_were_set_to_zero_are_not_trained_on(own: Path) -> None:
+    path = prepared.PREPARED / "mnist/train.labels.npy"
+    np.save(path, np.zeros_like(np.load(path)))
+    with pytest.raises(
+        UserError, match=r"train\.labels\.npy: is not what was prepared; run `dprepro prepare"
+    ):
+        prepared.load("mnist")
+
+
+def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
+    path = runs.weights_path(ROW, "epsilon=3", 0)
+    runs.write_weights(path, {"w": torch.full((3,), float("nan"))})
+    MEASURED.unlink()
+    with pytest.raises(UserError, match="is not what training left"):
+        project.evaluate()
+    # nor are they where the run vouches for them
+    edit(RUN, lambda x: first(x).update(weights=digest_file(path)))
+    with pytest.raises(UserError, match="the weights are another network's"):
+        project.evaluate()
+
+
+def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
+    before = records.ledger_path(ROW).read_bytes()
+    edit(
+        RUN,
+        lambda x: first(x)["spending"].update(noise_multiplier=10 * first(x)["spending"]["noise_multiplier"]),
+    )
+    with pytest.raises(UserError, match="noise_multiplier: not what its settings come to"):
+        row_ledgers(ROW, settings())
+    assert records.ledger_path(ROW).read_bytes() == before
+    # and the one there is is not read beside it
+    with pytest.raises(UserError, match="accounts for another training"):
+        records.read(ROW, settings().rows[ROW])
+
+
+@pytest.mark.parametrize("change", [{"accounted": -5}, {"accounted": 0.01}, {"claimed": -1}, {"delta": 7}])
+def test_a_ledger_that_can_not_be_is_not_printed(own: Path, change: dict[str, float]) -> None:
+    edit(records.ledger_path(ROW), lambda x: first(x)["ledger"].update(change))
+    with pytest.raises(UserError, match=r"reports/ledgers/small\.json"):
+        records.read(ROW, settings().rows[ROW])
+
+
+def test_a_paper_leads_nowhere(own: Path) -> None:
+    Path("params.yaml").write_text(project.PARAMS.replace("paper: davody2020", "paper: ../../evil"))
+    with pytest.raises(UserError, match="String should match pattern"):
+        settings()
+
+
+NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (f"x0: &x0 [lol]\n{NINE}rows: {{one: {{label: *x9}}}}".encode(), "stands for more than"),
+        (b"a: &a [*a]", "stands for nothing, or for itself"),
+        (b"[" * 100_000, "nested more than"),
+        (b"\xff\xfe", "not YAML"),
+        (b"a: !!python/object/apply:os.system [x]", "not YAML"),
+        (b"raw: " + b"9" * 6000, "not YAML"),
+        (project.PARAMS.replace("seeds: 1", "seeds: 1000000000000").encode(), "less than or equal to 10000"),
+        (project.PARAMS.replace("seeds: 1", f"seeds: {'x' * 10_000}").encode(), r"xxx\.\.\.xxx"),
+        (b'"\\e[31m": 1', r"\\x1b\[31m: unknown key"),
+    ],
+)
+def test_hostile_params_are_one_line(own: Path, content: bytes, line: str) -> None:
+    Path("params.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=line) as problem:
+        settings()
+    assert max(map(len, str(problem.value).splitlines())) < 1000
+
+
+def test_idx_bombs_are_not_unpacked(own: Path) -> None:
+    path = Path("bomb.gz")
+    for head in (b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x08\x01\0\0\0\x05"):
+        path.write_bytes(gzip.compress(head + bytes(50 << 20)))
+        with pytest.raises(UserError, match="truncated or corrupt"):
+            formats.read_idx(path)
+
+
+def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    here = f"-{os.getpid()}."
+    for path in (MEASURED, Path("runs/small/x.pt"), Path("params.yaml"), Path("data/prepared/mnist")):
+        left = Path(str(beside(path)).replace(here, f"-{dead.pid}."))
+        left.write_bytes(b"half")
+        other = Path(str(beside(path)).replace(here, f"-{os.getppid()}."))
+        other.write_bytes(b"half")
+        clear_leftovers()
+        assert not left.exists()
+        assert other.exists()
+
+
+def test_what_was_being_replaced_comes_back(own: Path) -> None:
+    folder = prepared.PREPARED / "mnist"
+    before = digest_file(folder / "manifest.json")
+    folder.rename(beside(folder, "replaced"))
+    clear_leftovers()
+    assert digest_file(folder / "manifest.json") == before
+    prepare("mnist", settings())
+    assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
+
+
+def test_a_store_that_a_kill_left_half_made_is_made_anew(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(tracking.STORE_ENV, raising=False)
+    with sqlite3.connect(tracking.STORE) as database:
+        database.execute("CREATE TABLE spans (x)")
+    made = tracking.publish(tracking.declared(settings()))
+    assert made.written == (ROW,)
+    assert tracking.unpublished(tracking.declared(settings())) == []
+
+
+@pytest.mark.parametrize("changes", [{"delta": 1e-300}, {"examples": 10**30}, {"copies": 10**30}])
+def test_plans_that_would_not_end_are_refused(changes: dict[str, Any]) -> None:
+    wishes = {"examples": 50_000, "delta": 1e-6, "epsilon": 8.0, "steps": 100} | changes
+    with pytest.raises(UserError, match="allowed"):
+        plan(**wishes)
+
+
+def test_a_pack_is_no_folder(own: Path) -> None:
+    with pytest.raises(UserError, match="is a folder"):
+        pack(settings(), [ROW], Path())
+
+
+def test_verify_names_what_was_changed(own: Path) -> None:
+    assert {found.wrong for found in verification.verify(settings())} == {None}
+    edit(records.ledger_path(ROW), lambda x: first(x)["ledger"].update(claimed=0.5))
+    (prepared.PREPARED / "mnist/train.indices.npy").write_bytes(b"other")
+    wrong = {found.subject: found.wrong for found in verification.verify(settings()) if found.wrong}
+    assert set(wrong) == {ROW, "data/prepared/mnist"}
+    assert "claimed is not what is computed" in str(wrong[ROW])
