@@ -1,14 +1,13 @@
 """Everything that lies in the folder, compared with everything that vouches for it.
 
-Prepared arrays have digests in their manifests, raw files in the catalogue, weights and curves in the runs. What
-is spent follows from settings, and ledgers from what is spent. DVC's lock has signed them all; MLflow is drawn
-from records. Whoever can rewrite all of these at once can make anything up, but no ledger.
+Prepared arrays have digests in their manifests, raw files in the catalogue, weights and curves in the runs.
+What is spent follows from settings, and ledgers from what is spent. DVC's lock has signed them all; MLflow is
+drawn from records. Whoever can rewrite all of these at once can make anything up, but no ledger.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isclose
-from pathlib import Path
 
 from pipeline.data import prepared, raw
 from pipeline.errors import UserError
@@ -120,8 +119,8 @@ def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
         found = known.get((one.level, one.seed))
         if found is not None and (name := _differing(found, one.ledger)):
             raise UserError(
-                f"{records.ledger_path(key)}: {one.level}, seed {one.seed}: {name} is not what is computed from "
-                "what ran; account for it again"
+                f"{records.ledger_path(key)}: {one.level}, seed {one.seed}: {name} is not what is computed "
+                "from what ran; account for it again"
             )
 
 

@@ -4,7 +4,7 @@ import typer
 
 
 def verify() -> None:
-    """Compare everything in the folder with everything that vouches for it; status 1 where something is wrong."""
+    """Compare all that lies here with all that vouches for it; status 1 where something is wrong."""
     from pipeline import params
     from pipeline.errors import printable
     from pipeline.verification import verify as run
