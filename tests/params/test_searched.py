@@ -76,5 +76,5 @@ def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
     loaded = params.load(tmp_path / "params.yaml")
     assert loaded == params.parse(GOOD, choices=CHOSEN)
     (folder / "grid.json").write_text("{}")
-    with pytest.raises(UserError, match=r"grid\.json: not the results of a search: KeyError\('chosen'\)"):
+    with pytest.raises(UserError, match=r"grid\.json: not the results of a search: .*'chosen'"):
         params.load(tmp_path / "params.yaml")

@@ -7,18 +7,19 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.reporting.drawing.style import COLOURS, svg
+from pipeline.reporting.drawing.style import COLOURS, columns, svg
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.results import RowResult
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
-PAPERS = {
-    "davody2020": "Davody et al.",
-    "nguyen2023": "Nguyen et al.",
-    "phan2017": "Phan et al.",
-    "sander2022": "Sander et al.",
+METHODS = {
+    "dpsgd": "DP-SGD (Davody et al.; the others' baseline)",
+    "batch_clipping": "batch clipping (Nguyen et al.)",
+    "adlm": "AdLM (Phan et al.)",
+    "ilm": "ILM (Phan et al.)",
+    "tan": "DP-SGD by total noise (Sander et al.)",
 }
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
@@ -28,19 +29,20 @@ class Anchor:
     """Results of others, at delta 1e-5 and from scratch: (epsilon, percent)."""
 
     source: str
+    marker: str
     points: tuple[tuple[float, float], ...]
 
 
 ANCHORS = {
     "MNIST": (
-        Anchor("R+R (ACSAC 2024), WRN-16-4", ((1, 96.80), (4, 98.27), (8, 98.51))),
-        Anchor("Tramèr and Boneh (2021), end to end", ((3, 98.1),)),
-        Anchor("Tramèr and Boneh (2021), ScatterNet", ((3, 98.7),)),
+        Anchor("R+R (ACSAC 2024), WRN-16-4", "X", ((1, 96.80), (4, 98.27), (8, 98.51))),
+        Anchor("Tramèr and Boneh (2021), end to end", "P", ((3, 98.1),)),
+        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", "d", ((3, 98.7),)),
     ),
     "CIFAR-10": (
-        Anchor("De et al. (2022), WRN", ((1, 56.8), (2, 64.9), (3, 69.2), (4, 73.5), (8, 81.4))),
-        Anchor("R+R (ACSAC 2024), WRN-16-4", ((1, 42.45), (4, 60.20), (8, 66.56))),
-        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", ((3, 69.3),)),
+        Anchor("De et al. (2022), WRN", "*", ((1, 56.8), (2, 64.9), (3, 69.2), (4, 73.5), (8, 81.4))),
+        Anchor("R+R (ACSAC 2024), WRN-16-4", "X", ((1, 42.45), (4, 60.20), (8, 66.56))),
+        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", "d", ((3, 69.3),)),
     ),
 }
 
@@ -67,14 +69,14 @@ def draw(papers: Sequence[PaperResult]) -> str | None:
 
 
 def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, float]]:
-    """(paper, proven epsilon, percent) of every level that has a bound."""
+    """(method, proven epsilon, percent) of every level that has a bound."""
     return [
-        (paper.key, cell.guarantee.ledger.accounted, cell.mean.value)
+        (row.record.method, cell.guarantee.ledger.accounted, cell.mean.value)
         for paper in papers
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
-        if _data(row) == key and row.comparable
+        if row.record and _data(row) == key and row.comparable
         for cell in row.cells.values()
         if cell.guarantee.ledger.accounted is not None and cell.guarantee.state not in ("none", "broken")
     ]
@@ -86,15 +88,13 @@ def _data(row: RowResult) -> str:
 
 
 def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]]) -> None:
-    for number, (paper, words) in enumerate(PAPERS.items()):
-        own = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == paper]
+    for number, (method, words) in enumerate(METHODS.items()):
+        own = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
         if own:
-            axes.plot(*zip(*own, strict=True), "o", color=COLOURS[number], ms=5, alpha=0.8, label=words)
-    for marker, anchor in zip("*Xd", ANCHORS[name], strict=False):
-        axes.plot(
-            *zip(*anchor.points, strict=True), marker=marker, ls=":", lw=0.8, color=COLOURS[5], mfc="none",
-            ms=8, label=anchor.source,
-        )  # fmt: skip
+            axes.plot(*columns(own), "o", color=COLOURS[number], ms=5, alpha=0.8, label=words)
+    for anchor in ANCHORS[name]:
+        look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
+        axes.plot(*columns(list(anchor.points)), marker=anchor.marker, label=anchor.source, **look)
     axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
     axes.text(VACUOUS * 1.1, 12, "no privacy to speak of", fontsize=8.5)
     axes.set_xscale("log")
