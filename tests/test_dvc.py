@@ -358,7 +358,10 @@ def stages(folder: Path) -> str:
 
 
 def test_demo_has_the_stages_of_the_real_thing() -> None:
-    assert stages(ROOT / "demo") == stages(ROOT)
+    """All but audits: they attack code, which is the same there, and would take longer than the rest."""
+    whole = stages(ROOT)
+    audits = whole[whole.index("  # Attacks on the row's own code") : whole.index("  account:\n")]
+    assert stages(ROOT / "demo") == whole.replace(audits, "").replace("      - reports/audits\n", "")
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])

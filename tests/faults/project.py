@@ -14,7 +14,7 @@ from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings
 from pipeline.results import evaluation
-from pipeline.training import loop
+from pipeline.training import rows
 from pipeline.training.checkpoints import Checkpoint, save
 from pipeline.transport import pack
 
@@ -64,7 +64,7 @@ def make() -> None:
 
 
 def train() -> None:
-    loop.train(ROW, settings(), prepared.load("mnist"), CPU, lambda _: None, 0.0)
+    rows.train(ROW, settings(), prepared.load("mnist"), CPU, lambda _: None, 0.0)
 
 
 def evaluate() -> None:

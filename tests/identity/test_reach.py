@@ -74,7 +74,7 @@ def test_every_stage_has_its_digest(here: dict[str, str]) -> None:
 
 def test_words_in_the_engine_move_nothing(copy: Path, here: dict[str, str]) -> None:
     loop, checkpoints = (copy / f"pipeline/training/{name}.py" for name in ("loop", "checkpoints"))
-    edit(loop, '"""Train replicas of one model', '"""Trains replicas of one model')
+    edit(loop, '"""Train replicas that share', '"""Trains replicas that share')
     edit(loop, "    validation = data.splits[", "    # what it is judged on\n    validation = data.splits[")
     edit(checkpoints, "damaged; delete it", "damaged: delete it")
     edit(copy / "pipeline/privacy/randomness.py", '"""Random streams', '"""The random streams')

@@ -115,7 +115,7 @@ def test_small_data_have_no_batch_off_the_wall() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"delta": 2e-5}, "delta: 2e-05 means nothing; allowed: above 0 and below 1/50000"),
+        ({"delta": 2e-5}, "delta: 2e-05 means nothing; allowed: 1e-100 to below 1/50000, 2e-05"),
         ({"delta": 0.0}, "delta: 0 means nothing"),
         ({"epsilon": -1.0}, "epsilon: -1; allowed: 0.05 to 1000"),
         ({"steps": None}, "steps, compute: either tells the length"),

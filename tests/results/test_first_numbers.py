@@ -1,8 +1,8 @@
 """No number is lost: what the first 92 records said still stands, however it is kept.
 
 `first_numbers.json` holds [level, seed, metrics, claimed, accounted] of every replica at commit eacf068, the
-last one with a file a row. Accuracies are the same to the digit. Ledgers are computed anew from what ran;
-some accountants have become a little tighter since.
+last one with a file a row. Accuracies are the same to the digit, until a row is trained anew. Ledgers are
+computed anew from what ran; some accountants have become a little tighter since.
 """
 
 import json
@@ -16,6 +16,8 @@ from pipeline.results import records
 
 ROOT = Path(__file__).parents[2]
 FIRST: dict[str, list[Any]] = json.loads(Path(__file__).with_name("first_numbers.json").read_text())
+# with further levels, by the code of that day
+TRAINED_ANEW = {"davody-t5-lenet5"}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +32,9 @@ def test_a_first_number_stands(key: str, settings: Settings) -> None:
     replicas = {(one.level, one.seed): one for one in record.replicas}
     for level, seed, metrics, claimed, accounted in FIRST[key]:
         one = replicas[level, seed]
-        found = {name: one.metrics[name] for name in metrics}
-        assert found == (metrics if record.history else near(metrics))
+        if key not in TRAINED_ANEW:
+            found = {name: one.metrics[name] for name in metrics}
+            assert found == (metrics if record.history else near(metrics))
         assert one.ledger.claimed == near(claimed)
         assert one.ledger.accounted == near(accounted)
 

@@ -204,11 +204,11 @@ def test_a_checkpoint_with_one_flipped_bit_is_refused(
 ) -> None:
     wanted = [Replica("epsilon=3", 0, dpsgd())]
     train_replicas(wanted, context(tiny, cpu, tmp_path))
-    path = tmp_path / "group0.pt"
+    path = checkpoint_in(tmp_path)
     flipped = bytearray(path.read_bytes())
     flipped[bit] ^= 1
     write_bytes(path, bytes(flipped))
-    with pytest.raises(UserError, match=r"group0\.pt: damaged; delete it to train from the start"):
+    with pytest.raises(UserError, match=r"\.pt: damaged; delete it to train from the start"):
         train_replicas(wanted, context(tiny, cpu, tmp_path))
 
 
@@ -585,7 +585,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         model = {name: value.unsqueeze(0) for name, value in saved.items()}
         found = [
             loop.accuracy(
-                training.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
+                loop.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
             ).item()
             for draw in range(4)
         ]
@@ -698,21 +698,6 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
     again = dprepro("ledger", "quick", cwd=done)
     assert again.returncode == 0, again.stderr
     assert path.read_bytes() == before
-
-
-def test_a_ledger_needs_no_torch(done: Path) -> None:
-    """But Opacus does, and it is asked about Poisson samples: here of what is left, nothing is sampled."""
-    run = records.read_run("quick", done)
-    assert run is not None
-    records.write(run.model_copy(update={"replicas": run.replicas[2:]}), done)
-    found = dprepro(
-        "ledger",
-        "quick",
-        cwd=done,
-        before="import atexit, sys; atexit.register(lambda: print('torch' in sys.modules))",
-    )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.endswith("False\n")
 
 
 def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
