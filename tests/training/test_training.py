@@ -183,6 +183,8 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
 def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     tiny: Prepared, cpu: Execution, tmp_path: Path, by: signal.Signals
 ) -> None:
+    # whoever starts the tests in the background has them ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wanted = [Replica("epsilon=3", 0, dpsgd())]
     whole = weights(train_replicas(wanted, context(tiny, cpu, tmp_path / "whole")))
     stopped = context(tiny, cpu, tmp_path / "stopped", show=lambda _: signal.raise_signal(by))
