@@ -134,11 +134,21 @@ def _differing(one: Trained, declared: Guarantee) -> str | None:
 
 
 def _same_releases(said: Releases, due: Releases) -> bool:
-    """Whether the same quantities are released at the same epsilons, with the same noise."""
-    return [one.quantity for one in said.laplace] == [one.quantity for one in due.laplace] and all(
+    """Whether the same quantities are released at the same epsilons, with the same noise.
+
+    Where noisy relevances divide the inputs' noise, how much of it each pixel has was drawn, and what all
+    have together is the epsilon.
+    """
+    quantities = [one.quantity for one in said.laplace]
+    if quantities != [one.quantity for one in due.laplace]:
+        return False
+    drawn = {"inputs"} if "relevances" in quantities else set()
+    return all(
         isclose(*pair, rel_tol=1e-6)
         for one, other in zip(said.laplace, due.laplace, strict=True)
         for pair in zip(
-            (one.claimed, one.epsilon, *one.noise), (other.claimed, other.epsilon, *other.noise), strict=True
+            (one.claimed, one.epsilon, *(() if one.quantity in drawn else one.noise)),
+            (other.claimed, other.epsilon, *(() if one.quantity in drawn else other.noise)),
+            strict=True,
         )
     )

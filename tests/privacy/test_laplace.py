@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.ledgers.declared import _same_releases
 from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
 from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
@@ -223,3 +224,20 @@ def test_losses_too_large_for_a_grid_are_left_to_renyi() -> None:
     assert renyi.epsilon is not None
     assert renyi.epsilon < pure
     assert (grid.epsilon, grid.note) == (None, f"not computed beyond a pure epsilon of {LAPLACE_LARGEST}")
+
+
+def test_noise_that_drawn_relevances_divide_is_known_by_its_epsilon() -> None:
+    def released(*scales: float, relevances: bool = True) -> Releases:
+        first = [("relevances", (3.0,))] if relevances else []
+        return Releases(
+            laplace=tuple(
+                Laplace(quantity=name, claimed=2.0, distance=1.0, scales=each, span=1.0)
+                for name, each in [*first, ("inputs", scales)]
+            )
+        )
+
+    one, other = (1.0, 1.0), (2 / 3, 2.0)
+    assert released(*one).epsilon == pytest.approx(released(*other).epsilon)
+    assert _same_releases(released(*one), released(*other))
+    assert not _same_releases(released(*one), released(1.0, 3.0))
+    assert not _same_releases(released(*one, relevances=False), released(*other, relevances=False))
