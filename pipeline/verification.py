@@ -7,6 +7,7 @@ drawn from records. Whoever can rewrite all of these at once can make anything u
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isclose
 
 from pipeline.data import prepared, raw
@@ -14,10 +15,10 @@ from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
 from pipeline.ledgers import accounts
 from pipeline.ledgers.declared import check_spending
-from pipeline.ledgers.ledger import ledger_of
+from pipeline.ledgers.rows import entries
 from pipeline.params import Settings
 from pipeline.results import records, tracking
-from pipeline.results.records import Entry, Ledger, Run
+from pipeline.results.records import Entry, Ledger
 from pipeline.training.runs import weights_path
 from pipeline.transport import dvclock
 
@@ -34,31 +35,25 @@ def verify(settings: Settings) -> Iterator[Finding]:
     """Compare all there is, a finding each."""
     for name in settings.raw:
         if (raw.RAW / name).exists():
-            yield _finding(f"{raw.RAW / name}", lambda name=name: _raw(name, settings))  # type: ignore[misc]
+            yield _finding(f"{raw.RAW / name}", partial(raw.load, name, settings))
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
-            yield _finding(f"{prepared.PREPARED / name}", lambda name=name: _prepared(name))  # type: ignore[misc]
+            yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
     for key in settings.lines:
         if records.run_path(key).exists() or records.ledger_path(key).exists():
-            yield _finding(key, lambda key=key: _line(key, settings))  # type: ignore[misc]
+            yield _finding(key, partial(_line, key, settings))
     for path, stage in dvclock.changed():
         yield Finding(f"{path}", f"is not what {dvclock.LOCK} has of {stage}")
     if tracking.STORE.exists():
-        yield _finding(f"{tracking.STORE}", lambda: _published(settings))
+        yield _finding(f"{tracking.STORE}", partial(_published, settings))
 
 
-def _finding(subject: str, compare: Callable[[], None]) -> Finding:
+def _finding(subject: str, compare: Callable[[], object]) -> Finding:
     try:
         compare()
-    except UserError as problem:
-        return Finding(subject, str(problem))
-    except (Damaged, OSError) as problem:
+    except (UserError, Damaged, OSError) as problem:
         return Finding(subject, str(problem))
     return Finding(subject, None)
-
-
-def _raw(name: str, settings: Settings) -> None:
-    raw.load(name, settings)
 
 
 def _prepared(name: str) -> None:
@@ -94,18 +89,7 @@ def _line(key: str, settings: Settings) -> None:
             )
     check_spending(run, settings)
     if kept is not None:
-        _compare(key, kept.replicas, _ledgers(run, settings.rows[key].search))
-
-
-def _ledgers(run: Run, search: str | None) -> list[Entry]:
-    return [
-        Entry(
-            level=one.level,
-            seed=one.seed,
-            ledger=ledger_of(one, run.origin(one).reproducible, search, among_others=len(run.replicas) > 1),
-        )
-        for one in run.replicas
-    ]
+        _compare(key, kept.replicas, entries(run, settings.rows[key].search))
 
 
 def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:

@@ -24,16 +24,15 @@ def measured(row: str, root: Path = Path()) -> Iterator[str]:
 
 def accounted(line: str, root: Path = Path()) -> Iterator[str]:
     """``epsilon = 3: epsilon at most 2.6 proven``, a line for each level, of its worst seed."""
+    from pipeline.reporting.judging.guarantees import worst
     from pipeline.results import records
 
     ledgers = records.read_ledgers(line, root)
-    worst: dict[str, Ledger] = {}
+    by_level: dict[str, list[Ledger]] = {}
     for replica in ledgers.replicas if ledgers else ():
-        rival = worst.get(replica.level)
-        if rival is None or (replica.ledger.accounted or 0.0) > (rival.accounted or 0.0):
-            worst[replica.level] = replica.ledger
-    for level, ledger in worst.items():
-        yield f"{level.replace('=', ' = ')}: {buys(ledger)}"
+        by_level.setdefault(replica.level, []).append(replica.ledger)
+    for level, found in by_level.items():
+        yield f"{level.replace('=', ' = ')}: {buys(worst(found))}"
 
 
 def buys(ledger: "Ledger") -> str:

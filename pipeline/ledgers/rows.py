@@ -1,6 +1,8 @@
 """What ran of a row -> its ledgers. Needs neither weights nor data."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json
@@ -12,7 +14,7 @@ from pipeline.ledgers.together import together
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.records import Entry, Ledgers
+from pipeline.results.records import Entry, Ledgers, Run
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -29,26 +31,32 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     steps: dict[tuple[str, int], set[int]] = {}
     for level, seed, step, *_ in read_history(records.history_path(key, root)):
         steps.setdefault((level, seed), set()).add(step)
-    entries = tuple(
+    ledgers = Ledgers(
+        row=key,
+        config=digest_json(row.search),
+        code=ledger_code(),
+        versions=versions(),
+        replicas=tuple(entries(run, row.search, steps)),
+        together=together(run, row.search, settings, root),
+    )
+    return records.write(ledgers, root)
+
+
+def entries(
+    run: Run, search: str | None, steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({})
+) -> list[Entry]:
+    """The ledger of each replica; ``steps``: after which of a replica's it is told what had been spent."""
+    return [
         Entry(
             level=one.level,
             seed=one.seed,
             ledger=ledger_of(
                 one,
                 run.origin(one).reproducible,
-                row.search,
+                search,
                 sorted(steps.get((one.level, one.seed), ())),
                 among_others=len(run.replicas) > 1,
             ),
         )
         for one in run.replicas
-    )
-    ledgers = Ledgers(
-        row=key,
-        config=digest_json(row.search),
-        code=ledger_code(),
-        versions=versions(),
-        replicas=entries,
-        together=together(run, row.search, settings, root),
-    )
-    return records.write(ledgers, root)
+    ]

@@ -25,9 +25,9 @@ def summary(papers: Sequence[PaperResult]) -> pd.DataFrame:
     ).convert_dtypes()
 
 
-def csv(papers: Sequence[PaperResult]) -> str:
+def csv(table: pd.DataFrame) -> str:
     """The same as text."""
-    return summary(papers).to_csv(index=False, lineterminator="\n")
+    return table.to_csv(index=False, lineterminator="\n")
 
 
 def _entry(table: TableResult, line: LineResult, row: RowResult, cell: Cell) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a reader should take from a ledger: the privacy that a number really buys."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import NormalDist
@@ -46,7 +46,7 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     claimed is spent on a pair of data sets that can be named. ``vacuous``: every bound that is proven is so
     large that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
     """
-    ledger = max((replica.ledger for replica in replicas), key=_badness)
+    ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None and ledger.accounted is None:
         return Guarantee("none", joined(ledger.reasons), ledger)
     if ledger.accounted is None:
@@ -62,6 +62,11 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         why = EXCEEDS_REASON.format(words(ledger.shown_by) if ledger.shown_by else "")
         return Guarantee("exceeds", why, ledger, kept)
     return Guarantee("weaker", WEAKER_REASON, ledger, kept)
+
+
+def worst(ledgers: Iterable[Ledger]) -> Ledger:
+    """The one that says least for privacy."""
+    return max(ledgers, key=_badness)
 
 
 def exceeds(ledger: Ledger) -> bool:

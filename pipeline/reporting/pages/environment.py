@@ -9,7 +9,6 @@ from pipeline.reporting import links, statements, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.judging import slowdown
-from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.ledger_overview import closest_attack
 from pipeline.reporting.pages.glossary import TERMS, term
 from pipeline.reporting.printed import NO_CONVERGENCE
@@ -62,8 +61,6 @@ def environment() -> Environment:
     }
     made.globals |= {
         "VERDICTS": wording.VERDICTS,
-        "NOT_RUN": wording.NOT_RUN,
-        "VACUOUS": VACUOUS,
         "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
         "AGREEMENT_RULE": AGREEMENT_RULE,
         "NO_CONVERGENCE": NO_CONVERGENCE,

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup, escape
 
-from pipeline.reporting.judging.guarantees import VACUOUS
+from pipeline.reporting.judging.guarantees import VACUOUS, WEAKER_REASON
 from pipeline.reporting.wording import MU_RULE
 
 TERMS = {
@@ -22,7 +22,7 @@ TERMS = {
         "a lower bound, shown by an attack on the code that ran; no evidence of a leak is no proof of safety"
     ),
     "holds": "a bound is proven, and it is no larger than the claim",
-    "not proven as claimed": "what is proven of the mechanism as run is a larger ε than is claimed",
+    "not proven as claimed": WEAKER_REASON,
     "no privacy to speak of": (
         f"every bound is above ε = {VACUOUS:.1f}: an attacker may tell two neighbouring data sets apart with "
         "both kinds of error below one in a million"
