@@ -10,6 +10,7 @@ import random
 import tempfile
 import time
 from collections import Counter
+from dataclasses import asdict
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch
 from pipeline.files import write_json
 from tests.faults import flips, project
 from tests.faults.inputs import Inputs, tried
-from tests.faults.kills import COMMANDS, Kills
+from tests.faults.kills import COMMANDS, Kill, Kills
 
 REPORT = Path("reports/faults.json").resolve()
 
@@ -96,12 +97,17 @@ def _kills(count: int, seed: int, until: float, made: Path, scratch: Path) -> di
     for number in range(count):
         if time.monotonic() > until:
             break
-        command = list(COMMANDS)[number % len(COMMANDS)]
-        place = chance.randint(1, kills.places(command))
-        wrong = kills.tried(command, place)
+        turn, which = divmod(number, len(COMMANDS))
+        command = list(COMMANDS)[which]
+        whole = kills.unbroken(command)
+        if turn % 2:
+            kill = Kill(after=chance.uniform(0, whole.seconds))
+        else:
+            kill = Kill(before_change=chance.randint(1, whole.changes))
+        wrong = kills.tried(command, kill)
         done[command] += 1
         if wrong is not None:
-            failures.append({"command": command, "place": place, "what": wrong})
+            failures.append({"command": command, "kill": asdict(kill), "what": wrong})
     return {"tried": dict(done), "unequal": len(failures), "failures": failures}
 
 

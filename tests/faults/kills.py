@@ -1,7 +1,8 @@
-"""Commands killed at a file operation, started again, and compared with what an unbroken run leaves.
+"""Commands killed, started again, and compared with what an unbroken run leaves, MLflow's store included.
 
 A child process runs the command under an audit hook, which counts operations that change files below the
-current folder and kills the process, with no chance to tidy up, before one of them.
+current folder and kills the process, with no chance to tidy up, before one of them. What libraries written in
+C do to files, SQLite above all, no hook sees: there a clock kills.
 """
 
 import hashlib
@@ -9,16 +10,21 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.files import clear_leftovers
+from pipeline.ledgers.accounts import account
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.reporting import report
 from pipeline.transport import adopt, pack
 from tests.faults import project
 
@@ -46,11 +52,34 @@ COMMANDS: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "pack": (lambda: pack(project.settings(), [project.ROW], project.PACK), (str(project.PACK),)),
     "adopt": (lambda: adopt(project.settings(), project.PACK), ("runs", "reports")),
     "publish": (publish, ()),
+    "search": (project.search, ("reports/searches",)),
+    "account": (lambda: account("counted", project.settings()), ("reports/accounts",)),
+    "report": (lambda: report.write(project.settings()), ()),
 }
 
 
-def in_child(work: Callable[[], object], folder: Path, kill_at: int | None = None) -> tuple[int, int]:
-    """Run ``work`` in ``folder`` in a process of its own, killed before its ``kill_at``-th change of a file.
+@dataclass(frozen=True)
+class Kill:
+    """When a command is killed: before its nth change of a file, or so many seconds after it began."""
+
+    before_change: int | None = None
+    after: float | None = None
+
+
+NEVER = Kill()
+
+
+@dataclass(frozen=True)
+class Unbroken:
+    """What a command that nobody kills does."""
+
+    changes: int
+    seconds: float
+    left: dict[str, str]  # digest of every file that counts, by its path
+
+
+def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tuple[int, int]:
+    """Run ``work`` in ``folder`` in a process of its own, and kill it.
 
     Returns the status, negative where a signal ended it, and how many changes it came to.
     """
@@ -65,7 +94,7 @@ def in_child(work: Callable[[], object], folder: Path, kill_at: int | None = Non
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
             counted = [0]
-            sys.addaudithook(_counting(counted, str(folder.resolve()), kill_at))
+            sys.addaudithook(_counting(counted, str(folder.resolve()), kill.before_change))
             clear_leftovers()
             work()
             status = 0
@@ -73,15 +102,18 @@ def in_child(work: Callable[[], object], folder: Path, kill_at: int | None = Non
             os.write(send, str(counted[0]).encode())
             os._exit(status)
     os.close(send)
-    until = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             break
-        if time.monotonic() > until:
+        passed = time.monotonic() - began
+        if passed > PATIENCE or (kill.after is not None and passed > kill.after):
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise TimeoutError("a command hangs")
+            _, status = os.waitpid(child, 0)
+            if passed > PATIENCE:
+                raise TimeoutError("a command hangs")
+            break
         time.sleep(0.002)
     with os.fdopen(receive) as told:
         changes = told.read()
@@ -106,8 +138,8 @@ def _counting(counted: list[int], folder: str, kill_at: int | None) -> Callable[
 
 
 def left_in(folder: Path) -> dict[str, str]:
-    """Digest of every file that counts, by its path; of runs without what may differ."""
-    found = {}
+    """Digest of every file that counts, by its path; of runs less what may differ, of MLflow what it says."""
+    found = store(folder)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if (
@@ -123,9 +155,44 @@ def left_in(folder: Path) -> dict[str, str]:
                 for key in OTHERS:
                     one.pop(key, None)
             content = json.dumps(run, sort_keys=True).encode()
-        if name == "published.json":
-            content = b""  # of records with their times
+        elif name.startswith("reports/searches/"):
+            searched = json.loads(content)
+            for one in searched["candidates"]:
+                del one["seconds"]
+            for key in OTHERS:
+                searched["provenance"].pop(key, None)
+            content = json.dumps(searched, sort_keys=True).encode()
         found[name] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def store(folder: Path) -> dict[str, str]:
+    """What MLflow's store says of every run, by experiment and name; without numbers that are drawn anew."""
+    path = folder / "mlflow.db"
+    if not path.exists():
+        return {}
+    with closing(sqlite3.connect(path)) as asked:
+        (sound,) = asked.execute("PRAGMA integrity_check").fetchone()
+        assert sound == "ok", sound
+        runs = asked.execute(
+            "SELECT run_uuid, experiments.name, runs.name, status"
+            " FROM runs JOIN experiments USING (experiment_id) WHERE runs.lifecycle_stage = 'active'"
+        ).fetchall()
+        names = {run: name for run, _, name, _ in runs}
+        found: dict[str, str] = {}
+        for run, experiment, name, status in runs:
+            said = [status]
+            for table in ("params", "tags"):
+                pairs = asked.execute(f"SELECT key, value FROM {table} WHERE run_uuid = ?", (run,))
+                said += sorted(
+                    f"{table} {key} {names.get(value, value)}" for key, value in pairs if key != "mlflow.user"
+                )
+            points = asked.execute("SELECT key, step, value FROM metrics WHERE run_uuid = ?", (run,))
+            said += sorted(f"metric {key} {step} {value!r}" for key, step, value in points)
+            key = f"mlflow.db: {experiment}, {name}"
+            while key in found:
+                key += ", again"
+            found[key] = hashlib.sha256("\n".join(said).encode()).hexdigest()
     return found
 
 
@@ -135,18 +202,14 @@ class Kills:
     def __init__(self, made: Path, scratch: Path) -> None:
         """``made``: a whole project. ``scratch``: a folder for copies of it."""
         self.made, self.scratch = made, scratch
-        self.unbroken: dict[str, tuple[int, dict[str, str]]] = {}
+        self._known: dict[str, Unbroken] = {}
 
-    def places(self, command: str) -> int:
-        """How many changes of files an unbroken run of a command makes."""
-        return self._unbroken(command)[0]
-
-    def tried(self, command: str, kill_at: int) -> str | None:
+    def tried(self, command: str, kill: Kill) -> str | None:
         """Kill a command there and run it again: None where it ended as unbroken, else what differs."""
         work, _ = COMMANDS[command]
-        expected = self._unbroken(command)[1]
+        expected = self.unbroken(command).left
         folder = self._copy(command)
-        killed, _ = in_child(work, folder, kill_at)
+        killed, _ = in_child(work, folder, kill)
         again, _ = in_child(work, folder)
         found = left_in(folder)
         shutil.rmtree(folder)
@@ -157,14 +220,17 @@ class Kills:
         differing = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
         return f"differs: {', '.join(differing)}" if differing else None
 
-    def _unbroken(self, command: str) -> tuple[int, dict[str, str]]:
-        if command not in self.unbroken:
+    def unbroken(self, command: str) -> Unbroken:
+        """What a command does when nobody kills it."""
+        if command not in self._known:
             folder = self._copy(command)
+            began = time.monotonic()
             status, changes = in_child(COMMANDS[command][0], folder)
+            seconds = time.monotonic() - began
             assert status == 0, command
-            self.unbroken[command] = (changes, left_in(folder))
+            self._known[command] = Unbroken(changes, seconds, left_in(folder))
             shutil.rmtree(folder)
-        return self.unbroken[command]
+        return self._known[command]
 
     def _copy(self, command: str) -> Path:
         folder = self.scratch / "project"
@@ -172,5 +238,8 @@ class Kills:
         shutil.copytree(self.made, folder)
         for name in COMMANDS[command][1]:
             path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         return folder

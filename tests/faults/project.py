@@ -15,6 +15,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import Settings
 from pipeline.results import evaluation
 from pipeline.training import rows
+from pipeline.training import search as searching
 from pipeline.training.checkpoints import Checkpoint, save
 from pipeline.transport import pack
 
@@ -38,7 +39,15 @@ rows:
     reproducible: true
     settings: {batch: 32, epochs: 1, learning_rate: 0.5, delta: 0.001}
     levels: [{epsilon: 3}]
-accounts: {}
+accounts:
+  counted:
+    paper: davody2020
+    table: t5
+    label: DPSGD
+    settings: {examples: 60000, batch: 256, epochs: 20, delta: 1.0e-5, noise_multiplier: 1.1}
+    levels: [{noise_multiplier: 1.1}]
+searches:
+  small: {row: small, grid: {learning_rate: [0.1, 0.5]}}
 """
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 PACK = Path("small.dprepro.tar.gz")
@@ -69,6 +78,10 @@ def train() -> None:
 
 def evaluate() -> None:
     evaluation.evaluate(ROW, settings(), prepared.load("mnist"), CPU)
+
+
+def search() -> None:
+    searching.search("small", settings(), prepared.load("mnist"), CPU, lambda _: None)
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import flips
 from tests.faults.inputs import Inputs, tried
-from tests.faults.kills import Kills
+from tests.faults.kills import Kill, Kills
 
 KINDS = ["params", "records", "histories", "packs", "prepared", "idx", "archives", "arguments"]
 
@@ -31,6 +31,16 @@ def test_no_flipped_bit_goes_unnoticed(own: Path, kind: str) -> None:
 @pytest.mark.parametrize("command", ["prepare again", "pack", "evaluate"])
 def test_a_killed_command_ends_as_an_unbroken_one(made: Path, tmp_path: Path, command: str) -> None:
     kills = Kills(made, tmp_path)
-    places = kills.places(command)
-    for place in {2, places - 1, places}:
-        assert kills.tried(command, place) is None, place
+    changes = kills.unbroken(command).changes
+    for place in {2, changes - 1, changes}:
+        assert kills.tried(command, Kill(before_change=place)) is None, place
+
+
+def test_a_store_that_is_killed_while_sqlite_writes_ends_as_an_unbroken_one(
+    made: Path, tmp_path: Path
+) -> None:
+    kills = Kills(made, tmp_path)
+    whole = kills.unbroken("publish")
+    assert [name for name in whole.left if name.startswith("mlflow.db")]
+    for part in (0.2, 0.6):
+        assert kills.tried("publish", Kill(after=part * whole.seconds)) is None, part

@@ -1,4 +1,5 @@
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
     table = gather(declared, tmp_path)[0].tables[0]
     assert levels.draw(table) is None
     assert curves.draw(table) is None
+
+
+def test_levels_of_which_the_paper_prints_nothing_are_no_figure(table: TableResult) -> None:
+    """A line that was only accounted for, at a level of its own, has neither a point nor a printed value."""
+    lines = tuple(replace(line, rows=()) for line in table.lines)
+    assert levels.draw(replace(table, levels=("noise_multiplier=1.1",), lines=lines)) is None
 
 
 def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:

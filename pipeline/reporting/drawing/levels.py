@@ -25,7 +25,11 @@ def draw(result: TableResult) -> str | None:
     Where nothing was trained, the table's further metrics stand beside it, dashed and without marks.
     """
     ours = any(cell.converged for row in result.rows for cell in row.cells.values())
-    theirs = any(value.value is not None for line in result.table.lines for value in line.values.values())
+    theirs = any(
+        (printed := line.values.get(level)) and printed.value is not None
+        for line in result.table.lines
+        for level in result.levels
+    )
     if not ours and not theirs:
         return None
 
