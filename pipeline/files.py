@@ -19,9 +19,12 @@ from typing import IO, Any
 
 from pipeline.errors import writing
 
-# What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'.
+# What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'. A
+# database that is being written has a journal of its own beside it.
 PARTIAL, REPLACED = "partial", "replaced"
-_BESIDE = re.compile(rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})")
+_BESIDE = re.compile(
+    rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})(-journal|-wal|-shm)?"
+)
 # Where commands write, from the folder of params.yaml; `True`: also in the folders below
 _PLACES = {".": False, "reports": True, "runs": True, "data": True, ".dprepro": True}
 _DAY = 24 * 3600.0  # seconds after which another machine's leftovers count as left

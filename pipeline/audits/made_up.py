@@ -5,6 +5,7 @@ import numpy as np
 from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared, Split
 from pipeline.params import Row, Settings
+from pipeline.pretrained.starts import features_shape
 
 TOKENS, CLASSES = 12, 10
 BLACK, WHITE = 0, 255
@@ -20,6 +21,8 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
     generator = np.random.default_rng(0)
 
     def drawn(size: int) -> np.ndarray:
+        if settings.has_features(row.data):
+            return generator.random((size, *features_shape(row.model)), dtype=np.float32)
         if shape is None:
             return generator.integers(1, 50, (size, TOKENS), dtype=np.int32)
         return generator.integers(0, 256, (size, *shape), dtype=np.uint8)

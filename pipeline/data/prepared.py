@@ -3,8 +3,9 @@
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
 int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
-has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and one of ``relevances``
-has ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
+has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
+float32 of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
+``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
 """
 
 import json
@@ -169,7 +170,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
         fits = labels.ndim == 1 and inputs.ndim > 1 and len(inputs) == len(labels) > 0 and len(shapes) == 1
-        if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32)):
+        if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(
                 f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"
             )

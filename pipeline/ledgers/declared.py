@@ -20,6 +20,7 @@ from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import PARAMS, Data, Model, Settings
 from pipeline.pretrained.relevance import read_relevance
+from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
@@ -71,26 +72,37 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
             continue
         if one.level not in found:
             raw = CATALOG[settings.raw_set(split.raw)]
-            task = _task(model, own, examples, split, raw, relevance)
+            task = _task(model, own, examples, split, raw, settings.has_features(run.data), relevance)
             found[one.level] = build_method(run.method, task, [own], model.normalization).guarantee(0)
         if differing := _differing(one, found[one.level]):
             yield one, differing
 
 
 def _task(
-    model: Model, own: MethodSettings, examples: int, split: Data, raw: Entry, relevance: Relevances | None
+    model: Model,
+    own: MethodSettings,
+    examples: int,
+    split: Data,
+    raw: Entry,
+    features: bool,
+    relevance: Relevances | None,
 ) -> Task:
     """What one replica would learn, with examples that take no memory."""
     stored: tuple[int, ...]
     shape: tuple[int, ...]
-    if split.text is not None:
+    kind = torch.uint8
+    if features:
+        stored = shape = features_shape(model)
+        kind = torch.float32
+    elif split.text is not None:
         # and the two tokens for padding and for unknown ones
         stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
+        kind = torch.int32
     else:
         assert raw.shape is not None, "images have a shape"
         stored = shape = raw.shape
     net = build_net(model, own.input_shape(shape), len(raw.classes))
-    nothing = torch.zeros(1, dtype=torch.int32 if split.text is not None else torch.uint8)
+    nothing = torch.zeros(1, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)
     return Task(
         net=net,

@@ -22,7 +22,7 @@ class Circumstances:
     raw: str  # the raw data set it is made of
     public_raw: str  # that of its public split
     one_set: bool  # whether these two are editions of one set, whose labels mean the same
-    texts: bool
+    no_images: Literal["texts", "features"] | None  # what the inputs are where they are no images
     relevances: Literal["train", "public"] | None  # of whose examples relevances come with it
     with_relevances: tuple[str, ...]  # all data that come with relevances
 
@@ -85,8 +85,10 @@ class MethodSettings(Strict):
                 f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
                 f"allowed: {', '.join(self.normalizations)}"
             )
-        if circumstances.texts and getattr(self, "augment", "none") != "none":
-            return f"settings.augment: is for images, and {data!r} has texts; allowed: none"
+        if circumstances.no_images and getattr(self, "augment", "none") != "none":
+            return (
+                f"settings.augment: is for images, and {data!r} has {circumstances.no_images}; allowed: none"
+            )
         if self.batch > circumstances.examples:
             return (
                 f"settings.batch: {self.batch} is larger than the training split of {data!r}; "

@@ -1,34 +1,45 @@
 """The network of the TensorFlow tutorial, as Abadi et al. (2016, section 5.3) train it on CIFAR-10."""
 
+from collections import OrderedDict
+
 from torch import Tensor, nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
 CROP = 24
+FEATURES = 64 * (CROP // 4) ** 2  # of an image, which the convolutions leave to the linear layers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Two 5x5 convolutions of 64 channels, two linear layers of 384 units; 1,144,138 parameters on CIFAR-10.
 
     The count is without normalisation. Each convolution is followed by ReLU and 2x2 max pooling. Davody et
-    al. cite the network for their Table 6 and add no detail.
+    al. cite the network for their Table 6 and add no detail. For inputs of shape (2304,), what the
+    convolutions make of an image, it is the linear layers alone, under the same names.
 
     Raises:
-        ValueError: images are smaller than the crop.
+        ValueError: images are smaller than the crop, or there is another number of features.
     """
+    classifier = nn.Sequential(
+        *(nn.Linear(FEATURES, 384), normalization(model, 384, 2), nn.ReLU()),
+        *(nn.Linear(384, 384), normalization(model, 384, 1), nn.ReLU()),
+        *(nn.Linear(384, classes), normalization(model, classes, 0)),
+    )
+    if len(shape) == 1:
+        if shape != (FEATURES,):
+            raise ValueError(f"{FEATURES} features are needed")
+        return nn.Sequential(OrderedDict(classifier=classifier))
     channels, height, width = shape
     if min(height, width) < CROP:
         raise ValueError(f"images of at least {CROP}x{CROP} are needed")
-    return nn.Sequential(
+    features = nn.Sequential(
         CentreCrop(),
         *(nn.Conv2d(channels, 64, 5, padding=2), normalization(model, 64, 4), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(64, 64, 5, padding=2), normalization(model, 64, 3), nn.ReLU(), nn.MaxPool2d(2)),
         nn.Flatten(),
-        *(nn.Linear(64 * (CROP // 4) ** 2, 384), normalization(model, 384, 2), nn.ReLU()),
-        *(nn.Linear(384, 384), normalization(model, 384, 1), nn.ReLU()),
-        *(nn.Linear(384, classes), normalization(model, classes, 0)),
     )
+    return nn.Sequential(OrderedDict(features=features, classifier=classifier))
 
 
 class CentreCrop(nn.Module):

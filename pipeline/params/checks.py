@@ -4,6 +4,7 @@ from typing import Any
 
 from pipeline.fields import check
 from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.models.model import architectures
 from pipeline.params.schema import Relevance, Row, Start
 from pipeline.params.settings import Settings
 
@@ -43,6 +44,12 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
     if before in settings.starts:
         raise ValueError(f"{where}.row: {start.row!r} starts from public weights itself")
     _exists(f"rows.{start.row}.data", before, settings.data)
+    divided = [name for name, defined in architectures().items() if "FEATURES" in defined]
+    if start.features and settings.rows[start.row].model.name not in divided:
+        raise ValueError(
+            f"{where}.features: {start.row!r} trains {settings.rows[start.row].model.name!r}; allowed with "
+            f"features: rows of {', '.join(divided)}"
+        )
     _check_public(settings, where, start)
 
 
@@ -91,6 +98,11 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
             f"there are: {', '.join(sorted(settings.starts)) or 'none'}"
         )
     if row.data in settings.starts:
+        if settings.has_features(row.data) and row.model.trainable != "linear":
+            raise ValueError(
+                f"{where}.model.trainable: {row.model.trainable!r}, but of {row.data!r} there are only "
+                "features, for linear layers; allowed: 'linear'"
+            )
         before = settings.rows[settings.starts[row.data].row].model
         if differing := row.model.differing(before):
             raise ValueError(

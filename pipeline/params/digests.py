@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.fields import Strict
 from pipeline.files import digest_json
-from pipeline.params.schema import Account, Data, Raw, Relevance, Row
+from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Start
 
 
 def row_digest(
@@ -22,7 +22,7 @@ def row_digest(
         row: the row.
         data: how its data are split.
         editions: the raw data sets that these are made of.
-        start: digest of the row whose weights it starts from.
+        start: digest of what it starts from.
         relevance: digest of the relevances that come with its data.
     """
     parts: dict[str, Any] = {
@@ -38,6 +38,11 @@ def row_digest(
         if value is not None:
             parts[name] = value
     return digest_json(parts)
+
+
+def start_digest(start: Start, network: str) -> str:
+    """Digest of weights to start from, those of a row whose digest is ``network``."""
+    return digest_json([network, "features"]) if start.features else network
 
 
 def relevance_digest(relevance: Relevance, network: str) -> str:

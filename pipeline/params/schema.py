@@ -163,6 +163,9 @@ class Start(Strict):
 
     data: Key
     row: Key  # trained on public data; its first replica gives the weights
+    # True: inputs become features, what the network makes of them before its linear layers. That part is
+    # frozen, so that it is computed once and not at every step. False: inputs stay as they are.
+    features: bool = False
 
 
 class Relevance(Strict):

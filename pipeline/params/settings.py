@@ -74,10 +74,14 @@ class Settings(Strict):
             raw=data.raw,
             public_raw=data.public.raw,
             one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
-            texts=data.text is not None,
+            no_images="texts" if data.text else "features" if self.has_features(row.data) else None,
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
         )
+
+    def has_features(self, data: str) -> bool:
+        """Whether prepared data hold features, what a frozen part of a network makes of images."""
+        return data in self.starts and self.starts[data].features
 
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers."""
@@ -88,9 +92,14 @@ class Settings(Strict):
             row,
             data,
             {name: self.raw[name] for name in (data.raw, data.public.raw)},
-            start=self.row_digest(start.row) if start else None,
+            start=self.start_digest(row.data) if start else None,
             relevance=self.relevance_digest(row.data) if relevance else None,
         )
+
+    def start_digest(self, name: str) -> str:
+        """Digest of everything in params.yaml that decides the start called ``name``, but its data."""
+        own = self.starts[name]
+        return digests.start_digest(own, self.row_digest(own.row))
 
     def relevance_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""

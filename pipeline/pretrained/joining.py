@@ -7,9 +7,10 @@ same digest everywhere.
 
 import io
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from zipfile import BadZipFile
 
@@ -20,7 +21,7 @@ from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.splits import content_keys
 from pipeline.errors import UserError, writing
-from pipeline.files import digest, replacing_folder, write_bytes, write_json
+from pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import LAST
 from pipeline.params import PARAMS, Settings
@@ -103,15 +104,18 @@ def join(
     arrays: dict[str, Any],
     about: dict[str, Any],
     root: Path,
+    inputs: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Path:
     """Write ``data/prepared/NAME``: the folder of ``source``, ``PART.npz``, and what the manifest says of it.
+
+    ``inputs`` stand in the place of those of ``source``, by split.
 
     Raises:
         UserError: the folder can't be written.
     """
     content = io.BytesIO()
     np.savez(content, **arrays)  # uncompressed and without a time: the same bytes on every machine
-    manifest = {
+    manifest: dict[str, Any] = {
         **source.manifest,
         "name": name,
         part: about,
@@ -119,10 +123,16 @@ def join(
     }
     target = root / PREPARED / name
     with replacing_folder(target) as building:
+        replaced = {f"{split}.inputs.npy": array for split, array in inputs.items()}
         with writing(building):
             for path in sorted((root / PREPARED / source.name).iterdir()):
-                # bytes alone: files in DVC's keeping may be read-only
-                shutil.copyfile(path, building / path.name)
+                if path.name not in replaced:
+                    # bytes alone: files in DVC's keeping may be read-only
+                    shutil.copyfile(path, building / path.name)
+            for file, array in replaced.items():
+                np.save(building / file, array, allow_pickle=False)
+                manifest["digests"][file.removesuffix(".npy")] = digest_file(building / file)
+                manifest["input_shape"] = list(array.shape[1:])
         write_bytes(building / f"{part}.npz", content.getvalue())
         write_json(building / "manifest.json", manifest)
     return target

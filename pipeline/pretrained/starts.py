@@ -1,23 +1,33 @@
 """Public weights to start from: a row trained on public data, joined with the data another row trains on.
 
 ``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one file more,
-``start.npz``: one replica's tensors by name, parameters and running statistics.
+``start.npz``: one replica's tensors by name, parameters and running statistics. Where the entry says
+`features`, inputs are what the frozen part of that network makes of the images, and the tensors those of its
+linear layers.
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import torch
 from torch import nn
 
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
+from pipeline.methods.base import as_input
+from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
+FEATURES = "features"  # the part of a network that lies before its linear layers
+PASS = 500  # images at once
 NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
 
 
@@ -43,12 +53,32 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
             f"private in {start.data!r}; allowed: rows on other data"
         )
     about = {
-        **before.about(settings.row_digest(start.row)),
+        **before.about(settings.start_digest(name)),
         "test_examples_seen": shared["test"],
         "note": NOTE,
     }
-    weights = {key: value.numpy() for key, value in before.weights().items()}
-    return joined.join(name, source, "start", weights, about, root)
+    weights = before.weights()
+    inputs: dict[str, np.ndarray] = {}
+    if start.features:
+        net = build_net(settings.rows[start.row].model, before.data.input_shape, before.data.classes)
+        net.load_state_dict(weights)
+        inputs = {split: _features(net, examples.inputs) for split, examples in source.splits.items()}
+        weights = {key: value for key, value in weights.items() if not key.startswith(f"{FEATURES}.")}
+    arrays = {key: value.numpy() for key, value in weights.items()}
+    return joined.join(name, source, "start", arrays, about, root, inputs)
+
+
+@torch.no_grad()
+def _features(net: nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N, F) float32: what the network makes of (N, C, H, W) images as stored before its linear layers."""
+    part = net.get_submodule(FEATURES).eval()
+    passes = (torch.from_numpy(np.array(images[at : at + PASS])) for at in range(0, len(images), PASS))
+    return np.concatenate([part(as_input(each)).numpy() for each in passes])
+
+
+def features_shape(model: Model) -> tuple[int, ...]:
+    """(F,), of what a network leaves to its linear layers."""
+    return (import_module(f"pipeline.models.{model.name}").FEATURES,)
 
 
 def check_start(data: Prepared, settings: Settings) -> None:
@@ -58,7 +88,7 @@ def check_start(data: Prepared, settings: Settings) -> None:
         UserError: they are those of another pretraining; the line says which command makes the right ones.
     """
     start = settings.starts.get(data.name)
-    wanted = settings.row_digest(start.row) if start else None
+    wanted = settings.start_digest(data.name) if start else None
     if data.manifest.get("start", {}).get("config") != wanted:
         raise UserError(
             f"{PREPARED / data.name}: weights of another pretraining than {PARAMS} has now; "

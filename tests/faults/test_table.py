@@ -202,10 +202,13 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) 
     for path in (MEASURED, Path("runs/small/x.pt"), Path("params.yaml"), Path("data/prepared/mnist")):
         left = Path(str(beside(path)).replace(here, f"-{dead.pid}."))
         left.write_bytes(b"half")
+        journal = Path(f"{left}-journal")  # SQLite's own
+        journal.write_bytes(b"half")
         other = Path(str(beside(path)).replace(here, f"-{os.getppid()}."))
         other.write_bytes(b"half")
         clear_leftovers()
         assert not left.exists()
+        assert not journal.exists()
         assert other.exists()
 
 

@@ -113,7 +113,8 @@ def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnorma
 
 @pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST, *BEFOREHAND}))
 def test_normalisation_comes_before_the_activation(name: str) -> None:
-    kinds = [type(layer) for layer in make(name, "running_bn")]  # type: ignore[union-attr]
+    # in the order of the modules; one that has others in it does nothing itself
+    kinds = [type(layer) for layer in make(name, "running_bn").modules() if not list(layer.children())]
     assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
     assert kinds.count(nn.ReLU) == TRAINABLE[name] - 1
 
@@ -281,6 +282,17 @@ def test_wide_resnet_is_clipped_alike_both_ways() -> None:
     torch.testing.assert_close(fast.norms, slow.norms, rtol=1e-9, atol=1e-9)
     for name, value in slow.sums.items():
         torch.testing.assert_close(fast.sums[name], value, rtol=1e-7, atol=1e-12)
+
+
+def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
+    net, (inputs, _) = make("tf_tutorial", "layer"), images("tf_tutorial", 2)
+    head = tf_tutorial.build(Model(name="tf_tutorial", normalization="layer"), (2304,), 10).to(inputs.dtype)
+    head.load_state_dict(
+        {name: value for name, value in net.state_dict().items() if name.startswith("class")}
+    )
+    assert torch.equal(head(net.get_submodule("features")(inputs)), net(inputs))
+    with pytest.raises(ValueError, match="2304 features"):
+        tf_tutorial.build(Model(name="tf_tutorial"), (2300,), 10)
 
 
 def test_tf_tutorial_sees_the_middle_of_an_image() -> None:

@@ -10,8 +10,9 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 # one of each method, on data of each kind
 ROWS = {
     "davody-t2-lenet5-reduced": "28de3208e8660f3bbf5e023d0ef00abbb6777918986adced36c517f784972138",
-    "davody-t5-bn-lenet5": "bd11fdb6fa043a1a2132ced6bf8486ccbfe17da4fd39d5b0742efeb4a835c026",
-    "davody-t6-bn-tf-tutorial-reduced": "beedcee46caa0922e92dfe5fdc4ed4a76d7ab4fddf7a67479946d040a0df7d28",
+    "davody-t5-bn-lenet5": "751984330811fad3f452f02ad7d0e4ff7ff1dac3706ad1879a8715946aafa67d",
+    "davody-t6-tf-tutorial": "8a7f00ef94f12c410706129143ed5b7ffbb745a9318573662fe8271557ec88e8",
+    "davody-t6-bn-vgg-reduced": "6acedd24de920cee15fd7255ec1cf868112fc018c98076a97517aa692495f401",
     "nguyen-searched-bc-reduced": "05ba547fec53d78e608b874940ec25ed830683b95412bd9ca38019994148599a",
     "phan-f4a-ilm-9800-reduced": "2a870902bd3ee6a7534c7420b8fb8f3cab3e64324c9c5a1ab994b7c418d3396c",
     "phan-relevance-public-reduced": "f0271df73f8757d1797224568d1f8549be49f206fbf7428bc6d092f6b62eef26",

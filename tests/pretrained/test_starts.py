@@ -18,6 +18,7 @@ from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, START, Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_file
+from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.models import bilstm, lenet5, resnet18
 from pipeline.models.model import Model
@@ -71,9 +72,9 @@ def parsed(**before: Any) -> Settings:
     return params.parse(raw)
 
 
-def train(row: str, root: Path) -> dict[str, Tensor]:
+def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
-    own = parsed()
+    own = own or parsed()
     data = prepared.load(own.rows[row].data, root)
     training.train(row, own, data, CPU, lambda progress: None, 60, root)
     run = records.read_run(row, root)
@@ -331,3 +332,48 @@ def test_what_is_trainable() -> None:
     kept = {name for name, _ in texts.named_parameters()} - starts.trainable(texts, "linear")
     assert all("embedding" in name for name in kept)
     assert kept
+
+
+def of_tutorial(features: bool, trainable: str = "linear", **after: Any) -> Settings:
+    """PARAMS with a network whose convolutions can be left out, and changes to the row that is fine-tuned."""
+    raw = copy.deepcopy(PARAMS)
+    raw["starts"]["tuned"]["features"] = features
+    for row in raw["rows"].values():
+        row["model"]["name"] = "tf_tutorial"
+    raw["rows"]["after"]["model"]["trainable"] = trainable
+    raw["rows"]["after"].update(after)
+    return params.parse(raw)
+
+
+def test_training_on_features_is_training_behind_frozen_convolutions(world: Path) -> None:
+    slow, fast = of_tutorial(False), of_tutorial(True)
+    train("before", world, slow)
+    starts.make_start("tuned", slow, world)
+    expected = train("after", world, slow)
+    starts.make_start("tuned", fast, world)
+    data = prepared.load("tuned", world)
+    assert data.input_shape == starts.features_shape(fast.rows["after"].model) == (2304,)
+    assert data.manifest["start"]["config"] == fast.start_digest("tuned") != slow.start_digest("tuned")
+    found = train("after", world, fast)
+    assert found.keys() == {name for name in expected if name.startswith("classifier.")}
+    for name, value in found.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
+    row_ledgers("after", fast, world)  # what was spent is what settings come to
+
+
+def test_features_are_for_networks_that_can_be_divided_and_rows_that_train_the_rest() -> None:
+    raw = copy.deepcopy(PARAMS)
+    raw["starts"]["tuned"]["features"] = True
+    with pytest.raises(UserError, match=r"features: 'before' trains 'lenet5'; allowed.*tf_tutorial"):
+        params.parse(raw)
+    with pytest.raises(UserError, match=r"only features, for linear layers; allowed: 'linear'"):
+        of_tutorial(True, trainable="all")
+    before = parsed().rows["before"]
+    augmented = {
+        "model": before.model.model_dump() | {"name": "tf_tutorial", "trainable": "linear"},
+        "method": before.method,
+        "settings": before.settings | {"augment": "crop_flip"},
+        "levels": before.levels,
+    }
+    with pytest.raises(UserError, match=r"augment: is for images, and 'tuned' has features"):
+        of_tutorial(True, **augmented)

@@ -139,6 +139,6 @@ class BatchClippingSettings(EpochSettings):
             )
         if (self.public_examples or 0) > circumstances.public:
             return f"settings.public_examples: {self.public_examples}; allowed: 1 to {circumstances.public}"
-        if circumstances.texts and self.side is not None:
-            return f"settings.side: is for images, and {data!r} has texts; allowed: null"
+        if circumstances.no_images and self.side is not None:
+            return f"settings.side: is for images, and {data!r} has {circumstances.no_images}; allowed: null"
         return None
