@@ -82,4 +82,8 @@ hooks: $(STAMP) ## check every commit, by pre-commit
 .PHONY: lock
 lock: $(STAMP) ## write requirements.lock anew, keeping the versions that still fit
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --extra cluster --extra postgres --generate-hashes \
-		--no-emit-index-url --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+		--no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
+
+.PHONY: upgrade
+upgrade: ## the same with the newest versions; `make test` says whether they do
+	$(MAKE) lock UPGRADE=--upgrade

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline import models
 from pipeline.files import digest_json
 
 PACKAGE = Path(__file__).parents[1]
@@ -127,14 +128,24 @@ class Sources:
         first, *rest = name.split(".")
         if first != self.package.name:
             return None
-        place = self.package.joinpath(*rest)
-        path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        if not path.exists():
+        path = self._path(rest)
+        if path is None:
             return None
         module = Module()
         for statement in ast.parse(path.read_text(encoding="utf-8")).body:
             _sort(statement, module)
         return module
+
+    def _path(self, parts: list[str]) -> Path | None:
+        """The file of the module with these names; models may be another package's."""
+        place = self.package.joinpath(*parts)
+        path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if path.exists():
+            return path
+        if len(parts) != 2 or parts[0] != "models":
+            return None
+        added = (Path(folder) / f"{parts[1]}.py" for folder in models.__path__)
+        return next((path for path in added if path.exists()), None)
 
     def is_module(self, name: str) -> bool:
         """Whether the package has a module of that name."""

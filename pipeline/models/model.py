@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from pipeline import models
 from pipeline.fields import Count, Positive, Strict
 
 
@@ -15,9 +16,12 @@ def architectures() -> dict[str, frozenset[str]]:
     """The models there are, with the names that their files define: those with a `build` are models.
 
     The files are read and not imported, as params.yaml is read without torch. `ORDERED` marks a model in
-    which normalisation stands before the convolution whose input it is, and so has an order with ReLU.
+    which normalisation stands before the convolution whose input it is, and so has an order with ReLU;
+    `FEATURES` one that can be built without its frozen part, for as many inputs.
     """
-    defined = {path.stem: _defined(path) for path in sorted(Path(__file__).parent.glob("*.py"))}
+    # the first folder last, as it is the one that counts
+    files = [path for folder in reversed(models.__path__) for path in sorted(Path(folder).glob("*.py"))]
+    defined = {path.stem: _defined(path) for path in files}
     return {name: names for name, names in defined.items() if "build" in names}
 
 

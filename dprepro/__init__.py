@@ -1,0 +1,30 @@
+"""dprepro as a library: what is promised to stay from version to version.
+
+    import dprepro
+
+    spent = dprepro.epsilon(examples=60_000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5)
+    print(spent.at_most, spent.at_least)
+
+* `epsilon`: what DP-SGD spends, by several accountants, and what it spends at least.
+* `noise_multiplier`: the noise that an epsilon takes.
+* `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
+* `audit`: the epsilon that an attacker's scores show.
+
+Everything else, in `pipeline` and `stages`, may change.
+"""
+
+from dprepro.accounting import Spent, epsilon, noise_multiplier
+from dprepro.auditing import Shown, audit
+from dprepro.gradients import ClippedSum, clipped_sum
+from pipeline.errors import UserError
+
+__all__ = [
+    "ClippedSum",
+    "Shown",
+    "Spent",
+    "UserError",
+    "audit",
+    "clipped_sum",
+    "epsilon",
+    "noise_multiplier",
+]

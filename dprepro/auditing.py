@@ -1,0 +1,61 @@
+"""From an attacker's scores to an epsilon that is shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.audits import bounds
+from pipeline.errors import UserError
+
+FEWEST = 4  # scores of a kind: half choose the threshold, half are counted
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Lower bounds on epsilon: so much is spent at least. None is a safety."""
+
+    at_least: float  # assumes nothing of the mechanism
+    if_gaussian: float  # of a mechanism whose trade-off curve is a Gaussian's; 0 where delta is
+    confidence: float
+
+
+def audit(
+    without: Sequence[float] | np.ndarray,
+    within: Sequence[float] | np.ndarray,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+) -> Shown:
+    """The epsilon at ``delta`` that an attacker's scores show, by Clopper and Pearson's intervals.
+
+    A threshold is chosen on every second score and errors are counted on the others, so that choosing costs
+    no confidence.
+
+    Args:
+        without: (N,) scores of independent trainings without the record.
+        within: (M,) scores of independent trainings with it, which the attacker wants larger.
+        delta: of the guarantee that is audited.
+        confidence: with which each bound holds.
+
+    Raises:
+        UserError: there are too few scores, or some that are no numbers, or ``delta`` or ``confidence`` is no
+            probability.
+    """
+    scores = {"without": np.asarray(without, float), "within": np.asarray(within, float)}
+    for name, found in scores.items():
+        if found.ndim != 1 or len(found) < FEWEST or not np.isfinite(found).all():
+            raise UserError(
+                f"{name}: of shape {found.shape}; needed: at least {FEWEST} finite numbers in a row"
+            )
+    if not 0 <= delta < 1:
+        raise UserError(f"delta: {delta:g}; allowed: from 0, below 1")
+    if not 0 < confidence < 1:
+        raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
+    alpha = 1 - confidence
+    thresholds = bounds.split(scores["without"], scores["within"])
+    return Shown(
+        at_least=max(bounds.by_errors(one, alpha / len(thresholds), delta) for one in thresholds),
+        if_gaussian=bounds.by_gaussian(thresholds[0], alpha, delta) if delta > 0 else 0.0,
+        confidence=confidence,
+    )

@@ -1,0 +1,158 @@
+"""What is promised to those who import `dprepro`."""
+
+import importlib
+import math
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad
+from torch.nn import functional as F
+
+import dprepro
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("dprepro", "pipeline", "stages")
+TRAINING = {"examples": 60_000, "batch": 256, "delta": 1e-5}
+
+
+def test_epsilon_is_bounded_from_both_sides() -> None:
+    spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=1.1)
+    assert spent.steps == 4688
+    assert spent.at_most == spent.by[spent.proven_by or ""]
+    assert spent.at_least is not None
+    assert spent.at_most is not None
+    assert 1.3 < spent.at_least <= spent.at_most < 1.33
+    assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
+
+
+def test_the_noise_of_an_epsilon_spends_it() -> None:
+    noise = dprepro.noise_multiplier(3, **TRAINING, epochs=20)
+    spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=noise).at_most
+    assert spent is not None
+    assert 2.95 < spent <= 3
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 3}, {"batch": 0}, {"noise_multiplier": -1.0}, {"delta": 2.0}])
+def test_what_is_not_allowed_is_a_line(wrong: dict[str, float]) -> None:
+    with pytest.raises(dprepro.UserError, match=next(iter(wrong))):
+        dprepro.epsilon(**{**TRAINING, "epochs": 20, "noise_multiplier": 1.1, **wrong})  # type: ignore[arg-type]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)
+    ).double()
+
+
+def test_a_clipped_sum_is_that_of_one_example_at_a_time() -> None:
+    net, inputs, labels = network(), torch.rand(6, 1, 8, 8).double(), torch.tensor([0, 1, 2, 0, 1, 2])
+    tensors = {name: value.detach() for name, value in net.named_parameters()}
+    expected = {name: torch.zeros_like(value) for name, value in tensors.items()}
+    norms = []
+
+    def loss(weights: dict[str, torch.Tensor], one: int) -> torch.Tensor:
+        return F.cross_entropy(functional_call(net, weights, (inputs[one : one + 1],)), labels[one : one + 1])
+
+    for one in range(6):
+        gradient = grad(loss)(tensors, one)
+        norms.append(math.sqrt(sum(float(value.square().sum()) for value in gradient.values())))
+        for name, value in gradient.items():
+            expected[name] += value * min(1.0, 0.5 / norms[-1])
+    for reference in (False, True):
+        found = dprepro.clipped_sum(net, inputs, labels, 0.5, reference=reference)
+        torch.testing.assert_close(found.norms[:, 0], torch.tensor(norms).double())
+        for name, value in expected.items():
+            torch.testing.assert_close(found.sums[name], value)
+
+
+def test_layers_that_mix_examples_are_refused() -> None:
+    mixing = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 3))
+    inputs, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
+    with pytest.raises(dprepro.UserError, match="layer '1': batch norm mixes examples"):
+        dprepro.clipped_sum(mixing, inputs, labels, 1.0)
+    assert dprepro.clipped_sum(mixing.eval(), inputs, labels, 1.0).norms.shape == (4, 1)
+    with pytest.raises(dprepro.UserError, match="labels: of shape"):
+        dprepro.clipped_sum(mixing, inputs, labels[:3], 1.0)
+
+
+def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
+    random = np.random.default_rng(0)
+    shown = dprepro.audit(random.normal(0, 1, 4000), random.normal(1, 1, 4000), delta=1e-5)
+    # mu-GDP at mu 1 has epsilon 4.38 at this delta (Dong et al. 2022, Corollary 1)
+    assert 0.5 < shown.at_least < shown.if_gaussian < 4.38
+    same = dprepro.audit(random.normal(0, 1, 4000), random.normal(0, 1, 4000), delta=1e-5)
+    assert same.at_least < 0.2
+    with pytest.raises(dprepro.UserError, match="within"):
+        dprepro.audit([0.0] * 10, [1.0], delta=0)
+
+
+MODEL = """
+from torch import nn
+from pipeline.models.model import Model
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
+"""
+
+
+def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path) -> None:
+    """Found, built, and digested, in a process that has such a package."""
+    (tmp_path / "others/nets").mkdir(parents=True)
+    (tmp_path / "others/__init__.py").write_text("")
+    (tmp_path / "others/nets/flat.py").write_text(MODEL)
+    (tmp_path / "others-1.dist-info").mkdir()
+    (tmp_path / "others-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
+    (tmp_path / "others-1.dist-info/entry_points.txt").write_text("[dprepro.models]\nnets = others.nets\n")
+    asked = textwrap.dedent("""
+        from pipeline.identity.code import train_code
+        from pipeline.methods.registry import build_net
+        from pipeline.models.model import Model, architectures
+        assert "flat" in architectures() and "lenet5" in architectures()
+        print(build_net(Model(name="flat"), (1, 4, 4), 3)[1].weight.shape)
+        print(train_code("dpsgd", "flat").parts["model"])
+    """)
+    said = []
+    for number in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True,
+            env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": ""},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.split("\n"))
+        model = tmp_path / "others/nets/flat.py"
+        model.write_text(MODEL.replace("nn.Flatten()", "nn.Flatten(1)") if number == 0 else MODEL)
+    assert said[0][0] == "torch.Size([3, 16])"
+    assert said[0][1] != said[1][1]  # another model's code
+
+
+def test_the_wheel_has_all_that_is_read_when_it_runs(tmp_path: Path) -> None:
+    """Types, papers' files and page parts: built as `pip install` builds it."""
+    copy = tmp_path / "copy"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    build = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", *build, str(copy)], check=True)
+    (wheel,) = tmp_path.glob("dprepro-*.whl")
+    there = set(zipfile.ZipFile(wheel).namelist())
+    for package in PACKAGES:
+        wanted = {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+        }
+        assert wanted <= there, sorted(wanted - there)
+
+
+def test_what_is_promised_is_there() -> None:
+    assert set(dprepro.__all__) <= set(dir(importlib.import_module("dprepro")))
