@@ -298,6 +298,14 @@ def test_pull_report_leaves_rows_alone_that_nobody_ran(clone: Checkout) -> None:
     assert (clone.folder / WEIGHTS).exists()
 
 
+def test_dvc_shows_counts_and_pictures(bare: Checkout) -> None:
+    bare.run("dvc", "repro", "--single-item", "report")
+    assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
+    page = Path(bare.run("dvc", "plots", "show").strip().removeprefix("file://"))
+    assert "<img" in page.read_text()
+    assert "https://" not in page.read_text()  # nothing comes from elsewhere
+
+
 def test_clone_without_the_remote_renders_the_report(bare: Checkout) -> None:
     page = bare.folder / "reports/index.html"
     before = page.read_bytes()

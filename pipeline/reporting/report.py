@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.files import write_text
+from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import figures, findings, ledger_overview, overview, summary
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.metrics import metrics
 from pipeline.reporting.pages import index, ledger, paper, results
 from pipeline.reporting.pages.paper import Chapter, Section
 from pipeline.reporting.tables.latex import latex
@@ -60,6 +61,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     write_text(folder / "tables" / "ledger.md", ledger_overview.markdown(every))
     write_text(folder / "tables" / "ledger.csv", ledger_overview.csv(every))
     write_text(folder / "ledger.html", ledger.render(every))
+    for result in papers:
+        write_json(folder / "metrics" / f"{result.key}.json", metrics(result))
     every_result = summary.summary(papers)
     write_text(folder / "results.html", results.render(every_result))
     write_text(folder / "summary.csv", summary.csv(every_result))

@@ -1,6 +1,7 @@
 """The index, the table of all results, and what is said of both elsewhere."""
 
 import csv
+import json
 import re
 from io import StringIO
 from pathlib import Path
@@ -63,6 +64,17 @@ def test_every_result_is_a_line_of_the_summary(written: Report) -> None:
     assert (one["privacy"], one["proven"]) == ("does not hold", "")
     page = read(written.index.parent / "results.html")
     assert page.count("<tr data-paper=") == len(lines)
+
+
+def test_counts_are_there_for_dvc(written: Report) -> None:
+    counts = json.loads(read(written.index.parent / f"metrics/{written.papers[0].key}.json"))
+    cells = [cell for table in written.papers[0].tables for row in table.rows for cell in row.cells.values()]
+    assert counts["results"] == len(cells)
+    verdicts = ("agree", "differ", "not_judged", "wait_for_gpu", "not_run")
+    assert counts["printed"] == sum(counts[name] for name in verdicts)
+    assert 0 < counts["keep_it"] < counts["claim_privacy"] < len(cells)
+    # DVC's tables take a metric of this name for something of their own
+    assert "values" not in counts
 
 
 def test_the_table_can_be_read_without_its_script(written: Report) -> None:
