@@ -49,6 +49,8 @@ class Line(Strict):
     values: Values = Field(default_factory=dict)
     also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
     untried: str | None = None  # why no row is declared for it
+    # why ours differs, and what was tried to find out; said beside the table while any number differs
+    differs: str | None = None
 
 
 class Table(Strict):

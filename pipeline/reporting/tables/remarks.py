@@ -1,7 +1,10 @@
 """What a reader must know beside a table: which privacy doesn't hold and why, what is missing."""
 
+from collections.abc import Sequence
+
 from pipeline.reporting import wording
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.judging import values
+from pipeline.reporting.results import LineResult, TableResult
 
 
 def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
@@ -30,6 +33,7 @@ def notes(result: TableResult) -> list[str]:
         remarks.append(f"Beside these values the paper says: {result.table.said}.")
     if result.table.remark:
         remarks.append(result.table.remark)
+    remarks += [words for line in result.lines if (words := differing(line, result.levels))]
     if cells and not result.private:
         why = "; ".join(dict.fromkeys(cell.guarantee.reason or "no noise" for cell in cells)).rstrip(".")
         remarks.append(f"No privacy is claimed here, and none holds: {why}.")
@@ -41,3 +45,19 @@ def notes(result: TableResult) -> list[str]:
             "is in the CSV, and on the page where one hovers over the number of seeds."
         )
     return remarks
+
+
+def differing(line: LineResult, levels: Sequence[str]) -> str | None:
+    """Where a line's numbers differ from the paper's, and why; None where none does."""
+    if line.line is None:
+        return None
+    found = {level: values.of_line(line.line, line.rows, level).verdict for level in levels}
+    sides = [
+        f"{side} the paper at {', '.join(wording.level_words(level) for level in at)}"
+        for side in ("above", "below")
+        if (at := [level for level, verdict in found.items() if verdict == side])
+    ]
+    if not sides:
+        return None
+    why = line.line.differs or "Unexplained."
+    return f"{line.label}: ours is {' and '.join(sides)}. {why}"
