@@ -11,7 +11,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from ruamel.yaml import YAML
@@ -159,6 +163,16 @@ def bare(clone: Checkout) -> Checkout:
     return clone
 
 
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """A web server over a folder, on this machine alone; its address."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def edit(checkout: Checkout, before: str, after: str) -> None:
     """Change params.yaml."""
     path = checkout.folder / "params.yaml"
@@ -296,6 +310,19 @@ def test_pull_report_leaves_rows_alone_that_nobody_ran(clone: Checkout) -> None:
     for _, *arguments in commands:
         clone.run("dvc", *arguments)
     assert (clone.folder / WEIGHTS).exists()
+
+
+def test_what_lies_behind_a_web_server_is_pulled_and_nothing_is_run_again(
+    clone: Checkout, workshop: Path
+) -> None:
+    """HTTP remotes have no run cache, and need none: what is not in the remote is in git."""
+    with serving(workshop / "store") as address:
+        clone.run("dvc", "remote", "remove", "store")
+        clone.run("dvc", "remote", "add", "--default", "web", address)
+        clone.run("dvc", "pull", "--allow-missing", "dvc.yaml")
+    assert (clone.folder / WEIGHTS).exists()
+    said = clone.run("dvc", "repro")
+    assert set(re.findall(r"Running stage '([^']+)'", said)) == {"publish"}
 
 
 def test_dvc_shows_counts_and_pictures(bare: Checkout) -> None:
