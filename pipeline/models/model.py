@@ -1,6 +1,7 @@
 """What is told of a model: its architecture, and the normalisation put into it."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline.fields import Count, Positive, Strict
+
+_LAZY = re.compile(r"Lazy(Linear|Conv|BatchNorm|InstanceNorm)\w*")
 
 
 @cache
@@ -29,6 +32,22 @@ def _defined(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return frozenset(names)
+
+
+@cache
+def lazy_layers(name: str) -> frozenset[str]:
+    """Layers that the file of a model, or a file of parts that it imports, leaves without sizes."""
+    path = Path(__file__).with_name(f"{name}.py")
+    if not path.exists():
+        return frozenset()
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            named |= {one.name for one in node.names}
+            part = (node.module or "").removeprefix("pipeline.models.")
+            named |= lazy_layers(part) if part != name else set()
+        named |= {getattr(node, "attr", ""), getattr(node, "id", "")}
+    return frozenset(each for each in named if _LAZY.fullmatch(each))
 
 
 class Model(Strict):
@@ -53,6 +72,11 @@ class Model(Strict):
         known = architectures()
         if self.name not in known:
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
+        if lazy := min(lazy_layers(self.name), default=None):
+            raise ValueError(
+                f"{self.name!r} has {lazy}, whose size nobody knows before data pass through it; allowed: "
+                f"{lazy.removeprefix('Lazy')}, with a size from the shape that `build` is told"
+            )
         ordered = [name for name, defined in known.items() if "ORDERED" in defined]
         if self.order != "norm_relu" and self.name not in ordered:
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")

@@ -79,9 +79,9 @@ class OwnNpz(_Images):
     @model_validator(mode="after")
     def _both(self) -> "OwnNpz":
         if (self.test_inputs is None) != (self.test_labels is None):
-            raise ValueError("'test_inputs' goes with 'test_labels', and only with it")
+            raise ValueError("test_inputs: goes with 'test_labels', and only with it")
         if self.test_inputs is not None and self.test is not None:
-            raise ValueError("'test' takes examples for a test part, and 'test_inputs' has one")
+            raise ValueError("test: takes examples for a test part, which 'test_inputs' is; allowed: null")
         return self
 
 

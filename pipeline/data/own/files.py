@@ -35,7 +35,7 @@ def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
         UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
     """
     place = root / own.path
-    _check_inside(place, root)
+    check_inside(place, root)
     parts = PARTS if parted(own) else ("",)
     if isinstance(own, OwnImages):
         found = {
@@ -91,7 +91,7 @@ def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path
     """The images of a part, class by class."""
     if not folder.is_dir():
         raise UserError(_missing(name, folder, own))
-    _check_inside(folder, root)
+    check_inside(folder, root)
     there = class_folders(folder)
     if strange := [each for each in there if each not in own.classes]:
         raise UserError(f"{folder / strange[0]}: no class of own.{name}.classes in {PARAMS}")
@@ -102,7 +102,7 @@ def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path
 
 
 def _check_file(name: str, path: Path, own: OwnFiles, root: Path) -> None:
-    _check_inside(path, root)
+    check_inside(path, root)
     if not path.is_file():
         raise UserError(_missing(name, path, own))
     if path.stat().st_size > OWN_BYTES:
@@ -114,7 +114,11 @@ def _missing(name: str, path: Path, own: OwnFiles) -> str:
     return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{without}"
 
 
-def _check_inside(path: Path, root: Path) -> None:
-    """Links are followed as long as they stay in the folder."""
+def check_inside(path: Path, root: Path) -> None:
+    """Make sure that a path leads nowhere else; links are followed as long as they stay in the folder.
+
+    Raises:
+        UserError: it does.
+    """
     if not path.resolve().is_relative_to(root.resolve()):
         raise UserError(f"{path}: leads out of the folder of {PARAMS}; copy the files into it")

@@ -5,6 +5,7 @@ import zipfile
 import zlib
 from pathlib import Path
 from tokenize import TokenError
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -25,7 +26,11 @@ def read(path: Path, inputs: str, labels: str) -> Examples:
     Raises:
         UserError: the file is none, lacks an array, or an array is not what it must be.
     """
-    return Examples(_images(path, inputs, _array(path, inputs)), _labels(path, labels, _array(path, labels)))
+    found = Examples(_images(path, inputs, _array(path, inputs)), _labels(path, labels, _array(path, labels)))
+    images, numbers = len(found.inputs), len(found.labels)
+    if images != numbers:
+        raise UserError(f"{path}: {inputs!r} has {images} images, but {labels!r} has {numbers} labels")
+    return found
 
 
 def names(path: Path) -> list[str]:
@@ -64,7 +69,7 @@ def _array(path: Path, name: str) -> np.ndarray:
         raise UserError(f"{path}: {name!r}: truncated or corrupt: {shown(str(problem))}") from problem
 
 
-def _header(stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], np.dtype]:
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type that an array's first bytes tell."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):

@@ -142,10 +142,8 @@ def _split(name: str, own: OwnFiles, examples: Examples) -> dict[str, Examples]:
 def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
     """Make sure that examples have labels of the declared classes, and images the declared shape."""
     inputs, labels, where = examples.inputs, examples.labels, f"{own.path}: its {part} part"
-    if len(inputs) != len(labels) or not len(labels):
-        raise UserError(
-            f"{where} has {len(inputs)} examples and {len(labels)} labels; needed: as many, and some"
-        )
+    if not len(labels):
+        raise UserError(f"{where} has no examples")
     if own.image_shape is not None and inputs.shape[1:] != own.image_shape:
         there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.image_shape))
         raise UserError(f"{where} has images of {there}; own.{name}.shape in {PARAMS} says {due}")
