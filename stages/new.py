@@ -49,6 +49,10 @@ def data(
     if len(given) != 1:
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
+    if size is not None and kind != "images":
+        raise UserError(f"--size {size}: is for --images, and these are {kind}")
+    if (test_inputs or test_labels) and kind != "npz":
+        raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
     said: dict[str, Any] = {"path": Path(path).as_posix()} | ({} if test is None else {"test": test})
     if kind == "npz":
         said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}

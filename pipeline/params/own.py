@@ -4,6 +4,7 @@ As in the catalogue, everything that a model needs to know stands in the declara
 files: `dprepro new data` reads it off them and writes it down.
 """
 
+from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,7 +26,8 @@ def _inside(path: str) -> str:
 
 
 def _differ(names: list[str]) -> list[str]:
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    counts = Counter(names)
+    if twice := next((name for name in names if counts[name] > 1), None):
         raise ValueError(f"{shown(twice)} stands there twice")
     return names
 

@@ -90,6 +90,9 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     [
         (["data", "mine"], "--npz, --images or --texts; needed: one of them"),
         (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
+        (["data", "mine", "--npz", "mine.npz", "--size", "8"], "--size 8: is for --images"),
+        (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
+        (["data", "kmnist", "--npz", "mine.npz"], "own.kmnist: the catalogue has data of that name"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "leads out of the folder of params.yaml"),

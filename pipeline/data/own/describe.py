@@ -63,7 +63,7 @@ def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) ->
     fields = {"kind": kind, "digest": UNKNOWN, **found, **said, "test": test}
     if "shape" in found:
         fields["shape"] = found["shape"]
-    own = _declared(fields)
+    own = _declared(name, fields)
     digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
     public = max(1, min(MOST_PUBLIC, count // PUBLIC))
     validation = count // VALIDATION
@@ -79,14 +79,15 @@ def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) ->
         public=Public(raw=name, count=public),
         text=TEXT if kind == "texts" else None,
     )
-    return Described(_declared({**fields, "digest": digest}), splits)
+    return Described(_declared(name, {**fields, "digest": digest}), splits)
 
 
-def _declared(fields: dict[str, Any]) -> OwnFiles:
+def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
     try:
         return KINDS[fields["kind"]].model_validate(fields)
     except ValidationError as problem:
-        raise UserError("\n".join(problem_lines(problem))) from problem
+        lines = (f"own.{name}.{line}" for line in problem_lines(problem))
+        raise UserError("\n".join(lines)) from problem
 
 
 def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:

@@ -21,6 +21,8 @@ from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
 from pipeline.params import OWN, PARAMS, OwnFiles, OwnImages, OwnNpz, OwnTexts, Settings
 
+CATALOGUED = frozenset(catalog.CATALOG)
+
 
 def entry_of(name: str, settings: Settings) -> Entry:
     """What a model needs to know of a raw data set, the catalogue's or one's own."""
@@ -48,6 +50,8 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     Raises:
         UserError: they are not, or can't be copied.
     """
+    if name in CATALOGUED:
+        raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
     found = declared.find(name, own, root)
     told = declared.digest_of(declared.digests(found))
     if told != own.digest:
