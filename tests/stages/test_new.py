@@ -92,7 +92,6 @@ def test_data_and_a_row_of_them(project: Path) -> None:
         (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
         (["data", "mine", "--npz", "mine.npz", "--size", "8"], "--size 8: is for --images"),
         (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
-        (["data", "kmnist", "--npz", "mine.npz"], "own.kmnist: the catalogue has data of that name"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "leads out of the folder of params.yaml"),
@@ -111,6 +110,7 @@ def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -
 
 def test_rows_that_are_refused(project: Path) -> None:
     run("data", "mine", "--npz", "mine.npz")
+    assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
     assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
     assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
