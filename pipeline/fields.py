@@ -5,7 +5,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Key = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+KEY = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+Key = Annotated[str, Field(pattern=KEY)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # more can neither be held nor done
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

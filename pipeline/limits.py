@@ -11,6 +11,9 @@ YAML_BYTES, YAML_NODES, YAML_NESTING = 16 * MB, 500_000, 50
 RECORD_BYTES = 64 * MB
 # the examples of an idx file; MNIST's are 47 MB unpacked
 IDX_BYTES = 256 * MB
+# A person's own data: bytes of a file, and of all examples unpacked; pixels of an image before it is scaled;
+# files of a folder; classes
+OWN_BYTES, OWN_PIXELS, OWN_FILES, OWN_CLASSES = 8192 * MB, 50_000_000, 2_000_000, 10_000
 # What a pack may unpack to: so many times its own size, and so much in any case. Weights hardly shrink.
 PACK_TIMES, PACK_LEAST = 4, 64 * MB
 # of its first member

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import isclose
 
-from pipeline.data import prepared, raw
+from pipeline.data import prepared
+from pipeline.data.own import sets
+from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
 from pipeline.ledgers import accounts
@@ -34,8 +36,8 @@ class Finding:
 def verify(settings: Settings) -> Iterator[Finding]:
     """Compare all there is, a finding each."""
     for name in settings.raw:
-        if (raw.RAW / name).exists():
-            yield _finding(f"{raw.RAW / name}", partial(raw.load, name, settings))
+        if (RAW / name).exists():
+            yield _finding(f"{RAW / name}", partial(sets.load, name, settings))
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))

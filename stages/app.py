@@ -17,6 +17,7 @@ from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.identity import identity
 from stages.ledger import ledger
+from stages.new import new
 from stages.pack import adopt, pack
 from stages.plan import plan
 from stages.prepare import prepare
@@ -65,6 +66,7 @@ for command in (
     bench,
 ):
     app.command()(command)
+app.add_typer(new, name="new")
 app.add_typer(tan, name="tan")
 MOST_LINES = 50  # of an error message
 

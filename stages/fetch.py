@@ -7,7 +7,7 @@ import typer
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="A key of 'raw' in params.yaml, such as mnist.")],
+    name: Annotated[str, typer.Argument(help="A key of 'raw' or 'own' in params.yaml, such as mnist.")],
     mirror: Annotated[
         Path | None,
         typer.Option(
@@ -17,7 +17,7 @@ def fetch(
         ),
     ] = None,
 ) -> None:
-    """Download, copy or make the raw files of a data set, checked against the catalogue."""
+    """Download, copy or make the raw files of a data set, checked against the catalogue; copy one's own."""
     from pipeline.data.fetch import fetch as run
     from pipeline.params import load
 

@@ -18,6 +18,7 @@ MODEL = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
 # each block of Python, by the path that stands before it
 FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
 (ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
+(PRIVATE,) = re.findall(r"```yaml\n(.*?)```", MODEL, re.DOTALL)  # the row of docs/own-model.md
 PARAMS = f"""
 source: {{kind: synthetic}}
 raw:
@@ -67,6 +68,11 @@ def test_a_model_is_one_file_and_a_method_one_room(copy: Path) -> None:
     accuracies = [one["metrics"]["test_accuracy"] for one in measured["replicas"]]
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
+    # the same model by a private method, at the page's settings but for their length and number
+    short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
+    assert short.count("seeds: 1") == short.count("epochs: 1") == 1
+    (project / "params.yaml").write_text(PARAMS.replace(ROW, short))
+    assert "2 replicas trained" in run(copy, "-m", "stages", "train", "my-perceptron", cwd=project)
 
 
 def test_they_move_no_other_row(copy: Path) -> None:

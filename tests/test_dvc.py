@@ -38,6 +38,7 @@ raw:
   kmnist: {train: 20, test: 10}
 data:
   toy: {raw: mnist, train: 40, validation: 10, public: {raw: kmnist, count: 4}}
+own: {}
 starts: {}
 relevances: {}
 accounts:

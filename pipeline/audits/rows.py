@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.audits import bounds, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
+from pipeline.data.own import sets
 from pipeline.identity.code import audit_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of
@@ -29,6 +30,7 @@ DELTA = 1e-5
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Attack the code of a row, level by level; returns the path of what was found."""
     row = settings.row(key)
+    sets.entered(settings)
     private = [own for own in row.resolved if own.private]
     attacks = tuple(attack for own in private for attack in attacks_on(key, row, own, settings))
     found = Audit(

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from pipeline.data import mirror, official, synthetic
 from pipeline.data.catalog import SYNTHETIC, Entry
+from pipeline.data.own import sets
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError
 from pipeline.files import digest_json, replacing_folder
-from pipeline.params import PARAMS, Raw, Settings, pick
+from pipeline.params import OWN, PARAMS, OwnFiles, Raw, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
 
@@ -31,16 +32,22 @@ def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | Non
     """Bring the raw data set ``name`` to ``data/raw/NAME``.
 
     Args:
-        name: a key of ``raw`` in params.yaml.
+        name: a key of ``raw`` or ``own`` in params.yaml.
         settings: the whole of params.yaml.
         root: the folder that holds params.yaml.
-        folder: a mirror to use instead of what params.yaml says; a synthetic source ignores it.
+        folder: a mirror to use instead of what params.yaml says; a synthetic source and own files ignore it.
 
     Raises:
         UserError: no place has the right bytes, or they can't be written.
     """
     wanted = pick(settings.raw, name, "raw data set")
-    entry, edition, target = entry_of(name, settings), asked_edition(name, settings), root / RAW / name
+    target = root / RAW / name
+    if isinstance(wanted, OwnFiles):
+        with replacing_folder(target) as building:
+            sets.collect(name, wanted, root, building)
+            files = write_source(building, name, OWN)
+        return Fetched(target, OWN, files)
+    entry, edition = entry_of(name, settings), asked_edition(name, settings)
     with replacing_folder(target) as building:
         if edition == SYNTHETIC:
             _make(entry, wanted, building)

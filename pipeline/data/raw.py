@@ -42,7 +42,11 @@ def entry_of(name: str, settings: Settings) -> Entry:
 
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
     """Describe the files in ``folder`` in its ``source.json``; return their digests by name."""
-    files = {path.name: digest_file(path) for path in sorted(folder.iterdir())}
+    files = {
+        path.relative_to(folder).as_posix(): digest_file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
     content = {"data": name, "edition": edition, "files": files}
     write_text(folder / SOURCE, json.dumps(content, indent=2, sort_keys=True) + "\n")
     return files

@@ -17,6 +17,7 @@ ACCOUNT = Definition("pipeline.ledgers.accounts", "entry")
 AUDIT = Definition("pipeline.audits.rows", "attacks_on")
 FETCHING = Definition("pipeline.data.synthetic", "write")
 PREPARING = Definition("pipeline.data.prepare", "prepare")
+PREPARING_OWN = Definition("pipeline.data.own.prepare", "prepare")
 STARTING = Definition("pipeline.pretrained.starts", "make_start")
 AVERAGING = Definition("pipeline.pretrained.average_relevance", "make_relevance")
 

@@ -14,6 +14,7 @@ from pipeline.identity.code import (
     AVERAGING,
     FETCHING,
     PREPARING,
+    PREPARING_OWN,
     STARTING,
     account_code,
     audit_code,
@@ -42,9 +43,14 @@ def entries(settings: Settings) -> dict[str, Any]:
     }
     relevances = {name: [settings.relevance_digest(name), digest(AVERAGING)] for name in settings.relevances}
     stages: dict[str, dict[str, Any]] = {
-        "fetch": {name: _fetched(settings, name) for name in settings.raw},
+        "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
+        "own": {name: [own.model_dump(mode="json")] for name, own in settings.own.items()},
         "prepare": {
-            name: [data.model_dump(mode="json"), digest(PREPARING)] for name, data in settings.data.items()
+            name: [
+                data.model_dump(mode="json"),
+                digest(PREPARING_OWN if settings.has_own(name) else PREPARING),
+            ]
+            for name, data in settings.data.items()
         },
         "start": joined,
         "relevance": relevances,

@@ -203,10 +203,13 @@ def _job(settings: Settings, key: str, place: Path, root: Path) -> dict[str, Any
         for path in (root / PREPARED).iterdir():
             (folder / PREPARED / path.name).symlink_to(path)
         _stand_in(settings, key, folder)
-    parts: dict[str, dict[str, Any]] = {"raw": {}, "data": {}, "starts": {}, "relevances": {}, "rows": {}}
+    names = ("raw", "own", "data", "starts", "relevances", "rows")
+    parts: dict[str, dict[str, Any]] = {name: {} for name in names}
     _collect(settings, key, parts)
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump({name: part for name, part in parts.items() if part}, file)
+        YAML(typ="safe", pure=True).dump(
+            {name: part for name, part in parts.items() if part or name == "raw"}, file
+        )
     return {"folder": str(folder), "row": key, "steps": STEPS}
 
 
@@ -237,7 +240,8 @@ def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> 
     data = settings.data[name]
     parts["data"][name] = data.model_dump(mode="json", exclude_unset=True)
     for raw in (data.raw, data.public.raw):
-        parts["raw"][raw] = settings.raw[raw].model_dump(mode="json", exclude_unset=True)
+        kind = "own" if raw in settings.own else "raw"
+        parts[kind][raw] = settings.raw[raw].model_dump(mode="json", exclude_unset=True)
     if joined:
         kind = "starts" if row.data in settings.starts else "relevances"
         parts[kind][row.data] = joined.model_dump(mode="json", exclude_unset=True)

@@ -12,7 +12,8 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
-from pipeline.data.catalog import CATALOG, Entry
+from pipeline.data.catalog import Entry
+from pipeline.data.own.sets import entry_of
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Guarantee, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
@@ -71,7 +72,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
         if run.data in settings.relevances and relevance is None:
             continue
         if one.level not in found:
-            raw = CATALOG[settings.raw_set(split.raw)]
+            raw = entry_of(split.raw, settings)
             task = _task(model, own, examples, split, raw, settings.has_features(run.data), relevance)
             found[one.level] = build_method(run.method, task, [own], model.normalization).guarantee(0)
         if differing := _differing(one, found[one.level]):

@@ -1,6 +1,7 @@
 """What is told of a model: its architecture, and the normalisation put into it."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,8 @@ from pydantic import Field, model_validator
 
 from pipeline import models
 from pipeline.fields import Count, Positive, Strict
+
+_LAZY = re.compile(r"Lazy(Linear|Conv|BatchNorm|InstanceNorm)\w*")
 
 
 @cache
@@ -25,6 +28,11 @@ def architectures() -> dict[str, frozenset[str]]:
     return {name: names for name, names in defined.items() if "build" in names}
 
 
+def _file(name: str) -> Path | None:
+    files = (Path(folder) / f"{name}.py" for folder in models.__path__)
+    return next((path for path in files if path.exists()), None)
+
+
 def _defined(path: Path) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.parse(path.read_text()).body:
@@ -33,6 +41,22 @@ def _defined(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return frozenset(names)
+
+
+@cache
+def lazy_layers(name: str) -> frozenset[str]:
+    """Layers that the file of a model, or a file of parts that it imports, leaves without sizes."""
+    path = _file(name)
+    if path is None:
+        return frozenset()
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            named |= {one.name for one in node.names}
+            part = (node.module or "").removeprefix("pipeline.models.")
+            named |= lazy_layers(part) if part != name else set()
+        named |= {getattr(node, "attr", ""), getattr(node, "id", "")}
+    return frozenset(each for each in named if _LAZY.fullmatch(each))
 
 
 class Model(Strict):
@@ -57,6 +81,11 @@ class Model(Strict):
         known = architectures()
         if self.name not in known:
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
+        if lazy := min(lazy_layers(self.name), default=None):
+            raise ValueError(
+                f"{self.name!r} has {lazy}, whose size nobody knows before data pass through it; allowed: "
+                f"{lazy.removeprefix('Lazy')}, with a size from the shape that `build` is told"
+            )
         ordered = [name for name, defined in known.items() if "ORDERED" in defined]
         if self.order != "norm_relu" and self.name not in ordered:
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")

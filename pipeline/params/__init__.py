@@ -1,6 +1,7 @@
 """params.yaml -> frozen, strict models."""
 
 from pipeline.models.model import Model
+from pipeline.params.own import OWN, OwnFiles, OwnImages, OwnNpz, OwnTexts
 from pipeline.params.reading import load, parse
 from pipeline.params.schema import (
     Account,
@@ -18,11 +19,16 @@ from pipeline.params.schema import (
 from pipeline.params.settings import PARAMS, Settings, pick
 
 __all__ = [
+    "OWN",
     "PARAMS",
     "Account",
     "Data",
     "Line",
     "Model",
+    "OwnFiles",
+    "OwnImages",
+    "OwnNpz",
+    "OwnTexts",
     "Public",
     "Raw",
     "Relevance",

@@ -16,6 +16,9 @@ def check_all(settings: Settings) -> None:
     Raises:
         ValueError: the first that fails.
     """
+    for name in settings.own:
+        if name in settings.catalogued:
+            raise ValueError(f"own.{name}: 'raw' has an entry of that name too")
     for name, data in settings.data.items():
         for key, raw in (("raw", data.raw), ("public.raw", data.public.raw)):
             _exists(f"data.{name}.{key}", raw, settings.raw)

@@ -10,11 +10,12 @@ from typing import Any
 
 from pipeline.fields import Strict
 from pipeline.files import digest_json
+from pipeline.params.own import OwnFiles
 from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Start
 
 
 def row_digest(
-    row: Row, data: Data, editions: Mapping[str, Raw], start: str | None, relevance: str | None
+    row: Row, data: Data, editions: Mapping[str, Raw | OwnFiles], start: str | None, relevance: str | None
 ) -> str:
     """Digest of a row and of what it is trained on.
 
@@ -27,7 +28,7 @@ def row_digest(
     """
     parts: dict[str, Any] = {
         "data": _essence(data),
-        "edition": {name: _essence(raw) for name, raw in editions.items()},
+        "edition": {name: _edition(raw) for name, raw in editions.items()},
         "model": _essence(row.model),
         "method": row.method,
         "levels": [_essence(level) for level in row.resolved],
@@ -53,6 +54,13 @@ def relevance_digest(relevance: Relevance, network: str) -> str:
 def account_digest(account: Account) -> str:
     """Digest of an account."""
     return digest_json({"levels": [_essence(level) for level in account.resolved], "axis": account.axis})
+
+
+def _edition(raw: Raw | OwnFiles) -> dict[str, Any]:
+    """Own files are known by their digest, wherever they lie."""
+    essence = _essence(raw)
+    essence.pop("path", None)
+    return essence
 
 
 def _essence(part: Strict) -> dict[str, Any]:

@@ -26,6 +26,18 @@ def read_yaml(path: Path) -> Any:
         if path.stat().st_size > YAML_BYTES:
             raise ValueError(f"larger than {YAML_BYTES} bytes")
         text = path.read_bytes().decode()
+    except ValueError as problem:
+        raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, path: Path) -> Any:
+    """What ``text`` holds, which is that of ``path``.
+
+    Raises:
+        UserError: it is not YAML, or more than it may be; one line.
+    """
+    try:
         _check_size(text)
         return YAML(typ="safe").load(text)
     except (YAMLError, ValueError, TypeError, OverflowError) as problem:

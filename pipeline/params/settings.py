@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
+from pipeline.params.own import Own, OwnFiles
 from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
@@ -19,13 +20,24 @@ class Settings(Strict):
     """The whole of params.yaml."""
 
     source: Source = Source()
-    raw: dict[Key, Raw]
+    catalogued: dict[Key, Raw] = Field(alias="raw")
+    own: dict[Key, Own] = Field(default_factory=dict)
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)
+
+    @property
+    def raw(self) -> dict[str, Raw | OwnFiles]:
+        """Every raw data set: those of the catalogue, and a person's own."""
+        return {**self.catalogued, **self.own}
+
+    def has_own(self, name: str) -> bool:
+        """Whether a person's own files are in the data set ``name``."""
+        data = self.data[name]
+        return not self.own.keys().isdisjoint((data.raw, data.public.raw))
 
     def row(self, key: str) -> Row:
         """The row called ``key``.

@@ -20,7 +20,9 @@ COMMANDS = {"fetch", "prepare", "train", "evaluate", "publish", "report"} | {
     "plan",
     "tan",
     "ui",
+    "new",
 }
+NEW = [["new", "data"], ["new", "row"]]
 
 
 def names() -> list[str]:
@@ -29,7 +31,7 @@ def names() -> list[str]:
 
 def pages() -> list[list[str]]:
     """The arguments of every page of help."""
-    return [[], *([name] for name in names()), ["tan", "plan"], ["tan", "scale"]]
+    return [[], *([name] for name in names()), ["tan", "plan"], ["tan", "scale"], *NEW]
 
 
 def test_commands() -> None:

@@ -1,0 +1,127 @@
+"""What a declaration of own files says, read off the files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.data.own import files as declared
+from pipeline.errors import UserError
+from pipeline.limits import OWN_CLASSES
+from pipeline.params import Data, OwnFiles, Public, Text
+from pipeline.params.own import KINDS
+from pipeline.params.problems import problem_lines
+
+UNKNOWN = "sha256:" + 64 * "0"
+TEST, VALIDATION, PUBLIC = 6, 10, 20  # one example in so many
+MOST_PUBLIC = 128  # as many as Davody et al. take
+LEAST = 40  # examples
+TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
+
+
+@dataclass(frozen=True)
+class Described:
+    """A declaration of files, and one of splits."""
+
+    own: OwnFiles
+    data: Data
+
+
+def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) -> Described:
+    """Read classes, shape, digest and numbers of examples off the files that somebody names.
+
+    Args:
+        name: what the data will be called.
+        kind: npz, images or texts.
+        said: the fields that were told, `path` at least; of images `shape` may be (None, H, W), the size to
+            scale them to. Where there is no test part, and `test` isn't told, a sixth of the examples is it.
+        root: the folder of params.yaml.
+
+    Raises:
+        UserError: the files are missing, or not what they must be.
+    """
+    place = root / said["path"]
+    declared.check_inside(place, root)
+    if place.is_absolute():
+        said = {**said, "path": place.resolve().relative_to(root.resolve()).as_posix()}
+    if not place.exists():
+        raise UserError(f"{place}: missing; allowed: files in the folder of params.yaml")
+    parts = {"all": place}
+    if place.is_dir() and "test" not in said:
+        ending = "" if kind == "images" else ".npz" if kind == "npz" else ".csv"
+        inside = {part: place / f"{part}{ending}" for part in declared.PARTS}
+        if kind != "images" or all(path.is_dir() for path in inside.values()):
+            parts = inside
+    found, count = _READ[kind](next(iter(parts.values())), said)
+    if count < LEAST:
+        raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
+    test = None
+    if "all" in parts and not said.get("test_inputs"):
+        test = said.get("test", count // TEST)
+        count -= test
+    fields = {"kind": kind, "digest": UNKNOWN, **found, **said, "test": test}
+    if "shape" in found:
+        fields["shape"] = found["shape"]
+    own = _declared(name, fields)
+    digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
+    public = max(1, min(MOST_PUBLIC, count // PUBLIC))
+    validation = count // VALIDATION
+    train = count - public - validation
+    if train < 1:
+        raise UserError(
+            f"--test {test}: leaves {max(0, count)} examples to train on, validate on and make public"
+        )
+    splits = Data(
+        raw=name,
+        train=train,
+        validation=validation,
+        public=Public(raw=name, count=public),
+        text=TEXT if kind == "texts" else None,
+    )
+    return Described(_declared(name, {**fields, "digest": digest}), splits)
+
+
+def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
+    try:
+        return KINDS[fields["kind"]].model_validate(fields)
+    except ValidationError as problem:
+        lines = (f"own.{name}.{line}" for line in problem_lines(problem))
+        raise UserError("\n".join(lines)) from problem
+
+
+def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    from pipeline.data.own import npz
+
+    examples = npz.read(path, said.get("inputs", "inputs"), said.get("labels", "labels"))
+    last = int(examples.labels.max()) if len(examples.labels) else 0
+    classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
+    return {"classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
+
+
+def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    from pipeline.data.own import images
+
+    classes = declared.class_folders(path)
+    paths = [one for each in classes for one in declared.images_of(path / each)]
+    sizes = {image: images.look(image) for image in paths}
+    channels = 1 if all(grey for _, _, grey in sizes.values()) else 3
+    if (asked := said.get("shape")) is not None:
+        return {"classes": classes, "shape": (channels, *asked[1:])}, len(paths)
+    different = {(height, width): image for image, (height, width, _) in sizes.items()}
+    if len(different) > 1:
+        (one, first), (other, second) = list(different.items())[:2]
+        raise UserError(
+            f"{first} has {one[0]}x{one[1]} pixels and {second} {other[0]}x{other[1]}; --size cuts and scales"
+        )
+    return {"classes": classes, "shape": (channels, *next(iter(different), (1, 1)))}, len(paths)
+
+
+def _texts(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    from pipeline.data.own import texts
+
+    _, labels = texts.columns(path, said.get("text", "text"), said.get("label", "label"))
+    return {"classes": sorted(set(labels))}, len(labels)
+
+
+_READ = {"npz": _npz, "images": _images, "texts": _texts}

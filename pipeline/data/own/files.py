@@ -1,0 +1,124 @@
+"""Which files a declaration means, and one digest of them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pipeline.errors import UserError, reading
+from pipeline.files import digest_file, digest_json
+from pipeline.limits import OWN_BYTES, OWN_FILES
+from pipeline.params import PARAMS, OwnFiles, OwnImages, OwnNpz
+
+PARTS = ("train", "test")
+# of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
+IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
+
+
+def ending(own: OwnFiles) -> str:
+    """Of the names of its files, where there are no images in it."""
+    return ".npz" if isinstance(own, OwnNpz) else ".csv"
+
+
+def parted(own: OwnFiles) -> bool:
+    """Whether its path is a folder with a part `train` and a part `test`."""
+    return own.test is None and not (isinstance(own, OwnNpz) and own.test_inputs)
+
+
+def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
+    """The files of a declaration, by their names below ``data/raw/NAME``.
+
+    Args:
+        name: a key of ``own`` in params.yaml.
+        own: what it declares.
+        root: the folder of params.yaml, which nothing may lead out of.
+
+    Raises:
+        UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
+    """
+    place = root / own.path
+    check_inside(place, root)
+    parts = PARTS if parted(own) else ("",)
+    if isinstance(own, OwnImages):
+        found = {
+            path.relative_to(place).as_posix(): path
+            for part in parts
+            for path in _images(name, place / part, own, root)
+        }
+    elif parted(own):
+        found = {f"{part}{ending(own)}": place / f"{part}{ending(own)}" for part in parts}
+    else:
+        found = {f"all{ending(own)}": place}
+    if len(found) > OWN_FILES:
+        raise UserError(f"{place}: more than {OWN_FILES:,} files")
+    for path in found.values():
+        _check_file(name, path, own, root)
+    return found
+
+
+def digest_of(digests: Mapping[str, str]) -> str:
+    """One digest of files by their names; that of the file itself where it is the only one."""
+    return next(iter(digests.values())) if [*digests] in (["all.npz"], ["all.csv"]) else digest_json(digests)
+
+
+def digests(files: Mapping[str, Path]) -> dict[str, str]:
+    """Each file's digest, by its name.
+
+    Raises:
+        UserError: one can't be read.
+    """
+    found = {}
+    for name, path in sorted(files.items()):
+        with reading(path):
+            found[name] = digest_file(path)
+    return found
+
+
+def class_folders(folder: Path) -> list[str]:
+    """Names of the folders in ``folder``, a class each, in the order of ImageFolder.
+
+    Raises:
+        UserError: it can't be read.
+    """
+    with reading(folder):
+        return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
+
+
+def images_of(folder: Path) -> Iterator[Path]:
+    """The images of a class, in the order of their names."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGES)
+
+
+def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path]:
+    """The images of a part, class by class."""
+    if not folder.is_dir():
+        raise UserError(_missing(name, folder, own))
+    check_inside(folder, root)
+    there = class_folders(folder)
+    if strange := [each for each in there if each not in own.classes]:
+        raise UserError(f"{folder / strange[0]}: no class of own.{name}.classes in {PARAMS}")
+    for each in own.classes:
+        if each not in there:
+            raise UserError(f"{folder / each}: missing; a folder of images for each of own.{name}.classes")
+        yield from images_of(folder / each)
+
+
+def _check_file(name: str, path: Path, own: OwnFiles, root: Path) -> None:
+    check_inside(path, root)
+    if not path.is_file():
+        raise UserError(_missing(name, path, own))
+    if path.stat().st_size > OWN_BYTES:
+        raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
+
+
+def _missing(name: str, path: Path, own: OwnFiles) -> str:
+    without = ", which without `test` holds the parts train and test" if parted(own) else ""
+    return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{without}"
+
+
+def check_inside(path: Path, root: Path) -> None:
+    """Make sure that a path leads nowhere else; links are followed as long as they stay in the folder.
+
+    Raises:
+        UserError: it does.
+    """
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{path}: leads out of the folder of {PARAMS}; copy the files into it")

@@ -1,0 +1,98 @@
+"""Folders of images by class. How large an image is its header says, before anything is unpacked."""
+
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from pipeline.data.formats import Examples
+from pipeline.data.own.files import images_of
+from pipeline.errors import UserError, shown
+from pipeline.limits import OWN_BYTES, OWN_PIXELS
+
+FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
+GREY = {"1", "L", "LA"}
+DEEP = {"I", "I;16", "I;16B", "I;16L", "F"}  # whose values don't fit in a byte
+_CORRUPT = (
+    *(OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError),
+    *(struct.error, zlib.error, MemoryError, Image.DecompressionBombError, Image.DecompressionBombWarning),
+)
+
+
+def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resize: bool) -> Examples:
+    """Images uint8 (N, C, H, W) of ``folder/CLASS/``, class by class, each in the order of its names.
+
+    Args:
+        folder: of the classes' folders.
+        classes: their names, in the order of their labels.
+        shape: (C, H, W) that each image has, or gets.
+        resize: whether an image of another size is cut around its centre and scaled.
+
+    Raises:
+        UserError: a file is no image, is of another size, or is too large.
+    """
+    found = [(path, label) for label, each in enumerate(classes) for path in images_of(folder / each)]
+    size = len(found) * int(np.prod(shape))
+    if size > OWN_BYTES:
+        raise UserError(f"{folder}: {len(found):,} images would take {size:,} bytes; allowed: {OWN_BYTES:,}")
+    inputs = np.empty((len(found), *shape), np.uint8)
+    for pixels, (path, _) in zip(inputs, found, strict=True):
+        pixels[:] = _pixels(path, shape, resize)
+    return Examples(inputs, np.array([label for _, label in found], np.int64))
+
+
+def look(path: Path) -> tuple[int, int, bool]:
+    """Height and width of an image, and whether it is grey.
+
+    Raises:
+        UserError: it is none, or too large.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=FORMATS) as image:
+                _check(path, image)
+                return image.height, image.width, image.mode in GREY
+    except _CORRUPT as problem:
+        raise UserError(f"{path}: {_what(problem)}") from problem
+
+
+def _pixels(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
+    channels, height, width = shape
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=FORMATS) as image:
+                _check(path, image)
+                if not resize and (image.height, image.width) != (height, width):
+                    raise UserError(
+                        f"{path}: {image.height}x{image.width} pixels instead of {height}x{width}; "
+                        "`resize: true` cuts and scales"
+                    )
+                if channels == 1 and image.mode not in GREY:
+                    raise UserError(f"{path}: is in colour, but `shape` has 1 channel; allowed: 3")
+                plain = image.convert("L" if channels == 1 else "RGB")
+        if plain.size != (width, height):
+            plain = ImageOps.fit(plain, (width, height), Image.Resampling.BILINEAR)
+        return np.asarray(plain).reshape(height, width, channels).transpose(2, 0, 1)
+    except _CORRUPT as problem:
+        raise UserError(f"{path}: {_what(problem)}") from problem
+
+
+def _check(path: Path, image: Image.Image) -> None:
+    if image.width * image.height > OWN_PIXELS:
+        raise UserError(
+            f"{path}: {image.height}x{image.width} pixels; allowed: up to {OWN_PIXELS:,} in an image"
+        )
+    if image.mode in DEEP:
+        raise UserError(f"{path}: more than 8 bits a value; allowed: 8")
+
+
+def _what(problem: BaseException) -> str:
+    if isinstance(problem, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"more pixels than are allowed, {OWN_PIXELS:,}"
+    return f"not an image of {', '.join(FORMATS)}, or truncated: {shown(str(problem))}"

@@ -1,0 +1,161 @@
+"""``data/raw/NAME`` of a person's own files, laid out by `fetch` and read back as the catalogue's are.
+
+The folder holds copies of the declared files and ``source.json`` with their checksums. Where the declaration
+has no test part of its own, its seed takes ``test`` examples for one: the first in its permutation, each part
+then in the order of the files.
+"""
+
+import json
+from pathlib import Path
+from shutil import copyfile
+from typing import cast
+
+import numpy as np
+
+from pipeline.data import catalog, raw
+from pipeline.data.catalog import Edition, Entry, Format, Part
+from pipeline.data.formats import Examples
+from pipeline.data.own import files as declared
+from pipeline.data.raw import RAW, SOURCE, RawSet
+from pipeline.errors import UserError, reading, writing
+from pipeline.files import digest_file
+from pipeline.params import OWN, PARAMS, OwnFiles, OwnImages, OwnNpz, OwnTexts, Settings
+
+CATALOGUED = frozenset(catalog.CATALOG)
+
+
+def entry_of(name: str, settings: Settings) -> Entry:
+    """What a model needs to know of a raw data set, the catalogue's or one's own."""
+    own = settings.own.get(name)
+    return raw.entry_of(name, settings) if own is None else entry(name, own)
+
+
+def entry(name: str, own: OwnFiles) -> Entry:
+    """A declaration as an entry of the catalogue. Its files stand in ``source.json``, and not here."""
+    nothing = Edition(Part((), 0), Part((), 0))
+    return Entry(
+        key=name,
+        title=f"own data {name!r}",
+        licence=own.licence,
+        format=cast(Format, OWN),
+        classes=tuple(own.classes),
+        shape=own.image_shape,
+        editions={OWN: nothing},
+    )
+
+
+def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
+    """Copy the declared files into ``target``, once they are the declared ones.
+
+    Raises:
+        UserError: they are not, or can't be copied.
+    """
+    if name in CATALOGUED:
+        raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
+    found = declared.find(name, own, root)
+    told = declared.digest_of(declared.digests(found))
+    if told != own.digest:
+        raise UserError(
+            f"{root / own.path}: its digest is {told}, but {PARAMS} has own.{name}.digest: {own.digest}; "
+            "if it was meant to change, write the new one there"
+        )
+    for below, path in found.items():
+        with reading(path), writing(target / below):
+            (target / below).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(path, target / below)
+    # whatever they hold is compared with the declaration now, while somebody looks
+    _parts(name, own, target)
+
+
+def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
+    """Read ``data/raw/NAME`` after checking that it holds the declared bytes.
+
+    Raises:
+        UserError: it doesn't; the line says what to run.
+    """
+    own = settings.own.get(name)
+    if own is None:
+        return raw.load(name, settings, root)
+    folder, again = root / RAW / name, f"run `dprepro fetch {name}`"
+    try:
+        kept = dict(json.loads((folder / SOURCE).read_bytes())["files"])
+        found = {below: digest_file(folder / below) for below in kept}
+    except FileNotFoundError as problem:
+        raise UserError(f"{problem.filename}: missing; {again} first") from problem
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
+    if changed := next((below for below in kept if kept[below] != found[below]), None):
+        raise UserError(f"{folder / changed}: is not what was fetched; {again} again")
+    if declared.digest_of(dict(sorted(found.items()))) != own.digest:
+        raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
+    return RawSet(entry(name, own), OWN, found, _parts(name, own, folder))
+
+
+def entered(settings: Settings) -> None:
+    """Enter own data sets in the catalogue of this process, for who asks there for a shape."""
+    catalog.CATALOG.update({name: entry(name, own) for name, own in settings.own.items()})
+
+
+def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
+    """Training and test part of the files in ``folder``, as they are declared."""
+    if declared.parted(own):
+        parts = {part: _read(own, folder, part) for part in declared.PARTS}
+    elif isinstance(own, OwnNpz) and own.test_inputs and own.test_labels:
+        parts = {
+            "train": _read(own, folder, "all"),
+            "test": _npz(folder / "all.npz", own.test_inputs, own.test_labels),
+        }
+    else:
+        parts = _split(name, own, _read(own, folder, "all"))
+    for part, examples in parts.items():
+        _check(name, own, part, examples)
+    return parts
+
+
+def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
+    """One part, or `all`."""
+    if isinstance(own, OwnImages):
+        from pipeline.data.own import images
+
+        return images.read(folder if part == "all" else folder / part, own.classes, own.shape, own.resize)
+    if isinstance(own, OwnNpz):
+        return _npz(folder / f"{part}.npz", own.inputs, own.labels)
+    assert isinstance(own, OwnTexts)
+    from pipeline.data.own import texts
+
+    return texts.read(folder / f"{part}.csv", own.text, own.label, own.classes)
+
+
+def _npz(path: Path, inputs: str, labels: str) -> Examples:
+    from pipeline.data.own import npz
+
+    return npz.read(path, inputs, labels)
+
+
+def _split(name: str, own: OwnFiles, examples: Examples) -> dict[str, Examples]:
+    count = len(examples.labels)
+    assert own.test is not None
+    if own.test >= count:
+        raise UserError(f"{PARAMS}: own.{name}.test: {own.test}; allowed: less than the {count} examples")
+    # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
+    order = np.argsort(np.random.PCG64(own.seed).random_raw(count), kind="stable")
+    chosen = {"train": np.sort(order[own.test :]), "test": np.sort(order[: own.test])}
+    return {part: Examples(examples.inputs[which], examples.labels[which]) for part, which in chosen.items()}
+
+
+def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
+    """Make sure that examples have labels of the declared classes, and images the declared shape."""
+    inputs, labels, where = examples.inputs, examples.labels, f"{own.path}: its {part} part"
+    if not len(labels):
+        raise UserError(f"{where} has no examples")
+    if own.image_shape is not None and inputs.shape[1:] != own.image_shape:
+        there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.image_shape))
+        raise UserError(f"{where} has images of {there}; own.{name}.shape in {PARAMS} says {due}")
+    if not 0 <= labels.min() <= labels.max() < len(own.classes):
+        wrong = labels.min() if labels.min() < 0 else labels.max()
+        raise UserError(
+            f"{where} has the label {wrong}; allowed: 0 to {len(own.classes) - 1}, for own.{name}.classes"
+        )
+    absent = np.flatnonzero(np.bincount(labels, minlength=len(own.classes)) == 0)
+    if part == "train" and len(absent):
+        raise UserError(f"{where} has no example of {own.classes[absent[0]]!r}, of own.{name}.classes")

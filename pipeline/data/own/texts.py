@@ -1,0 +1,63 @@
+"""A CSV file with a line of names, and a text and its class in every other line."""
+
+import csv
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas
+
+from pipeline.data.formats import Examples
+from pipeline.errors import UserError, shown
+
+
+def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
+    """Texts, objects of type str (N,), and the numbers of their classes.
+
+    Raises:
+        UserError: the file is none, lacks a column, or a row has no class or an unknown one.
+    """
+    texts, names = columns(path, text, label)
+    numbers = {name: number for number, name in enumerate(classes)}
+    for row, name in enumerate(names, 1):
+        if name not in numbers:
+            known = ", ".join(map(shown, classes[:10]))
+            raise UserError(f"{path}: row {row}: {label} is {shown(name)}; allowed: {known}")
+    return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
+
+
+def columns(path: Path, text: str, label: str) -> tuple[list[str], list[str]]:
+    """The texts and the names of their classes.
+
+    Raises:
+        UserError: the file is none, lacks a column, or a row lacks one of the two.
+    """
+    try:
+        with warnings.catch_warnings():
+            # of rows that are longer than the first
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            found = pandas.read_csv(
+                path,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                encoding="utf-8",
+                quoting=csv.QUOTE_MINIMAL,
+            )
+    except UnicodeDecodeError as problem:
+        raise UserError(
+            f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
+        ) from problem
+    except OSError as problem:
+        raise UserError(f"{path}: can't be read: {problem.strerror}") from problem
+    except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
+        raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
+    for name in (text, label):
+        if name not in found.columns:
+            there = ", ".join(shown(each) for each in found.columns[:20])
+            raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}")
+    short = (found[[text, label]] == "").any(axis=1)
+    if short.any():
+        raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {text} or no {label}")
+    return found[text].tolist(), found[label].tolist()

@@ -1,0 +1,84 @@
+"""One more entry for params.yaml, whose other lines, comments too, stay as they are."""
+
+import re
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from pipeline.errors import UserError, reading
+from pipeline.fields import KEY
+from pipeline.params.documents import parse_yaml
+from pipeline.params.reading import parse
+from pipeline.params.searched import read_choices
+from pipeline.params.settings import PARAMS, Settings
+
+
+class Adding:
+    """The text of params.yaml, with entries added and not yet written."""
+
+    def __init__(self, path: Path = PARAMS):
+        """``path``: of params.yaml.
+
+        Raises:
+            UserError: it can't be read.
+        """
+        with reading(path, "; run this in the folder that holds params.yaml"):
+            self.text = path.read_bytes().decode(errors="replace")
+        self.path = path
+        self._expected: dict[str, Any] = dict(parse_yaml(self.text, path) or {})
+
+    def refuse(self, name: str, *sections: str) -> None:
+        """Make sure that no section has an entry called ``name``, and that it can be one.
+
+        Raises:
+            UserError: one has, or it can't.
+        """
+        if not re.fullmatch(KEY, name):
+            raise UserError(f"{name!r}: no key; allowed: small letters and digits, with hyphens between them")
+        for section in sections:
+            if name in (self._expected.get(section) or {}):
+                raise UserError(f"{self.path}: {section}.{name}: is there already; allowed: another name")
+
+    def entry(self, section: str, name: str, text: str) -> None:
+        """Add an entry at the end of a section.
+
+        Args:
+            section: a key at the top of the file.
+            name: the entry's key.
+            text: what stands below it, as lines of YAML that begin in the first column.
+
+        Raises:
+            UserError: it is not YAML.
+        """
+        there = dict(self._expected.get(section) or {})
+        self._expected[section] = {**there, name: parse_yaml(text, self.path)}
+        lines = self.text.splitlines()
+        start = next((at for at, line in enumerate(lines) if re.match(rf"{section}:(\s|$)", line)), None)
+        if start is None:
+            lines += ["", f"{section}:"]
+            start = len(lines) - 1
+        if lines[start].split("#")[0].split() == [f"{section}:", "{}"]:
+            lines[start] = lines[start].replace(" {}", "", 1)
+        end = next((at for at in range(start + 1, len(lines)) if re.match(r"[^\s#]", lines[at])), len(lines))
+        while end > start + 1 and not lines[end - 1].startswith(" "):
+            end -= 1  # blank lines and comments before the next section are its own
+        inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
+        margin = inner[: len(inner) - len(inner.lstrip())]
+        lines[end:end] = [f"{margin}{name}:", *indent(text.rstrip(), margin + "  ").splitlines()]
+        self.text = "\n".join(lines) + "\n"
+
+    def checked(self) -> Settings:
+        """The settings with what was added.
+
+        Raises:
+            UserError: they don't fit, or the file is laid out so that nothing can be added to it.
+        """
+        try:
+            found = parse_yaml(self.text, self.path)
+        except UserError:
+            found = None
+        if found != self._expected:
+            raise UserError(
+                f"{self.path}: is laid out so that nothing can be added; allowed: sections as blocks"
+            )
+        return parse(found, self.path, read_choices(self.path.parent))

@@ -1,0 +1,119 @@
+"""A person's own files as params.yaml declares them: where they lie, which bytes, and what is in them.
+
+As in the catalogue, everything that a model needs to know stands in the declaration, and is compared with the
+files: `dprepro new data` reads it off them and writes it down.
+"""
+
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationError, model_validator
+
+from pipeline.errors import shown
+from pipeline.fields import Count, Strict
+from pipeline.limits import OWN_CLASSES
+from pipeline.params.problems import Inside, problem_lines
+
+OWN = "own"  # the edition that these files are of
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path)
+    if not parts.parts or parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(f"{shown(path)} leads outside this folder; allowed: a path below params.yaml")
+    return path
+
+
+def _differ(names: list[str]) -> list[str]:
+    counts = Counter(names)
+    if twice := next((name for name in names if counts[name] > 1), None):
+        raise ValueError(f"{shown(twice)} stands there twice")
+    return names
+
+
+Class = Annotated[str, Field(min_length=1, max_length=200)]
+Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
+Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
+
+
+class OwnFiles(Strict):
+    """What every kind has."""
+
+    of: ClassVar[None] = None  # an edition of nothing in the catalogue
+    edition: ClassVar[str] = OWN
+
+    # A file, or a folder that holds the parts `train` and `test`. It travels by no digest but this one.
+    path: Annotated[str, AfterValidator(_inside)]
+    digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    classes: Classes  # in the order of their labels
+    # how many examples become the test part; None: they are in a part of their own
+    test: Count | None = None
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0  # of the permutation that takes them
+    licence: str = "not stated"
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """(C, H, W) of one image; None of texts."""
+        return None
+
+
+class _Images(OwnFiles):
+    """What images have."""
+
+    shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        return self.shape
+
+
+class OwnNpz(_Images):
+    """Arrays in NumPy's file: images (N, H, W) or (N, H, W, C) or (N, C, H, W), and labels from 0 (N,)."""
+
+    kind: Literal["npz"]
+    inputs: str = "inputs"  # names of the arrays
+    labels: str = "labels"
+    test_inputs: str | None = None
+    test_labels: str | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> "OwnNpz":
+        if (self.test_inputs is None) != (self.test_labels is None):
+            raise ValueError("test_inputs: goes with 'test_labels', and only with it")
+        if self.test_inputs is not None and self.test is not None:
+            raise ValueError("test: takes examples for a test part, which 'test_inputs' is; allowed: null")
+        return self
+
+
+class OwnImages(_Images):
+    """A folder for each class with its images, as torchvision's ImageFolder has them."""
+
+    kind: Literal["images"]
+    # whether images are cut around their centre and scaled to the shape; otherwise all must have it
+    resize: bool = False
+
+
+class OwnTexts(OwnFiles):
+    """A CSV file with a line of names and a text and its class in each other line."""
+
+    kind: Literal["texts"]
+    text: str = "text"  # names of the columns
+    label: str = "label"
+
+
+KINDS: dict[str, type[OwnFiles]] = {"npz": OwnNpz, "images": OwnImages, "texts": OwnTexts}
+
+
+def _declared(value: Any) -> OwnFiles:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind not in KINDS:
+        raise Inside([f"kind: {shown(kind)}; allowed: {', '.join(KINDS)}"])
+    try:
+        return KINDS[kind].model_validate(value)
+    except ValidationError as problem:
+        raise Inside([line.removeprefix(": ") for line in problem_lines(problem)]) from problem
+
+
+Own = Annotated[OwnFiles, PlainValidator(_declared), PlainSerializer(lambda own: own.model_dump(mode="json"))]

@@ -1,0 +1,58 @@
+"""Settings to begin with, for a row whose author named a method and little else.
+
+They are where a search may begin, and nobody's findings: rates are near those of this project's own rows,
+batches and deltas follow from the number of examples.
+"""
+
+from typing import Any
+
+from pipeline.errors import UserError, shown
+from pipeline.methods.rooms import METHOD_SETTINGS
+
+SHARE = 32  # of the examples in a batch, one in so many
+LEAST, MOST = 16, 1024  # examples in a batch
+# By method; whatever else has no default is asked for
+BEGINNINGS: dict[str, dict[str, Any]] = {
+    "dpsgd": {"epochs": 8, "learning_rate": 1.0, "clip": 1.0},
+    "tan": {"steps": 250, "learning_rate": 1.0, "clip": 1.0},
+    "batch_clipping": {
+        "epochs": 8,
+        "learning_rate": 0.1,
+        "clipping": "full",
+        "clip": 0.2,
+        "sampling": "poisson",
+    },
+    "noisy_weights": {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"},
+    "ilm": {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"},
+    "adlm": {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"},
+}
+
+
+def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a row of ``method`` on ``examples``: what is ``given``, and beginnings for what it needs.
+
+    Raises:
+        UserError: the method has no such setting, or needs one that nobody can foretell.
+    """
+    fields = METHOD_SETTINGS[method].model_fields
+    for key, value in given.items():
+        if key not in fields:
+            raise UserError(f"--{key.replace('_', '-')} {shown(value)}: method {method!r} has no {key}")
+    begun = {"batch": batch_for(examples), **BEGINNINGS.get(method, {"epochs": 8, "learning_rate": 0.01})}
+    if "delta" in fields:
+        begun["delta"] = delta_for(examples)
+    found = {key: value for key, value in begun.items() if key in fields} | given
+    if lacking := [key for key, field in fields.items() if field.is_required() and key not in found]:
+        options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
+        raise UserError(f"method {method!r} needs {options}")
+    return found
+
+
+def batch_for(examples: int) -> int:
+    """The largest power of two that is no more than one example in `SHARE`, within bounds."""
+    return min(MOST, max(LEAST, 1 << max(0, (examples // SHARE).bit_length() - 1)), examples)
+
+
+def delta_for(examples: int) -> float:
+    """The largest power of ten below one in ``examples``."""
+    return float(f"1e-{len(str(examples))}")

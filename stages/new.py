@@ -1,0 +1,182 @@
+"""`dprepro new data` and `dprepro new row`: an entry for params.yaml, checked before it is written."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pipeline.data.own.describe import Described
+    from pipeline.params import Settings
+
+new = typer.Typer(no_args_is_help=True, help="Add your own data, or a row, to params.yaml.")
+Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
+
+
+@new.command()
+def data(
+    name: Name,
+    npz: Annotated[str | None, typer.Option(help="A file with an array of images and one of labels.")] = None,
+    images: Annotated[
+        str | None, typer.Option(help="A folder with a folder of images for each class.")
+    ] = None,
+    texts: Annotated[str | None, typer.Option(help="A CSV file with a text and its class in a line.")] = None,
+    test: Annotated[
+        int | None, typer.Option(min=1, help="Examples for the test part, where there is none; else a sixth.")
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="npz: name of the images' array.")] = "inputs",
+    labels: Annotated[str, typer.Option(help="npz: name of the labels' array.")] = "labels",
+    test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
+    test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="images: cut and scale them to so many pixels.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="texts: name of the texts' column.")] = "text",
+    label: Annotated[str, typer.Option(help="texts: name of the classes' column.")] = "label",
+) -> None:
+    """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
+    from pipeline.data.fetch import fetch
+    from pipeline.data.own.describe import describe
+    from pipeline.data.own.prepare import prepare
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+    from pipeline.params import PARAMS
+    from pipeline.params.adding import Adding
+
+    given = {kind: path for kind, path in (("npz", npz), ("images", images), ("texts", texts)) if path}
+    if len(given) != 1:
+        raise UserError("--npz, --images or --texts; needed: one of them")
+    ((kind, path),) = given.items()
+    if size is not None and kind != "images":
+        raise UserError(f"--size {size}: is for --images, and these are {kind}")
+    if (test_inputs or test_labels) and kind != "npz":
+        raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
+    said: dict[str, Any] = {"path": Path(path).as_posix()} | ({} if test is None else {"test": test})
+    if kind == "npz":
+        said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}
+    if kind == "images" and size is not None:
+        said |= {"resize": True, "shape": (None, size, size)}
+    if kind == "texts":
+        said |= {"text": text, "label": label}
+    adding = Adding()
+    adding.refuse(name, "own", "raw", "data")
+    found = describe(name, kind, said)
+    adding.entry("own", name, _own_entry(found))
+    adding.entry("data", name, _data_entry(found))
+    settings = adding.checked()
+    fetched = fetch(name, settings)
+    done = prepare(name, settings)
+    write_text(PARAMS, adding.text)
+    counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
+    print(f"{name}: declared in {PARAMS}; {fetched.folder} and {done.folder}: {counts}")
+    public = found.data.public.count
+    print(f"{public} of them are public from here on, without protection; data.{name}.public may name others")
+
+
+@new.command()
+def row(
+    name: Name,
+    data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
+    model: Annotated[str, typer.Option(help="A file of pipeline/models/, without .py.")],
+    method: Annotated[
+        str, typer.Option(help="dpsgd, tan, batch_clipping, noisy_weights, ilm, adlm, or yours.")
+    ],
+    normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
+    epsilon: Annotated[float | None, typer.Option(help="To spend, of methods that are told it.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise, of methods that are told it.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Examples of a step; else by the number there are.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the examples.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Step size; search your own on validation data.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings at each level.")] = 1,
+) -> None:
+    """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+    from pipeline.methods.rooms import METHOD_SETTINGS
+    from pipeline.params import PARAMS, load, pick
+    from pipeline.params.adding import Adding
+    from pipeline.params.suggested import settings_for
+
+    settings: Settings = load()
+    adding = Adding()
+    adding.refuse(name, "rows", "accounts")
+    pick({**settings.data, **settings.derived}, data, "data set")
+    if method not in METHOD_SETTINGS:
+        raise UserError(f"--method {method}: not known; allowed: {', '.join(METHOD_SETTINGS)}")
+    told = {
+        "epsilon": epsilon,
+        "sigma": sigma,
+        "batch": batch,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+    }
+    given = {key: value for key, value in told.items() if value is not None}
+    values = settings_for(method, settings.split(data).train, given)
+    axis = METHOD_SETTINGS[method].axis
+    level = {axis: values.pop(axis)}
+    about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
+    adding.entry(
+        "rows",
+        name,
+        f"""\
+paper: mine  # any key; rows of one key share a page
+table: t1
+label: {json.dumps(f"{model}, {method}")}
+data: {data}
+model: {_flow(about)}
+method: {method}
+seeds: {seeds}
+reproducible: false  # true seeds the noise: numbers repeat, and nothing is private
+# where a search may begin; docs/own-data.md says how to choose them on validation data
+settings: {_flow(values)}
+levels: [{_flow(level)}]  # one entry for each value to compare
+""",
+    )
+    adding.checked()
+    write_text(PARAMS, adding.text)
+    print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
+
+
+def _own_entry(found: "Described") -> str:
+    """The declaration of the files, with what somebody may want to know beside it."""
+    own = found.own.model_dump(mode="json", exclude_defaults=True)
+    notes = {
+        "path": "from the folder of this file",
+        "digest": "a changed file is noticed",
+        "shape": "channels, height, width",
+        "classes": "in the order of their labels",
+        "test": "examples set aside for the test part, as there is none",
+    }
+    kind = own.pop("kind")
+    lines = (f"{key}: {json.dumps(own[key], ensure_ascii=False)}" for key in own)
+    noted = (
+        f"{line}  # {notes[key]}" if key in notes else line for line, key in zip(lines, own, strict=True)
+    )
+    return "\n".join([f"kind: {kind}", *noted])
+
+
+def _data_entry(found: "Described") -> str:
+    """Sizes of the splits. The public part is of the same files unless somebody names better ones."""
+    data = found.data
+    lines = [
+        f"raw: {data.raw}",
+        f"train: {data.train}",
+        f"validation: {data.validation}",
+        "# These lose their protection. Where all of the files are private, name another raw set here.",
+        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}",
+    ]
+    if data.text is not None:
+        lines.append(f"text: {_flow(data.text.model_dump())}  # tokens kept of a text, and of the vocabulary")
+    return "\n".join(lines)
+
+
+def _flow(values: dict[str, Any]) -> str:
+    """One line of YAML; an epsilon may be infinite."""
+    shown = {key: ".inf" if value == math.inf else value for key, value in values.items()}
+    return "{" + ", ".join(f"{key}: {value}" for key, value in shown.items()) + "}"

@@ -1,0 +1,437 @@
+"""A person's own files: declared, checked, split like the catalogue's, and refused in one line otherwise."""
+
+import io
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.data import catalog, prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.own import describe, images, npz, sets
+from pipeline.data.own.prepare import prepare
+from pipeline.data.prepared import SPLITS
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.identity.entries import entries
+from pipeline.params import Settings, parse
+
+COUNT = 90
+
+
+def drawn(count: int = COUNT, shape: tuple[int, ...] = (8, 6)) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(3)
+    return generator.integers(0, 256, (count, *shape), dtype=np.uint8), np.arange(count) % 3
+
+
+def write_npz(root: Path, name: str = "mine.npz", **arrays: np.ndarray) -> str:
+    inputs, labels = drawn()
+    np.savez(root / name, **({"inputs": inputs, "labels": labels} | arrays))
+    return name
+
+
+def write_images(folder: Path, count: int = COUNT, shape: tuple[int, ...] = (8, 6, 3)) -> str:
+    for index, (pixels, label) in enumerate(zip(*drawn(count, shape), strict=True)):
+        place = folder / f"class-{label}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(place / f"{index:03}.png")
+    (folder / "class-0/notes.txt").write_text("no image")
+    return folder.name
+
+
+def write_texts(path: Path, count: int = COUNT) -> str:
+    lines = [f'"word{n % 7}, word{n % 5} {n}",class {n % 3}' for n in range(count)]
+    path.write_text("text,label\n" + "\n".join(lines) + "\n")
+    return path.name
+
+
+WRITERS: dict[str, Callable[[Path], str]] = {
+    "npz": write_npz,
+    "images": lambda root: write_images(root / "mine"),
+    "texts": lambda root: write_texts(root / "mine.csv"),
+}
+
+
+def declare(root: Path, kind: str, path: str, **said: Any) -> dict[str, Any]:
+    """An entry of `own` and one of `data`, as `dprepro new data` finds them."""
+    found = describe.describe("mine", kind, {"path": path, **said}, root)
+    own = found.own.model_dump(mode="json", exclude_unset=True)
+    return {"own": {"mine": own}, "data": {"mine": found.data.model_dump(mode="json")}}
+
+
+def settings_of(declared: dict[str, Any], raw: dict[str, Any] | None = None) -> Settings:
+    return parse({"source": {"kind": "synthetic"}, "raw": raw or {}, "rows": {}, **declared})
+
+
+def made(root: Path, declared: dict[str, Any]) -> prepared.Prepared:
+    settings = settings_of(declared)
+    fetch("mine", settings, root)
+    prepare("mine", settings, root)
+    return prepared.load("mine", root)
+
+
+def refused(action: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_kind_becomes_four_splits(tmp_path: Path, kind: str) -> None:
+    done = made(tmp_path, declare(tmp_path, kind, WRITERS[kind](tmp_path)))
+    counts = {"train": 65, "validation": 7, "test": 15, "public": 3}
+    assert {name: len(split) for name, split in done.splits.items()} == done.manifest["counts"] == counts
+    assert done.classes == 3
+    shape = {"npz": (1, 8, 6), "images": (3, 8, 6), "texts": (32,)}[kind]
+    assert all(split.inputs.shape[1:] == shape for split in done.splits.values())
+    about = done.manifest["raw"]["mine"]
+    assert about["edition"] == "own"
+    for name, digest in about["files"].items():
+        assert digest_file(tmp_path / "data/raw/mine" / name) == digest
+    if kind == "texts":
+        assert done.input_shape == (32, done.manifest["text"]["vocabulary"])
+        assert done.manifest["classes"] == ["class 0", "class 1", "class 2"]
+
+
+def test_labels_stay_with_their_images(tmp_path: Path) -> None:
+    inputs, labels = drawn()
+    known = {image.tobytes(): label for image, label in zip(inputs, labels, strict=True)}
+    done = made(tmp_path, declare(tmp_path, "npz", write_npz(tmp_path)))
+    seen = []
+    for split in done.splits.values():
+        for image, label in zip(split.inputs, split.labels, strict=True):
+            assert known[image.tobytes()] == label
+            seen.append(image.tobytes())
+    assert len(set(seen)) == COUNT
+
+
+def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
+    folder = tmp_path / write_images(tmp_path / "mine")
+    read = images.read(folder, ["class-2", "class-0", "class-1"], (3, 8, 6), False)
+    pixels, labels = drawn(COUNT, (8, 6, 3))
+    expected = np.concatenate([pixels[labels == label] for label in (2, 0, 1)]).transpose(0, 3, 1, 2)
+    assert np.array_equal(read.inputs, expected)
+    assert np.bincount(read.labels).tolist() == [30, 30, 30]
+
+
+def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / write_images(tmp_path / "mine", shape=(12, 20))
+    Image.fromarray(np.full((40, 16), 200, np.uint8)).save(folder / "class-1/tall.jpg")
+    assert "--size cuts and scales" in refused(lambda: declare(tmp_path, "images", "mine"))
+    declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
+    assert declared["own"]["mine"]["shape"] == [1, 10, 10]
+    found = made(tmp_path, declared)
+    assert found.input_shape == (1, 10, 10)
+    del declared["own"]["mine"]["resize"]
+    assert "12x20 pixels instead of 10x10" in refused(lambda: fetch("mine", settings_of(declared), tmp_path))
+
+
+def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
+    """The same examples, with the same test part, come out as the same bytes."""
+    raw = {"mnist": {"train": 80, "test": 20}}
+    split = {"raw": "mnist", "train": 50, "validation": 10, "public": {"raw": "mnist", "count": 8}}
+    settings = settings_of({"data": {"theirs": split}}, raw)
+    fetch("mnist", settings, tmp_path)
+    theirs = prepare("theirs", settings, tmp_path).manifest
+    parts = sets.load("mnist", settings, tmp_path).parts
+    arrays = {f"{part}_{kind}": getattr(parts[part], kind) for part in parts for kind in ("inputs", "labels")}
+    write_npz(tmp_path, **{name.removeprefix("train_"): array for name, array in arrays.items()})
+    declared = declare(tmp_path, "npz", "mine.npz", test_inputs="test_inputs", test_labels="test_labels")
+    declared["data"]["mine"] |= {"train": 50, "validation": 10, "public": {"raw": "mine", "count": 8}}
+    ours = made(tmp_path, declared).manifest
+    assert ours["digests"] == theirs["digests"]
+    same = {"counts", "balance", "duplicates", "classes", "seed", "input_shape"}
+    assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
+
+
+def test_the_public_part_may_be_the_catalogues(tmp_path: Path) -> None:
+    inputs, labels = drawn(shape=(28, 28))
+    write_npz(tmp_path, inputs=inputs, labels=labels)
+    declared = declare(tmp_path, "npz", "mine.npz")
+    declared["data"]["mine"]["public"] = {"raw": "kmnist", "part": "train", "count": 12}
+    settings = settings_of(declared, {"kmnist": {"train": 20, "test": 10}})
+    for name in settings.raw:
+        fetch(name, settings, tmp_path)
+    done = prepare("mine", settings, tmp_path)
+    assert {name: each["edition"] for name, each in done.manifest["raw"].items()} == {
+        "mine": "own",
+        "kmnist": "synthetic",
+    }
+    assert done.manifest["counts"]["public"] == 12
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "mine").mkdir()
+    for part, count in (("train", 60), ("test", 30)):
+        if kind == "npz":
+            inputs, labels = drawn(count)
+            write_npz(tmp_path, f"mine/{part}.npz", inputs=inputs, labels=labels)
+        elif kind == "images":
+            write_images(tmp_path / "mine" / part, count)
+        else:
+            write_texts(tmp_path / f"mine/{part}.csv", count)
+    done = made(tmp_path, declare(tmp_path, kind, "mine"))
+    assert done.manifest["counts"] == {"train": 51, "validation": 6, "test": 30, "public": 3}
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    declared = declare(tmp_path, "npz", write_npz(tmp_path))
+    settings = settings_of(declared)
+    made(tmp_path, declared)
+    write_npz(tmp_path, labels=(np.arange(COUNT) + 1) % 3)
+    line = refused(lambda: fetch("mine", settings, tmp_path))
+    assert f"its digest is {digest_file(tmp_path / 'mine.npz')}, but params.yaml has own.mine.digest" in line
+    # once that is meant, what was fetched before isn't what is declared
+    declared["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
+    other = settings_of(declared)
+    assert "data/raw/mine: holds other files" in refused(lambda: prepare("mine", other, tmp_path))
+    assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
+    (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
+    assert "all.npz: is not what was fetched" in refused(lambda: sets.load("mine", settings, tmp_path))
+    (tmp_path / "data/raw/mine/source.json").write_text("{")
+    assert "source.json: can't be read" in refused(lambda: sets.load("mine", settings, tmp_path))
+
+
+def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
+    row = {
+        **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": "lenet5"}},
+        **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 3}]},
+        "settings": {"batch": 10, "epochs": 1, "learning_rate": 1.0, "delta": 0.001},
+    }
+    declared = declare(tmp_path, "npz", write_npz(tmp_path)) | {"rows": {"r": row}}
+    digests = {settings_of(declared).row_digest("r")}
+    declared["own"]["mine"]["path"] = "elsewhere.npz"
+    digests.add(settings_of(declared).row_digest("r"))
+    assert len(digests) == 1
+    declared["own"]["mine"]["digest"] = "sha256:" + 64 * "1"
+    assert settings_of(declared).row_digest("r") not in digests
+
+
+def test_what_asks_the_catalogue_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "CATALOG", dict(catalog.CATALOG))
+    settings = settings_of(declare(tmp_path, "npz", write_npz(tmp_path)))
+    sets.entered(settings)
+    assert catalog.get("mine").shape == sets.entry_of("mine", settings).shape == (1, 8, 6)
+    assert sets.entry_of("mine", settings).classes == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"path": "/etc/passwd"}, "own.mine.path: '/etc/passwd' leads outside this folder"),
+        ({"path": "a/../../b"}, "own.mine.path: 'a/../../b' leads outside this folder"),
+        ({"digest": "sha256:1"}, "own.mine.digest: 'sha256:1' is not allowed"),
+        ({"classes": ["a"]}, "own.mine.classes: ['a'] is not allowed"),
+        ({"classes": ["a", "b", "a"]}, "own.mine.classes: 'a' stands there twice"),
+        ({"shape": [2, 8, 6]}, "own.mine.shape.0: 2 is not allowed: Input should be 1 or 3"),
+        ({"kind": "pickle"}, "own.mine.kind: 'pickle'; allowed: npz, images, texts"),
+        ({"text": "review"}, "own.mine.text: unknown key"),
+        ({"test_inputs": "x"}, "own.mine.test_inputs: goes with 'test_labels', and only with it"),
+        ({"digest": None}, "own.mine.digest: None is not allowed"),
+    ],
+)
+def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line: str) -> None:
+    declared = declare(tmp_path, "npz", write_npz(tmp_path))
+    declared["own"]["mine"] |= change
+    assert f"params.yaml: {line}" in refused(lambda: settings_of(declared))
+
+
+def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
+    declared = declare(tmp_path, "npz", write_npz(tmp_path))
+    line = refused(lambda: settings_of(declared, {"mine": {}}))
+    assert line == "params.yaml: own.mine: 'raw' has an entry of that name too"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"test": 90}, "own.mine.test: 90; allowed: less than the 90 examples"),
+        ({"classes": ["a", "b"]}, "has the label 2; allowed: 0 to 1"),
+        ({"classes": ["a", "b", "c", "d"]}, "its train part has no example of 'd'"),
+        ({"shape": [1, 6, 8]}, "has images of 1x8x6; own.mine.shape in params.yaml says 1x6x8"),
+        ({"inputs": "x"}, "mine.npz: no array 'x'; there are: 'inputs', 'labels'"),
+        ({"path": "other.npz"}, "other.npz: missing; params.yaml has own.mine.path: other.npz"),
+    ],
+)
+def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], line: str) -> None:
+    declared = declare(tmp_path, "npz", write_npz(tmp_path))
+    declared["own"]["mine"] |= change
+    assert line in refused(lambda: fetch("mine", settings_of(declared), tmp_path)).replace(
+        "all.npz", "mine.npz"
+    )
+    assert not (tmp_path / "data/raw/mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "line"),
+    [
+        ({"inputs": np.array([{}] * COUNT)}, "'inputs' holds pickled objects, which are not read"),
+        ({"labels": np.array([{}] * COUNT)}, "'labels' holds pickled objects"),
+        ({"inputs": np.zeros((COUNT, 8, 6))}, "'inputs' is of float64; allowed: whole numbers from 0 to 255"),
+        ({"inputs": np.full((COUNT, 8, 6), 256)}, "'inputs' is of int64; allowed: whole numbers from 0"),
+        ({"inputs": np.zeros((COUNT, 8, 6, 5), np.uint8)}, "'inputs' is of shape (90, 8, 6, 5)"),
+        ({"inputs": np.zeros((COUNT, 3, 6, 3), np.uint8)}, "'inputs' is of shape (90, 3, 6, 3)"),
+        ({"inputs": np.zeros((COUNT, 48), np.uint8)}, "'inputs' is of shape (90, 48)"),
+        ({"labels": np.zeros((COUNT, 3), np.int64)}, "'labels' is int64 of shape (90, 3)"),
+        ({"labels": np.zeros(COUNT)}, "'labels' is float64 of shape (90,); allowed: integers (N,)"),
+        ({"labels": np.arange(COUNT - 1) % 3}, "'inputs' has 90 images, but 'labels' has 89 labels"),
+        ({"labels": np.arange(COUNT + 1) % 3}, "but 'labels' has 91 labels"),
+        ({"labels": np.arange(COUNT) % 3 - 1}, "has the label -1"),
+    ],
+)
+def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], line: str) -> None:
+    good = declare(tmp_path, "npz", write_npz(tmp_path))
+    write_npz(tmp_path, **arrays)
+    good["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
+    assert line in refused(lambda: fetch("mine", settings_of(good), tmp_path))
+
+
+def header(shape: tuple[int, ...], kind: str = "|u1") -> bytes:
+    told = repr({"descr": kind, "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(told)) + told.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (header((1 << 20, 1 << 20)), "would take 1,099,511,627,776 bytes"),
+        (header((90, 8, 6)) + bytes(100), "truncated or corrupt"),
+        (b"\x93NUMPY\x03\x00", "truncated or corrupt: 'version (3, 0)"),
+        (header((90,), "|O"), "holds pickled objects"),
+        (b"", "truncated or corrupt"),
+        (header((90, 8, 6))[:-20] + b"(" * 19 + b"\n", "truncated or corrupt"),
+    ],
+)
+def test_an_array_promises_what_it_does_not_hold(tmp_path: Path, content: bytes, line: str) -> None:
+    path = tmp_path / "mine.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inputs.npy", content)
+    assert line in refused(lambda: npz.read(path, "inputs", "labels"))
+
+
+def test_no_npz_at_all(tmp_path: Path) -> None:
+    (tmp_path / "mine.npz").write_bytes(b"PK\x03\x04 nothing")
+    assert "not an npz file" in refused(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG that says its size and holds a few bytes."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    ends = chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + ends
+
+
+def deep() -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(np.zeros((8, 6), np.uint16)).save(content, "PNG")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (png(8000, 8000), "8000x8000 pixels; allowed: up to 50,000,000 in an image"),
+        (png(10_000, 10_000), "more pixels than are allowed"),
+        (png(1 << 18, 1 << 18), "more pixels than are allowed"),
+        (png(6, 8), "6 pixels"),
+        (b"GIF89a", "not an image of PNG, JPEG, PPM, BMP, WEBP"),
+        (b"", "not an image of PNG"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image of PNG"),
+        (deep(), "more than 8 bits a value"),
+    ],
+)
+def test_images_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
+    folder = tmp_path / write_images(tmp_path / "mine", shape=(9, 6))
+    (folder / "class-0/000.png").write_bytes(content)
+    classes = ["class-0", "class-1", "class-2"]
+    assert line in refused(lambda: images.read(folder, classes, (1, 9, 6), False))
+
+
+def test_colour_is_not_made_grey(tmp_path: Path) -> None:
+    folder = tmp_path / write_images(tmp_path / "mine")
+    classes = ["class-0", "class-1", "class-2"]
+    assert "is in colour" in refused(lambda: images.read(folder, classes, (1, 8, 6), False))
+
+
+def test_folders_that_are_not_the_classes(tmp_path: Path) -> None:
+    declared = declare(tmp_path, "images", write_images(tmp_path / "mine"))
+    settings = settings_of(declared)
+    (tmp_path / "mine/other").mkdir()
+    assert "mine/other: no class of own.mine.classes" in refused(lambda: fetch("mine", settings, tmp_path))
+    (tmp_path / "mine/other").rmdir()
+    (tmp_path / "mine/class-1").rename(tmp_path / "away")
+    assert "mine/class-1: missing" in refused(lambda: fetch("mine", settings, tmp_path))
+    (tmp_path / "mine/class-1").mkdir()
+    declared["own"]["mine"]["digest"] = refused(lambda: fetch("mine", settings, tmp_path)).split()[4][:-1]
+    empty = settings_of(declared)
+    assert "no example of 'class-1'" in refused(lambda: fetch("mine", empty, tmp_path))
+
+
+def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    declared = declare(root, "images", write_images(root / "mine"))
+    secret = tmp_path / "secret.png"
+    (root / "mine/class-0/000.png").rename(secret)
+    os.symlink(secret, root / "mine/class-0/000.png")
+    assert "000.png: leads out of the folder" in refused(lambda: fetch("mine", settings_of(declared), root))
+    (root / "mine").rename(tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", root / "mine")
+    assert "mine: leads out of the folder" in refused(lambda: fetch("mine", settings_of(declared), root))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"", "not a CSV file: 'No columns"),
+        (b"text;label\na;b\n", "no column 'text' in its first line; there are: 'text;label'"),
+        (b"text,label\nna\xefve,b\n", "not UTF-8 at byte"),
+        ("text,label\na,b\n".encode("utf-16"), "not UTF-8 at byte 0"),
+        (b"text,label\na,b\nc\n", "row 2: no text or no label"),
+        (b"text,label\na,b,c\n", "not a CSV file"),
+        (b"text,label\na,b\nc,d,e\n", "not a CSV file: 'Error tokenizing data"),
+        (b'text,label\n"a,b\n', "not a CSV file"),
+        (b"text,label\na,other\n", "row 1: label is 'other'; allowed: 'b'"),
+    ],
+)
+def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
+    from pipeline.data.own import texts
+
+    (tmp_path / "mine.csv").write_bytes(content)
+    assert line in refused(lambda: texts.read(tmp_path / "mine.csv", "text", "label", ["b"]))
+
+
+def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:
+    from pipeline.data.own import texts
+
+    (tmp_path / "mine.csv").write_bytes("\ufefftext,label\nNA,null\n007,1e5\n".encode())
+    read = texts.read(tmp_path / "mine.csv", "text", "label", ["1e5", "null"])
+    assert (read.inputs.tolist(), read.labels.tolist()) == (["NA", "007"], [1, 0])
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    digests = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        done = made(
+            tmp_path / name, declare(tmp_path / name, "texts", write_texts(tmp_path / name / "m.csv"))
+        )
+        digests.append(done.digests)
+    assert digests[0] == digests[1]
+    assert {f"{split}.{kind}" for split in SPLITS for kind in ("inputs", "labels")} <= digests[0].keys()
+    source = json.loads((tmp_path / "a/data/raw/mine/source.json").read_text())
+    assert source["edition"] == "own"

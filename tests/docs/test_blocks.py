@@ -1,0 +1,97 @@
+"""Every code block of what is written for people: run somewhere, or at least a command that there is.
+
+A page may show what takes hours. Of such a block each line is held to the commands, options, stages, targets
+and rows that there are. What is cheap and changes nothing is run.
+"""
+
+import re
+import shlex
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from docs.blocks import CONSOLE, PAGES, ROOT, blocks, declared, problem
+from typer.testing import CliRunner
+
+from stages.app import app
+
+# blocks that are no commands, and the test that runs them
+RUN_BY = {
+    ("CONTRIBUTING.md", "python", 2): "tests/test_contributing.py",
+    ("CONTRIBUTING.md", "yaml", 1): "tests/test_contributing.py",
+    ("docs/own-model.md", "python", 1): "tests/test_contributing.py",
+    ("docs/own-model.md", "yaml", 1): "tests/test_contributing.py",
+    ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
+    ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
+}
+# commands that answer in seconds and need nothing but what is committed
+ANSWERS = re.compile(r"dprepro (epsilon|compare) ")
+TYPED = [block for block in blocks() if block.language in CONSOLE]
+EVERY = sorted({(block.page, line) for block in TYPED for line in block.commands})
+CHEAP = [line for _, line in EVERY if ANSWERS.match(line)]
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    return declared()
+
+
+def test_every_other_block_is_run_by_a_test() -> None:
+    counts = Counter((block.page, block.language) for block in blocks() if block.language not in CONSOLE)
+    assert {(page, language, count) for (page, language), count in counts.items()} == set(RUN_BY)
+    for (page, _, _), test in RUN_BY.items():
+        assert page.rpartition("/")[2] in (ROOT / test).read_text(), f"{test} reads no {page}"
+
+
+@pytest.mark.parametrize(("page", "line"), EVERY)
+def test_every_line_is_a_command_that_there_is(names: set[str], page: str, line: str) -> None:
+    assert problem(line, names) is None, page
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "dprepro trian my-row",
+            "dprepro train no-such-row",
+            "dprepro epsilon --sigmas 1",
+            "dprepro new data",
+        ),
+        *("dprepro epsilon --sigma much --batch 1 --examples 2", "make coffee", "dprepro new data"),
+        *(
+            "dvc repro train@none",
+            "dvc repro bake",
+            "pip install -e '.[gold]'",
+            "curl example.org",
+            "python -m no_such_module",
+        ),
+    ],
+)
+def test_what_there_is_not_is_noticed(names: set[str], line: str) -> None:
+    assert problem(line, names) is not None
+
+
+@pytest.mark.parametrize("line", sorted(set(CHEAP)))
+def test_what_answers_at_once_is_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(ROOT if line.startswith("dprepro compare") else tmp_path)
+    done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert done.output.strip()
+
+
+def test_most_pages_have_something_to_run() -> None:
+    assert len(EVERY) > 20
+    assert len(CHEAP) >= 2
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        place = link.partition("#")[0]
+        if place and "://" not in place:
+            assert (page.parent / place).exists(), link

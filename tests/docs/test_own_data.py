@@ -1,0 +1,91 @@
+"""docs/own-data.md, typed as it stands: from a file to a ledger, by DVC."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from docs.blocks import ROOT, Block, blocks, environment
+from ruamel.yaml import YAML
+
+from pipeline import params
+from pipeline.files import digest_file
+from pipeline.results import records
+
+BIN = Path(sys.executable).parent
+PAGE = [block for block in blocks() if block.page == "docs/own-data.md"]
+SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
+
+
+def of(language: str) -> list[Block]:
+    return [block for block in PAGE if block.language == language]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing declared, where the page's first blocks were typed."""
+    folder = tmp_path_factory.mktemp("own")
+    for name in ("pipeline", "stages"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / "reports/searches").mkdir(parents=True)
+    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    # ten classes that a small network can tell apart: a bright stripe whose height is the label
+    images = np.random.default_rng(0).integers(0, 60, (1000, 28, 28), dtype=np.uint8)
+    labels = np.arange(1000) % 10
+    for image, label in zip(images, labels, strict=True):
+        image[2 + 2 * label : 5 + 2 * label] = 220
+    (script,) = of("python")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(script.text, {"images": images, "labels": labels})
+    for line in of("console")[0].commands:
+        run(folder, line)
+    return folder
+
+
+def run(folder: Path, line: str, fails: bool = False) -> str:
+    told = environment() | {"PATH": f"{BIN}:{environment()['PATH']}", "PYTHONPATH": str(folder)}
+    done = subprocess.run(line, shell=True, cwd=folder, env=told, capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
+    measured, ledgers = records.read_evaluation("my-row", project), records.read_ledgers("my-row", project)
+    assert measured is not None
+    assert ledgers is not None
+    assert measured.replicas[0].metrics["test_accuracy"] > 0.5  # a tenth is chance
+    accounted = ledgers.replicas[0].ledger.accounted
+    assert accounted is not None
+    assert accounted < 3
+
+
+def test_the_entries_are_those_of_the_page(project: Path) -> None:
+    typed = of("yaml")[0].text
+    found = (project / "params.yaml").read_text()
+    there = re.sub(r'"sha256:\w+"', '"sha256:..."', found[found.index("own:") : found.index("starts:")])
+    assert there == typed
+    digest = params.load(project / "params.yaml").own["mine"].digest
+    assert digest == digest_file(project / "mine.npz")
+
+
+def test_a_changed_file_is_noticed_by_dvc(project: Path) -> None:
+    before = (project / "mine.npz").read_bytes()
+    (project / "mine.npz").write_bytes(before + b" ")
+    said = run(project, "dvc repro own@mine", fails=True)
+    assert f"mine.npz: its digest is {digest_file(project / 'mine.npz')}, but params.yaml has" in said
+    (project / "mine.npz").write_bytes(before)
+
+
+def test_its_search_is_one(project: Path) -> None:
+    typed = YAML(typ="safe").load(of("yaml")[1].text)["searches"]
+    declared = YAML(typ="safe").load(project / "params.yaml")
+    declared["rows"]["my-row"]["search"] = "my-row"
+    found = params.parse({**declared, "searches": typed})
+    assert found.searches[of("console")[1].commands[0].split()[-1]].row == "my-row"

@@ -1,0 +1,57 @@
+"""docs/papers: a page a paper, with the numbers of the tables it links and times that were measured."""
+
+import re
+from pathlib import Path
+
+import pytest
+from docs.blocks import ROOT
+
+from pipeline.params import load
+from pipeline.reporting import papers
+from pipeline.results import records
+
+OWN = load(ROOT / "params.yaml")
+PAGES = sorted((ROOT / "docs/papers").glob("*.md"))
+# A number that says what was measured or claimed: a share, an epsilon, a noise multiplier, a mu
+NUMBER = re.compile(
+    r"([\d.,]*\d) %|(?:epsilon|multiplier) of ([\d.,]*\d)|([\d.]+)-GDP|is ([\d.,]*\d million)"
+)
+UNITS = {"minutes": 60, "hours": 3600}
+
+
+def read(page: Path) -> str:
+    return " ".join(page.read_text(encoding="utf-8").split())
+
+
+def test_every_paper_has_a_page() -> None:
+    known = {row.paper for row in OWN.rows.values()} & set(papers.names())
+    assert {page.stem for page in PAGES} == known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_its_numbers_stand_in_the_tables_it_links(page: Path) -> None:
+    text = read(page)
+    linked = [page.parent / link for link in re.findall(r"\]\(([^)]+/tables/[^)]+)\)", text)]
+    assert all(path.name.startswith(page.stem) for path in linked)
+    tables = "\n".join(path.read_text(encoding="utf-8") for path in linked)
+    typed = [next(filter(None, found)) for found in NUMBER.findall(text)]
+    assert typed
+    for number in typed:
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", tables), number
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_its_times_are_those_that_were_measured(page: Path) -> None:
+    lines = re.findall(r"^\| `([\w-]+)` \| .* \| (.*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) >= 5
+    for key, told in lines:
+        assert OWN.rows[key].paper == page.stem
+        if told == "waits for a GPU":
+            assert OWN.rows[key].needs == "gpu"
+            continue
+        run = records.read_run(key, ROOT)
+        assert run is not None, key
+        spans = {(one.started, one.ended) for one in run.replicas}
+        measured = sum(ended - started for started, ended in spans)
+        number, unit = told.split()
+        assert measured / 2 < int(number) * UNITS[unit] < 2 * measured, f"{key}: {measured / 60:.0f} minutes"

@@ -1,0 +1,187 @@
+"""`dprepro new`: entries that fit, in a file whose every other line stays."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.errors import UserError
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.params.adding import Adding
+from pipeline.params.suggested import BEGINNINGS, batch_for, delta_for, settings_for
+from stages.app import app
+
+ROOT = Path(__file__).parents[2]
+PARAMS = """\
+# What this file is.
+raw: {}
+own: {}  # of one's own
+
+data: {}   # splits
+# Rows have a comment of theirs.
+rows:
+
+    # and an indentation
+    first: &first
+        {paper: mine, table: t1, label: x, data: mine, model: {name: lenet5}, method: dpsgd, seeds: 1,
+         reproducible: false, settings: {batch: 8, epochs: 1, learning_rate: 1.0, delta: 0.001},
+         levels: [{epsilon: 3}]}
+
+# Nothing yet.
+accounts: {}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
+    np.savez("mine.npz", inputs=images, labels=np.arange(120) % 4)
+    (tmp_path / "params.yaml").write_text(PARAMS.replace("first: &first", "first: &first  # kept"))
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["new", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*arguments: str) -> str:
+    before = Path("params.yaml").read_bytes()
+    with pytest.raises(UserError) as caught:
+        CliRunner().invoke(app, ["new", *arguments], catch_exceptions=False)
+    assert Path("params.yaml").read_bytes() == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def row(name: str, *options: str) -> list[str]:
+    return ["row", name, "--data", "mine", "--model", "lenet5", *options]
+
+
+def test_data_and_a_row_of_them(project: Path) -> None:
+    before = (project / "params.yaml").read_text().splitlines()
+    said = run("data", "mine", "--npz", "mine.npz")
+    assert said.splitlines()[0].endswith("data/prepared/mine: train 85, validation 10, test 20, public 5")
+    assert "5 of them are public from here on, without protection" in said
+    assert "`dvc repro evaluate@second ledger@second`" in run(
+        *row("second", "--method", "dpsgd", "--epsilon", "3")
+    )
+    after = (project / "params.yaml").read_text().splitlines()
+    lost = [line for line in before if line not in after]
+    assert lost == ["own: {}  # of one's own", "data: {}   # splits"]
+    assert after[after.index("own:  # of one's own") + 1] == "  mine:"
+    # where the section's own entries end, with their indentation
+    assert after.index("    second:") < after.index("# Nothing yet.")
+    settings = params.load()
+    assert settings.own["mine"].classes == ["0", "1", "2", "3"]
+    own = settings.rows["second"].resolved[0]
+    assert (own.epsilon, own.batch, own.delta, own.clip) == (3.0, 16, 0.01, 1.0)
+    assert settings.rows["second"].reproducible is False
+    assert prepared.load("mine").classes == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["data", "mine"], "--npz, --images or --texts; needed: one of them"),
+        (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
+        (["data", "mine", "--npz", "mine.npz", "--size", "8"], "--size 8: is for --images"),
+        (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
+        (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
+        (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
+        (["data", "mine", "--npz", "../none.npz"], "leads out of the folder of params.yaml"),
+        (["data", "mine", "--npz", "/dev/null"], "/dev/null: leads out of the folder of params.yaml"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--inputs", "x"],
+            "no array 'x'; there are: 'inputs', 'labels'",
+        ),
+        (["data", "mine", "--npz", "mine.npz", "--test", "119"], "--test 119: leaves 1 examples"),
+        (["data", "mine", "--npz", "mine.npz", "--test", "121"], "--test 121: leaves 0 examples"),
+    ],
+)
+def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -> None:
+    assert line in refused(*arguments)
+
+
+def test_rows_that_are_refused(project: Path) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
+    assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz")
+    assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
+    assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
+    assert "method 'dpsgd' needs --epsilon" in refused(*row("a", "--method", "dpsgd"))
+    assert "method 'dpsgd' has no sigma" in refused(*row("a", "--method", "dpsgd", "--sigma", "1"))
+    assert "rows.a.settings.batch: 99 is larger" in refused(
+        *row("a", "--method", "dpsgd", "--epsilon", "3", "--batch", "99")
+    )
+    line = refused("row", "a", "--data", "other", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3")
+    assert line == "params.yaml: no data set 'other'; there are: mine"
+
+
+@pytest.mark.parametrize("method", sorted(METHOD_SETTINGS.keys() - {"adlm"}))  # which needs relevances
+def test_every_method_has_something_to_begin_with(project: Path, method: str) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    axis = METHOD_SETTINGS[method].axis
+    told = "epsilon" if axis == "epsilon" else "sigma"
+    run(*row("begun", "--method", method, f"--{told}", "2"))
+    assert len(params.load().rows["begun"].resolved) == 1
+
+
+def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("plain", "--method", "dpsgd", "--epsilon", "inf"))
+    assert not params.load().rows["plain"].resolved[0].private
+
+
+def test_beginnings_are_settings() -> None:
+    assert BEGINNINGS.keys() == METHOD_SETTINGS.keys()
+    for method, values in BEGINNINGS.items():
+        given = {name: 1.0 for name in ("epsilon", "sigma") if name in METHOD_SETTINGS[method].model_fields}
+        METHOD_SETTINGS[method].model_validate(settings_for(method, 1000, given))
+        assert values.keys() <= METHOD_SETTINGS[method].model_fields.keys()
+
+
+@pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
+def test_batches_and_deltas_follow_from_the_examples(examples: int) -> None:
+    assert delta_for(examples) < 1 / examples <= 10 * delta_for(examples) * (1 + 1e-9)
+    assert 1 <= batch_for(examples) <= min(1024, examples)
+
+
+def test_a_section_in_one_line_is_not_added_to(project: Path) -> None:
+    (project / "params.yaml").write_text("rows: {first: {}}\n")
+    adding = Adding()
+    adding.entry("rows", "second", "paper: mine")
+    with pytest.raises(UserError, match="is laid out so that nothing can be added"):
+        adding.checked()
+
+
+def test_a_section_that_is_missing_is_begun(project: Path) -> None:
+    (project / "params.yaml").write_text("raw: {}\ndata: {}\nrows: {}")
+    adding = Adding()
+    adding.entry("accounts", "a", "paper: mine")
+    assert adding.text.endswith("rows: {}\n\naccounts:\n  a:\n    paper: mine\n")
+
+
+def test_the_projects_own_file_can_be_added_to(project: Path) -> None:
+    """All of its comments and anchors stay."""
+    before = (ROOT / "params.yaml").read_text()
+    (project / "params.yaml").write_text(before)
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    after = (project / "params.yaml").read_text().splitlines()
+    assert [line for line in before.splitlines() if line not in after] == ["own: {}"]
+    theirs, ours = params.load(ROOT / "params.yaml"), params.load()
+    assert ours.rows.keys() - theirs.rows.keys() == {"second"}
+    # searches aren't beside it here, so digests are compared of a row that none chose for
+    assert ours.row_digest("davody-scaling-lenet5") == theirs.row_digest("davody-scaling-lenet5")
+
+
+def test_without_params_it_says_where_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="run this in the folder that holds"):
+        CliRunner().invoke(app, ["new", "data", "mine", "--npz", "mine.npz"], catch_exceptions=False)
