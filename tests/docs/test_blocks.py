@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from docs.blocks import CONSOLE, PAGES, ROOT, blocks, declared, problem
 from typer.testing import CliRunner
 
 from stages.app import app
+from tests.docs.blocks import CONSOLE, PAGES, ROOT, blocks, declared, problem
 
 # blocks that are no commands, and the test that runs them
 RUN_BY = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from docs.blocks import ROOT, Block, blocks, environment
 from ruamel.yaml import YAML
 
-from pipeline import params
+from pipeline import params, verification
 from pipeline.files import digest_file
 from pipeline.results import records
+from tests.docs.blocks import ROOT, Block, blocks, environment
 
 BIN = Path(sys.executable).parent
 PAGE = [block for block in blocks() if block.page == "docs/own-data.md"]
@@ -64,6 +64,13 @@ def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
     accounted = ledgers.replicas[0].ledger.accounted
     assert accounted is not None
     assert accounted < 3
+
+
+def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    found = {one.subject: one.wrong for one in verification.verify(params.load())}
+    assert {"data/raw/mine", "data/prepared/mine", "my-row"} <= found.keys()
+    assert set(found.values()) == {None}
 
 
 def test_the_entries_are_those_of_the_page(project: Path) -> None:

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.blocks import ROOT
 
 from pipeline.params import load
 from pipeline.reporting import papers
 from pipeline.results import records
+from tests.docs.blocks import ROOT
 
 OWN = load(ROOT / "params.yaml")
 PAGES = sorted((ROOT / "docs/papers").glob("*.md"))
