@@ -1,10 +1,31 @@
 """`dprepro publish`: records into MLflow."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.results.tracking.publishing import Published
+
 
 def publish() -> None:
-    """Bring MLflow up to date with the records; run twice, the second changes nothing."""
-    from pipeline import params
-    from pipeline.results import tracking
+    """Bring MLflow up to date with the records; run twice, the second changes nothing.
 
-    done = tracking.publish(tracking.declared(params.load()))
-    print(f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there")
+    Several may publish to one server or database at once: one of each run is left.
+    """
+    bring_up_to_date()
+
+
+def bring_up_to_date() -> "Published":
+    """Publish, showing how far it is."""
+    from pipeline import params
+    from pipeline.results.tracking import publishing
+    from stages.progress import counting
+
+    settings = params.load()
+    found = publishing.declared(settings)
+    with counting("publish", len(found)) as show:
+        done = publishing.publish(found, settings, show=show)
+    print(
+        f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
+        f"{done.runs} runs"
+    )
+    return done
