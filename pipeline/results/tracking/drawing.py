@@ -23,10 +23,12 @@ from pipeline.results import records
 from pipeline.results.records import ACCOUNTING, Provenance, Record, Replica
 from pipeline.results.tracking import data_sets, naming
 from pipeline.results.tracking.describing import ACCURACY, by_level, of_level, of_row, privacy
+from pipeline.rounding import rounded_down, rounded_up
 
 # Part of every digest: raised when runs are written differently, it replaces those of older versions.
 FORMAT = 2
 LONGEST = 500  # of a parameter's text, in every store MLflow has
+DIGITS, MEAN_DIGITS = 4, 6  # significant, as far as a column shows them; the row's files have all
 HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 PARENT = "mlflow.parentRunId"
 # What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
@@ -216,13 +218,14 @@ class _Drawing:
         ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
         shown = [one.ledger.shown for one in replicas if one.ledger.shown is not None]
         shown += [attack.epsilon for one in replicas for attack in one.attacks if attack.whole]
+        least = max(shown, default=None)
         found = {
-            "epsilon_claimed": ledger.claimed,
-            "epsilon_proven": ledger.accounted,
-            "epsilon_shown": max(shown, default=None),
+            "epsilon_claimed": None if ledger.claimed is None else _rounded(ledger.claimed, DIGITS),
+            "epsilon_proven": None if ledger.accounted is None else rounded_up(ledger.accounted, DIGITS),
+            "epsilon_shown": None if least is None else rounded_down(least, DIGITS),
             "mu": ledger.mu,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def _mean(replicas: Sequence[Replica]) -> dict[str, float]:
@@ -232,8 +235,13 @@ def _mean(replicas: Sequence[Replica]) -> dict[str, float]:
         for name in MEASURED
         if all(name in one.metrics for one in replicas)
     }
+    found = {name: _rounded(value, MEAN_DIGITS) for name, value in found.items()}
     half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in found else None
-    return found if half is None else {**found, HALF_WIDTH: half}
+    return found if half is None else {**found, HALF_WIDTH: _rounded(half, DIGITS)}
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 def _means(replicas: Iterable[Replica]) -> Iterator[tuple[str, float]]:

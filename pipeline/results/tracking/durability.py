@@ -21,7 +21,10 @@ def not_waiting() -> Iterator[None]:
     try:
         yield
     finally:
-        event.remove(Engine, "connect", _tell)
+        if event.contains(
+            Engine, "connect", _tell
+        ):
+            event.remove(Engine, "connect", _tell)
 
 
 def _tell(connection: Any, _: object) -> None:

@@ -13,17 +13,18 @@ TAG = "mlflow.sharedViewState."
 # Without it MLflow's pages are those of its tools for language models.
 TRAINING = "workflowType=machine_learning"
 _RESULTS = "tags.kind = 'level'"  # a line for each row and level: its mean over seeds, or its only seed
-_COLUMNS = (
-    "metrics.`test_accuracy`",
-    "metrics.`test_accuracy_half_width`",
-    "metrics.`epsilon_proven`",
-    "metrics.`epsilon_claimed`",
-    "tags.`privacy`",
-    "params.`method`",
-    "params.`data_set`",
-    "tags.`budget`",
-)
-_WIDTHS = {"attributes.`Run Name`": 420}
+# in their order, each with its width in pixels
+_NAME = "attributes.`Run Name`"
+_COLUMNS = {
+    "metrics.`test_accuracy`": 110,
+    "metrics.`test_accuracy_half_width`": 170,
+    "metrics.`epsilon_proven`": 120,
+    "metrics.`epsilon_claimed`": 120,
+    "tags.`privacy`": 110,
+    "tags.`budget`": 80,
+    "params.`method`": 110,
+    "params.`data_set`": 80,
+}
 
 
 @dataclass(frozen=True)
@@ -74,5 +75,6 @@ def _state(view: View) -> dict[str, object]:
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(_COLUMNS),
-        "columnWidths": _WIDTHS,
+        "columnOrder": [_NAME, *_COLUMNS],
+        "columnWidths": {_NAME: 400, **_COLUMNS},
     }
