@@ -1,17 +1,25 @@
 """`dprepro publish`: records into MLflow."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from pipeline.results.tracking.publishing import Published
 
 
-def publish() -> None:
+def publish(
+    models: Annotated[
+        bool, typer.Option(help="Also log the networks whose weights are here; seconds for each.")
+    ] = False,
+) -> None:
     """Bring MLflow up to date with the records; run twice, the second changes nothing.
 
     Several may publish to one server or database at once: one of each run is left.
     """
     bring_up_to_date()
+    if models:
+        _publish_models()
 
 
 def bring_up_to_date() -> "Published":
@@ -29,3 +37,17 @@ def bring_up_to_date() -> "Published":
         f"{done.runs} runs"
     )
     return done
+
+
+def _publish_models() -> None:
+    from pipeline import params
+    from pipeline.results.tracking import publishing
+    from pipeline.results.tracking.models import publish_models, with_weights
+    from stages.progress import counting
+
+    settings = params.load()
+    found = publishing.declared(settings)
+    rows = with_weights(found)
+    with counting("models", len(rows)) as show:
+        logged = publish_models(found, settings, show=show)
+    print(f"{logged} networks logged; weights of {len(rows)} of {len(found)} rows are here")

@@ -169,3 +169,27 @@ def test_doubles_that_are_there_are_cleared(without_turns: str, tmp_path: Path) 
         client.create_run(kept.info.experiment_id, tags=tags)
     assert publish(found, settings, tmp_path).unchanged == (example.LAYER,)
     assert len(runs(without_turns)) == RUNS[example.LAYER]
+
+
+def test_where_both_of_two_were_deleted_one_is_written_again(
+    without_turns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = example.settings()
+    found = declared(settings, tmp_path)
+    delete, done = keeping._delete, []
+
+    def meanwhile(client: MlflowClient, there: families.There) -> None:
+        """Somebody who saw ours unfinished deletes it, when we have just deleted theirs."""
+        delete(client, there)
+        if not done:
+            done.append(there)
+            assert there.kept is not None
+            client.delete_run(there.kept.head.info.run_id)
+
+    publish(found, settings, tmp_path)
+    head = families.grouped(runs(without_turns)).families[0].head
+    MlflowClient(without_turns).create_run(head.info.experiment_id, tags={"row": example.LAYER})
+    monkeypatch.setattr(keeping, "_delete", meanwhile)
+    assert publish(found, settings, tmp_path).written == (example.LAYER,)
+    left = families.grouped(runs(without_turns))
+    assert (len(left.families), left.strays) == (1, ())

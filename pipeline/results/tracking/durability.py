@@ -21,9 +21,7 @@ def not_waiting() -> Iterator[None]:
     try:
         yield
     finally:
-        if event.contains(
-            Engine, "connect", _tell
-        ):
+        if event.contains(Engine, "connect", _tell):
             event.remove(Engine, "connect", _tell)
 
 

@@ -1,5 +1,6 @@
 """A paper is an experiment of MLflow's."""
 
+from functools import partial
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -9,6 +10,7 @@ from mlflow.exceptions import MlflowException
 from pipeline.errors import UserError
 from pipeline.reporting import papers
 from pipeline.results.tracking import views
+from pipeline.results.tracking.races import tried
 from pipeline.results.tracking.store import ARTIFACTS, STORE, address
 
 # Without it MLflow takes an experiment for one on language models and opens pages about their traces.
@@ -79,4 +81,4 @@ def _restore(client: MlflowClient, one: Experiment) -> None:
 def _tag(client: MlflowClient, one: Experiment, wanted: dict[str, str]) -> None:
     for name, value in wanted.items():
         if one.tags.get(name) != value:
-            client.set_experiment_tag(one.experiment_id, name, value)
+            tried(partial(client.set_experiment_tag, one.experiment_id, name, value))

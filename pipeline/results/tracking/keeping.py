@@ -1,10 +1,13 @@
 """One of each, however many publish at once.
 
-An MLflow server has no lock, so that publishers can only look. The rule: whoever has finished a row's runs,
-which the digest on its head says, looks at all runs of that row, and deletes all but the ones that rank
-highest of those that are finished. Rank rises with every publication and is the same for all who look; so the
-one that ranks highest of all is never deleted, and whoever looks last leaves nothing else. Runs that go while
-their publisher still writes fail it; it looks again, finds the others' and clears what it made since.
+An MLflow server has no lock, so that publishers can only look. Whoever has finished a row's runs, which the
+digest on its head says, looks at all runs of that row: of those that are finished the one that ranks highest
+stays, by a rank that is the same for all who look, and all others go, unfinished ones too. Then it looks
+again, and is done when there is one and nothing to delete; where that one is gone, it writes again.
+
+So never two are left: whoever of two looked last saw both. And never none: whoever deleted last looked after
+that. Runs that go while their publisher still writes fail it; it looks, finds the others', and clears
+its own.
 
 So that twenty publishers don't do everything twenty times, each begins elsewhere, and comes back later to
 rows that somebody else is writing. One who stops writing for `PATIENCE` is taken for dead.
@@ -26,7 +29,7 @@ from pipeline.results.tracking.families import DIGEST, PUBLISHED, There
 
 PATIENCE = 20.0  # seconds without a new run
 PAUSE = 0.5  # seconds between looks at a row that somebody else is writing
-TRIES = 10
+TRIES = 20  # a write, a look and a deletion are one each
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,14 @@ def _at_work(one: Wanted, found: There, seen: dict[str, tuple[frozenset[str], fl
 def _bring_one(client: MlflowClient, one: Wanted, found: There) -> bool:
     written = False
     for _ in range(TRIES):
-        if found.kept is not None and found.kept.whole(one.digest, one.runs):
+        kept = found.kept
+        # once written, somebody else's of another record stays where it came after ours
+        if kept is None or not (written or kept.whole(one.digest, one.runs)):
+            written = _written(client, one, found)
+        elif found.others:
             _delete(client, found)
+        else:
             return written
-        written = _written(client, one, found)
-        found = families.now(client, one.experiment, one.found_by)
-        _delete(client, found)
-        if written:
-            return True
         found = families.now(client, one.experiment, one.found_by)
     raise UserError(f"MLflow: {one.row}: others replace its runs as often as they are written")
 

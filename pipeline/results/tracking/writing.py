@@ -4,19 +4,19 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
-from mlflow.exceptions import MlflowException
+from mlflow.entities import DatasetInput, InputTag, Metric, Param
 
 from pipeline.results import records
 from pipeline.results.tracking.drawing import PARENT, Drawn
+from pipeline.results.tracking.races import tried
 
 # What MLflow takes in one call (mlflow.utils.validation), of parameters and metrics together.
 TOGETHER, PARAMETERS = 1000, 100
-TRIES = 3
 T = TypeVar("T")
 
 
@@ -32,7 +32,8 @@ def fill(client: MlflowClient, experiment: str, run: str, drawn: Drawn) -> None:
     for params, metrics in _batches(drawn):
         client.log_batch(run, metrics=metrics, params=params)
     if drawn.data_set is not None:
-        _log_data_set(client, run, drawn.data_set)
+        inputs = [DatasetInput(drawn.data_set, [InputTag("mlflow.data.context", "training")])]
+        tried(partial(client.log_inputs, run, datasets=inputs))
     for one in drawn.below:
         fill(client, experiment, begin(client, experiment, one, run), one)
     client.set_terminated(run, end_time=drawn.ended)
@@ -65,15 +66,3 @@ def _batches(drawn: Drawn) -> Iterator[tuple[list[Param], list[Metric]]]:
 def _pieces(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(values), size):
         yield values[start : start + size]
-
-
-def _log_data_set(client: MlflowClient, run: str, data_set: Dataset) -> None:
-    """Log the data set as the run's input. Two that are first to name one get in each other's way, once."""
-    inputs = [DatasetInput(data_set, [InputTag("mlflow.data.context", "training")])]
-    for left in reversed(range(TRIES)):
-        try:
-            client.log_inputs(run, datasets=inputs)
-            return
-        except MlflowException:
-            if not left:
-                raise
