@@ -19,8 +19,10 @@ from pipeline.ledgers import accounts
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.rows import entries
 from pipeline.params import Settings
-from pipeline.results import records, tracking
+from pipeline.results import records
 from pipeline.results.records import Entry, Ledger
+from pipeline.results.tracking import publishing
+from pipeline.results.tracking.store import STORE
 from pipeline.training.runs import weights_path
 from pipeline.transport import dvclock
 
@@ -46,8 +48,8 @@ def verify(settings: Settings) -> Iterator[Finding]:
             yield _finding(key, partial(_line, key, settings))
     for path, stage in dvclock.changed():
         yield Finding(f"{path}", f"is not what {dvclock.LOCK} has of {stage}")
-    if tracking.STORE.exists():
-        yield _finding(f"{tracking.STORE}", partial(_published, settings))
+    if STORE.exists():
+        yield _finding(f"{STORE}", partial(_published, settings))
 
 
 def _finding(subject: str, compare: Callable[[], object]) -> Finding:
@@ -122,5 +124,5 @@ def _differing(kept: Ledger, due: Ledger) -> str | None:
 
 
 def _published(settings: Settings) -> None:
-    if missing := tracking.unpublished(tracking.declared(settings)):
+    if missing := publishing.unpublished(publishing.declared(settings), settings):
         raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

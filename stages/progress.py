@@ -1,12 +1,12 @@
-"""How training is shown: a live line on a terminal, plain lines elsewhere."""
+"""How work is shown while it goes on: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pipeline.rounding import rounded_up
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.training.loop import Show
 
 PLAIN_EVERY = 30.0  # seconds between lines inside an epoch, where nobody sees a live one
+COUNTED_EVERY = 5.0  # and between lines that count what is done
 
 
 def _minutes(seconds: float) -> str:
@@ -84,3 +85,31 @@ def showing(title: str) -> Iterator["Show"]:
             )
 
         yield live
+
+
+@contextmanager
+def counting(title: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A function that is told of each of ``total`` pieces of work when it is done."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        done, printed = 0, time.monotonic()
+
+        def plain(name: str) -> None:
+            nonlocal done, printed
+            done += 1
+            if time.monotonic() - printed >= COUNTED_EVERY:
+                print(f"{title}: {done}/{total}  {name}", flush=True)
+                printed = time.monotonic()
+
+        yield plain
+        return
+    columns = (
+        TextColumn("[bold]{task.fields[title]}"),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", title=title, total=total)
+        yield lambda name: bar.update(task, advance=1, description=name)

@@ -1,10 +1,53 @@
 """`dprepro publish`: records into MLflow."""
 
+from typing import TYPE_CHECKING, Annotated
 
-def publish() -> None:
-    """Bring MLflow up to date with the records; run twice, the second changes nothing."""
+import typer
+
+if TYPE_CHECKING:
+    from pipeline.results.tracking.publishing import Published
+
+
+def publish(
+    models: Annotated[
+        bool, typer.Option(help="Also log the networks whose weights are here; seconds for each.")
+    ] = False,
+) -> None:
+    """Bring MLflow up to date with the records; run twice, the second changes nothing.
+
+    Several may publish to one server or database at once: one of each run is left.
+    """
+    bring_up_to_date()
+    if models:
+        _publish_models()
+
+
+def bring_up_to_date() -> "Published":
+    """Publish, showing how far it is."""
     from pipeline import params
-    from pipeline.results import tracking
+    from pipeline.results.tracking import publishing
+    from stages.progress import counting
 
-    done = tracking.publish(tracking.declared(params.load()))
-    print(f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there")
+    settings = params.load()
+    found = publishing.declared(settings)
+    with counting("publish", len(found)) as show:
+        done = publishing.publish(found, settings, show=show)
+    print(
+        f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
+        f"{done.runs} runs"
+    )
+    return done
+
+
+def _publish_models() -> None:
+    from pipeline import params
+    from pipeline.results.tracking import publishing
+    from pipeline.results.tracking.models import publish_models, with_weights
+    from stages.progress import counting
+
+    settings = params.load()
+    found = publishing.declared(settings)
+    rows = with_weights(found)
+    with counting("models", len(rows)) as show:
+        logged = publish_models(found, settings, show=show)
+    print(f"{logged} networks logged; weights of {len(rows)} of {len(found)} rows are here")

@@ -19,15 +19,12 @@ def report(
     )
     if not mlflow:
         return
-    from pipeline.results import tracking
+    from pipeline.results.tracking.store import address
+    from pipeline.results.tracking.tables import publish_tables
 
     fresh = [
         paper.key
         for paper in written.papers
-        if paper.records
-        and tracking.publish_tables(paper.key, written.files[paper.key], written.tables(paper.key))
+        if paper.records and publish_tables(paper.key, written.files[paper.key], written.tables(paper.key))
     ]
-    print(
-        f"{tracking.address()}: "
-        + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log")
-    )
+    print(f"{address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log"))

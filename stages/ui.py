@@ -15,21 +15,25 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
-    from pipeline.reporting import links
-    from pipeline.results import tracking
-    from stages.publish import publish
+    from pipeline.results.tracking import views
+    from pipeline.results.tracking.store import ARTIFACTS, address
+    from pipeline.results.tracking.store import served as is_served
+    from stages.publish import bring_up_to_date
 
-    store = tracking.address()
-    served = store.startswith("http")
+    store, served = address(), is_served()
     if not served:
         _check_free(host, port)
-    publish()
-    experiments = sorted(tracking.experiments().values())
-    page = links.runs(experiments, address=store if served else f"http://{host}:{port}")
+    experiments = bring_up_to_date().experiments
+    page = store.rstrip("/") if served else f"http://{host}:{port}"
+    print(
+        f"MLflow runs already at {page}"
+        if served
+        else "MLflow starts, which takes some seconds; Ctrl-C ends it"
+    )
+    for view in views.VIEWS:
+        print(f"  {view.shows}:\n    {views.link(view, experiments, page)}", flush=True)
     if served:
-        print(f"MLflow runs already: {page}")
         return
-    print(f"MLflow starts, which takes some seconds; Ctrl-C ends it: {page}", flush=True)
     command = [
         sys.executable,
         "-m",
@@ -42,7 +46,7 @@ def ui(
         "--port",
         str(port),
     ]
-    command += ["--backend-store-uri", store, "--artifacts-destination", str(tracking.ARTIFACTS)]
+    command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
     command += ["--uvicorn-opts", "--log-level warning"]
     # This process becomes the server, so that whatever ends the one ends the other. Without its job runners,
     # which nothing here uses, it starts four times as fast and in a fifth of the memory.

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from pipeline.reporting import wording
-from pipeline.reporting.pages.index import first_findings, short
+from pipeline.reporting.pages.index import first_findings
 from pipeline.reporting.pages.paper import Chapter, verdicts
+from pipeline.reporting.papers import short
 
 
 def markdown(chapters: Sequence[Chapter]) -> str:

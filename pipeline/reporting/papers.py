@@ -101,6 +101,14 @@ def load(name: str, folder: Path = FOLDER) -> Paper:
         raise UserError("\n".join(f"{path}: {line}" for line in _problems(problem))) from problem
 
 
+def short(paper: Paper) -> str:
+    """``Davody et al. 2020``; the title of one that has no authors here."""
+    if not paper.authors:
+        return paper.title
+    name = paper.authors[0].split()[-1]
+    return f"{name}{' et al.' if len(paper.authors) > 1 else ''}{f' {paper.year}' if paper.year else ''}"
+
+
 def _problems(problem: ValidationError) -> Iterator[str]:
     for error in problem.errors():
         yield f"{'.'.join(map(str, error['loc']))}: {error['msg']}"

@@ -14,7 +14,8 @@ from pipeline.methods.base import Execution
 from pipeline.params import Settings, load
 from pipeline.pretrained import average_relevance, starts
 from pipeline.reporting import report
-from pipeline.results import evaluation, records, tracking
+from pipeline.results import evaluation, records
+from pipeline.results.tracking import publishing
 from pipeline.training import rows
 
 PARAMS = Path(__file__).with_name("params.yaml")
@@ -54,7 +55,7 @@ def test_every_variant_from_raw_files_to_the_report(
     assert written.page.stat().st_size > 100_000
     with next(iter(Path("reports/histories").glob("*.csv"))).open(newline="") as file:
         assert next(csv.reader(file)) == list(records.HISTORY_COLUMNS)
-    published = tracking.publish(tracking.declared(settings))
+    published = publishing.publish(publishing.declared(settings), settings)
     assert set(published.written) == settings.lines.keys()
 
 

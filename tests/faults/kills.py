@@ -35,9 +35,10 @@ PATIENCE = 300.0  # seconds for a command on a busy machine
 
 
 def publish() -> None:
-    from pipeline.results import tracking
+    from pipeline.results.tracking import publishing
 
-    tracking.publish(tracking.declared(project.settings()))
+    settings = project.settings()
+    publishing.publish(publishing.declared(settings), settings)
 
 
 # what each does, and what it finds removed that the project has

@@ -24,7 +24,9 @@ from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.tan.planning import plan
-from pipeline.results import records, tracking
+from pipeline.results import records
+from pipeline.results.tracking.publishing import declared, publish, unpublished
+from pipeline.results.tracking.store import STORE, STORE_ENV
 from pipeline.training import runs
 from pipeline.transport import adopt, archive, dvclock, pack
 from tests.faults import project
@@ -223,12 +225,12 @@ def test_what_was_being_replaced_comes_back(own: Path) -> None:
 
 
 def test_a_store_that_a_kill_left_half_made_is_made_anew(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(tracking.STORE_ENV, raising=False)
-    with sqlite3.connect(tracking.STORE) as database:
+    monkeypatch.delenv(STORE_ENV, raising=False)
+    with sqlite3.connect(STORE) as database:
         database.execute("CREATE TABLE spans (x)")
-    made = tracking.publish(tracking.declared(settings()))
+    made = publish(declared(settings()), settings())
     assert made.written == (ROW,)
-    assert tracking.unpublished(tracking.declared(settings())) == []
+    assert unpublished(declared(settings()), settings()) == []
 
 
 @pytest.mark.parametrize("changes", [{"delta": 1e-300}, {"examples": 10**30}, {"copies": 10**30}])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.reporting.findings import Said
 from pipeline.reporting.pages.environment import environment
 from pipeline.reporting.pages.paper import Chapter, Share, agreement, privacy_bought
-from pipeline.reporting.papers import Paper
+from pipeline.reporting.papers import short
 
 FINDINGS = 8  # at most, so that they stand in the first screen
 
@@ -63,11 +63,3 @@ def first_findings(chapters: Sequence[Chapter]) -> list[Said]:
         said for place in range(FINDINGS) for one in chapters for said in one.findings[place : place + 1]
     ]
     return found[:FINDINGS]
-
-
-def short(paper: Paper) -> str:
-    """``Davody et al. 2020``; the title of one that has no authors here."""
-    if not paper.authors:
-        return paper.title
-    name = paper.authors[0].split()[-1]
-    return f"{name}{' et al.' if len(paper.authors) > 1 else ''}{f' {paper.year}' if paper.year else ''}"

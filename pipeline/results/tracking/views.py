@@ -1,0 +1,80 @@
+"""Views of MLflow's runs table: filter, columns and order, kept in the store so that a link opens them.
+
+MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way. On its
+page for several experiments it looks for them at the first.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+TAG = "mlflow.sharedViewState."
+# Without it MLflow's pages are those of its tools for language models.
+TRAINING = "workflowType=machine_learning"
+_RESULTS = "tags.kind = 'level'"  # a line for each row and level: its mean over seeds, or its only seed
+# in their order, each with its width in pixels
+_NAME = "attributes.`Run Name`"
+_COLUMNS = {
+    "metrics.`test_accuracy`": 110,
+    "metrics.`test_accuracy_half_width`": 170,
+    "metrics.`epsilon_proven`": 120,
+    "metrics.`epsilon_claimed`": 120,
+    "tags.`privacy`": 110,
+    "tags.`budget`": 80,
+    "params.`method`": 110,
+    "params.`data_set`": 80,
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """A saved view of the runs table."""
+
+    key: str
+    shows: str  # in words
+    filter: str
+
+
+VIEWS = (
+    View("results", "every result, the most accurate first", _RESULTS),
+    View(
+        "best-at-3-on-mnist",
+        "the best at a proven epsilon of at most 3 on MNIST",
+        f"{_RESULTS} and metrics.epsilon_proven <= 3 and params.data_set = 'mnist'",
+    ),
+    View(
+        "does-not-hold",
+        "where privacy is claimed and does not hold",
+        f"{_RESULTS} and tags.privacy = 'does not hold'",
+    ),
+)
+
+
+def tags() -> dict[str, str]:
+    """An experiment's tags that hold the views."""
+    return {TAG + view.key: json.dumps(_state(view)) for view in VIEWS}
+
+
+def link(view: View, experiments: Sequence[str], address: str) -> str:
+    """Where the server at ``address`` shows a view of the experiments with these numbers."""
+    shown = f"viewStateShareKey={view.key}&{TRAINING}"
+    if len(experiments) == 1:  # the page for several would show nothing of a single one's runs
+        return f"{address}/#/experiments/{experiments[0]}/runs?{shown}"
+    return f"{address}/#/compare-experiments/s?experiments={quote(json.dumps(list(experiments)))}&{shown}"
+
+
+def _state(view: View) -> dict[str, object]:
+    """As MLflow's page keeps it; what is left out stays at the page's own default."""
+    return {
+        "searchFilter": view.filter,
+        "orderByKey": "metrics.`test_accuracy`",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": list(_COLUMNS),
+        "columnOrder": [_NAME, *_COLUMNS],
+        "columnWidths": {_NAME: 400, **_COLUMNS},
+    }

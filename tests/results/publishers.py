@@ -1,0 +1,82 @@
+"""Several publishers of the same records, each a process with a folder of its own, that begin at once."""
+
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from reporting.made_up import dpsgd as example
+
+from pipeline.params import Settings
+from pipeline.results.records import Record
+
+ROWS = (example.LAYER, example.LITERAL)
+RUNS = {example.LAYER: 7, example.LITERAL: 7}
+PATIENCE = 300.0  # seconds for a round on a busy machine
+
+
+def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
+    """A row's record with two levels and two seeds."""
+    found = example.record(key, declared, shift=shift)
+    kept = tuple(one for one in found.replicas if one.level in ("epsilon=inf", "epsilon=3") and one.seed < 2)
+    return found.model_copy(update={"replicas": kept})
+
+
+def at_once(address: str, count: int, rounds: int, folder: Path, check: Callable[[int], None]) -> None:
+    """Let ``count`` publishers publish new records ``rounds`` times; call ``check`` after each round.
+
+    Raises:
+        AssertionError: one of them failed; with its traceback.
+    """
+    context = get_context("spawn")
+    start, end = context.Barrier(count + 1), context.Barrier(count + 1)
+    failed = context.Queue()
+    processes = []
+    for number in range(count):
+        own = folder / f"clone-{number}"
+        own.mkdir(parents=True)
+        process = context.Process(
+            target=_publisher, args=(address, own, rounds, start, end, failed), daemon=True
+        )
+        process.start()
+        processes.append(process)
+    try:
+        for number in range(rounds):
+            start.wait(PATIENCE)
+            end.wait(PATIENCE)
+            _fail_with(failed)
+            check(number)
+        for process in processes:
+            process.join(PATIENCE)
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _fail_with(failed: Any) -> None:
+    try:
+        problem = failed.get(timeout=0.1)
+    except Empty:
+        return
+    raise AssertionError(problem)
+
+
+def _publisher(address: str, root: Path, rounds: int, start: Barrier, end: Barrier, failed: Any) -> None:
+    os.environ["MLFLOW_TRACKING_URI"] = address
+    from pipeline.results.tracking.publishing import declared, publish
+
+    settings = example.settings()
+    for number in range(rounds):
+        for row in ROWS:
+            example.put(small(row, settings, shift=number / 10), root)
+        found = declared(settings, root)
+        start.wait(PATIENCE)
+        try:
+            publish(found, settings, root)
+        except BaseException:
+            failed.put(traceback.format_exc())
+        end.wait(PATIENCE)

@@ -1,0 +1,49 @@
+"""Networks that are logged to MLflow predict as what was measured."""
+
+from pathlib import Path
+
+import mlflow
+import mlflow.pytorch
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from pipeline.data import prepared
+from pipeline.results import records
+from pipeline.results.tracking.models import publish_models, with_weights
+from pipeline.results.tracking.publishing import declared, publish
+from pipeline.results.tracking.store import STORE_ENV, address
+from tests.faults import project
+
+
+def test_a_logged_network_has_the_measured_accuracy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path
+) -> None:
+    monkeypatch.delenv(STORE_ENV, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("mlflow.db").write_bytes(empty_store.read_bytes())
+    project.make()
+    settings = project.settings()
+    found = declared(settings)
+    publish(found, settings)
+    assert with_weights(found) == [project.ROW]
+    assert publish_models(found, settings) == 1
+    assert publish_models(found, settings) == 0
+
+    client = MlflowClient(address())
+    experiment = client.get_experiment_by_name("davody2020")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id], "tags.kind = 'level'")
+    (output,) = run.outputs.model_outputs
+    mlflow.set_tracking_uri(address())
+    network = mlflow.pytorch.load_model(f"models:/{output.model_id}")
+    test = prepared.load("mnist").splits["test"]
+    predicted = network(torch.from_numpy(np.array(test.inputs))).numpy()
+    (measured,) = records.read_evaluation(project.ROW).replicas  # type: ignore[union-attr]
+    assert (predicted == test.labels).mean() == pytest.approx(measured.metrics["test_accuracy"])
+
+    signature = mlflow.models.get_model_info(f"models:/{output.model_id}").signature
+    assert signature is not None
+    assert signature.inputs.inputs[0].shape == (-1, 1, 28, 28)
+    assert signature.outputs.inputs[0].shape == (-1,)
