@@ -2,10 +2,12 @@
 
 import importlib
 import math
+import re
 import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -95,6 +97,24 @@ def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
         dprepro.audit([0.0] * 10, [1.0], delta=0)
 
 
+def blocks(language: str) -> list[str]:
+    page = (ROOT / "docs/library.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    first, *others = blocks("python")
+    exec(first, {})
+    printed = capsys.readouterr().out
+    said = re.findall(r"; (\d*\.\d+)", first)
+    assert len(said) == 2
+    found = [float(number) for number in re.findall(r"\d+\.\d{4,}", printed)]
+    for number in said:
+        assert any(round(one, len(number.partition(".")[2])) == float(number) for one in found), number
+    for block in others:
+        exec(block, {})
+
+
 MODEL = """
 from torch import nn
 from pipeline.models.model import Model
@@ -111,7 +131,8 @@ def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path) -> Non
     (tmp_path / "others/nets/flat.py").write_text(MODEL)
     (tmp_path / "others-1.dist-info").mkdir()
     (tmp_path / "others-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
-    (tmp_path / "others-1.dist-info/entry_points.txt").write_text("[dprepro.models]\nnets = others.nets\n")
+    (section,) = tomllib.loads(*blocks("toml"))["project"]["entry-points"]  # the group that the page names
+    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{section}]\nnets = others.nets\n")
     asked = textwrap.dedent("""
         from pipeline.identity.code import train_code
         from pipeline.methods.registry import build_net
