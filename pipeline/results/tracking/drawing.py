@@ -222,7 +222,9 @@ class _Drawing:
         # nine digits first: 3 * 0.92 is no reason for 2.761
         found = {
             "epsilon_claimed": None if ledger.claimed is None else _rounded(ledger.claimed, DIGITS),
-            "epsilon_proven": None if ledger.accounted is None else rounded_up(_rounded(ledger.accounted, 9), DIGITS),
+            "epsilon_proven": None
+            if ledger.accounted is None
+            else rounded_up(_rounded(ledger.accounted, 9), DIGITS),
             "epsilon_shown": None if least is None else rounded_down(_rounded(least, 9), DIGITS),
             "mu": ledger.mu,
         }
