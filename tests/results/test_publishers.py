@@ -75,7 +75,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     store = tmp_path / "server"
     store.mkdir()
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "2", "--port", str(port)]
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db"]
     command += ["--artifacts-destination", str(store / "files")]
     environment = {
