@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -107,17 +107,14 @@ def run(
             if work.unsigned:
                 signing.add([f"{stage}@{row}" for row in work.unsigned for stage in dvclock.STAGES_OF_A_ROW])
             if work.data:
-                _Run(Here(), 1, work.data, summary, look, signing, show, asked, options).go()
-            failed = {name for name, _ in summary.failed}
-            if failed:
+                with closing(Here()) as place:
+                    _Run(place, 1, work.data, summary, look, signing, show, asked, options).go()
+            if summary.failed:
                 summary.failed += [(task.name, "its data are not there") for task in work.tasks]
             elif work.tasks:
-                place = slots()
-                try:
-                    tasks = _with_gpus(work.tasks, place, asked_for, summary, look)
-                    _Run(place, jobs, tasks, summary, look, signing, show, asked, options).go()
-                finally:
-                    place.close()
+                with closing(slots()) as found:
+                    tasks = _with_gpus(work.tasks, found, asked_for, summary, look)
+                    _Run(found, jobs, tasks, summary, look, signing, show, asked, options).go()
         finally:
             signing.finish()
             summary.failed += signing.problems
@@ -197,7 +194,6 @@ class _Run:
             self.signing.now_and_then()
             self._show()
             if (signal := self.asked()) is not None:
-                self.pool.close()
                 raise Stopped(
                     signal, "stopped, what ran has a checkpoint; the same command goes on from there"
                 )

@@ -1,5 +1,6 @@
 """Which task is next: of those whose inputs are there, the one with the longest way behind it."""
 
+from bisect import insort
 from collections.abc import Iterable
 from statistics import median
 
@@ -14,15 +15,22 @@ class Order:
     """
 
     def __init__(self, tasks: Iterable[Task]):
-        """Of ``after`` only what is among ``tasks`` is waited for; the rest is there already."""
-        self._open = {task.name: task for task in tasks}
-        self._waits = {name: task.after & self._open.keys() for name, task in self._open.items()}
-        known = [task.seconds for task in self._open.values() if task.seconds is not None]
+        """A task waits for what it comes ``after``, where that is among ``tasks``; the rest is there."""
+        every = {task.name: task for task in tasks}
+        self._waits = {name: set(task.after & every.keys()) for name, task in every.items()}
+        self._then: dict[str, list[Task]] = {name: [] for name in every}
+        for name, waits in self._waits.items():
+            for before in waits:
+                self._then[before].append(every[name])
+        known = [task.seconds for task in every.values() if task.seconds is not None]
         self._usual = median(known) if known else 1.0
-        self._behind: dict[str, float] = {}
-        for name in self._open:
-            self._way(name)
-        self._longest_first = sorted(self._open, key=lambda name: -self._behind[name])
+        self._way: dict[str, float] = {}
+        self._ready: list[tuple[float, str, Task]] = []
+        for task in every.values():
+            self._measure(task)
+        for task in every.values():
+            if not self._waits[task.name]:
+                self.put_back(task)
 
     def __len__(self) -> int:
         """How many are not done, those that were taken included."""
@@ -30,35 +38,32 @@ class Order:
 
     def ready(self) -> list[Task]:
         """Those that can be taken now, in the order to take them."""
-        names = (name for name in self._longest_first if name in self._open and not self._waits[name])
-        return [self._open[name] for name in names]
+        return [task for *_, task in self._ready]
 
     def take(self, task: Task) -> None:
         """It is being worked on."""
-        del self._open[task.name]
+        self._ready.remove((-self._way[task.name], task.name, task))
 
     def put_back(self, task: Task) -> None:
-        """It has to be worked on again."""
-        self._open[task.name] = task
+        """It has to be worked on, for the first time or again."""
+        insort(self._ready, (-self._way[task.name], task.name, task), key=lambda one: one[:2])
 
     def done(self, task: Task) -> None:
         """Its results are there."""
         del self._waits[task.name]
-        self._waits = {name: waits - {task.name} for name, waits in self._waits.items()}
+        for one in self._then[task.name]:
+            self._waits[one.name].discard(task.name)
+            if not self._waits[one.name]:
+                self.put_back(one)
 
     def failed(self, task: Task) -> list[Task]:
         """Its results won't be there; returns those that nobody can work on without them."""
         del self._waits[task.name]
-        lost = [self._open[name] for name, waits in self._waits.items() if task.name in waits]
-        for one in lost:
-            del self._open[one.name]
-        return lost + [more for one in lost for more in self.failed(one)]
+        lost = [one for one in self._then[task.name] if one.name in self._waits]
+        return lost + [more for one in lost if one.name in self._waits for more in self.failed(one)]
 
-    def _way(self, name: str) -> float:
-        if name not in self._behind:
-            own = self._open[name].seconds
-            waiting = [other for other, waits in self._waits.items() if name in waits]
-            self._behind[name] = (self._usual if own is None else own) + max(
-                map(self._way, waiting), default=0.0
-            )
-        return self._behind[name]
+    def _measure(self, task: Task) -> float:
+        if task.name not in self._way:
+            own = self._usual if task.seconds is None else task.seconds
+            self._way[task.name] = own + max(map(self._measure, self._then[task.name]), default=0.0)
+        return self._way[task.name]

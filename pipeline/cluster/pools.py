@@ -132,7 +132,7 @@ class Slots:
         parsl.clear()
 
     def _call(self, label: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        from parsl.executors.errors import ExecutorError
+        from parsl.errors import ParslError
         from parsl.executors.high_throughput.errors import ManagerLost, WorkerLost
 
         given: Future[Any] = Future()
@@ -143,7 +143,7 @@ class Slots:
                 given.set_result(came.result())
             elif isinstance(problem, (ManagerLost, WorkerLost)):
                 given.set_exception(Died(str(problem)))
-            elif isinstance(problem, ExecutorError):
+            elif isinstance(problem, ParslError):
                 given.set_exception(UserError(f"{label}: no slot works: {shown(str(problem))}"))
             else:
                 given.set_exception(problem)

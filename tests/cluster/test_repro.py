@@ -1,0 +1,139 @@
+"""Rows on two local blocks of Parsl, one worker of which is killed."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline import params
+from pipeline.cluster import pools, tasks
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.errors import UserError
+from pipeline.methods.base import Execution
+from pipeline.params import Settings
+from pipeline.results import evaluation, records
+from pipeline.training import rows
+from pipeline.training.checkpoints import CHECKPOINTS
+from pipeline.transport import dvclock
+from tests.cluster import project
+from tests.faults.cluster_kills import workers
+
+ROWS = ("row-00", "row-01")
+# a network for larger images
+MISFIT = """\
+  misfit:
+    paper: davody2020
+    table: t5
+    label: misfit
+    data: mnist
+    model: {name: lenet5_tanh}
+    method: dpsgd
+    seeds: 1
+    reproducible: true
+    settings: {batch: 60, epochs: 1, learning_rate: 0.1}
+    levels: [{epsilon: 3}]
+"""
+
+
+def settings_in(folder: Path) -> Settings:
+    own = params.load(folder / "params.yaml")
+    for name in own.raw:
+        fetch(name, own, folder)
+    prepare("mnist", own, folder)
+    return own
+
+
+def unbroken(folder: Path, own: Settings) -> dict:
+    data = prepared.load("mnist", folder)
+    cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+    for row in ROWS:
+        rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
+        evaluation.evaluate(row, own, data, cpu, folder)
+    return project.numbers(folder)
+
+
+def test_a_killed_worker_and_a_row_that_cannot_be_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, other = tmp_path / "grid", tmp_path / "unbroken"
+    for place in (folder, other):
+        project.make(place, rows=2, epochs=5, chain=False)
+        with (place / "params.yaml").open("a") as file:
+            file.write(MISFIT)
+    own = settings_in(other)
+    expected = unbroken(other, own)
+    settings_in(folder)
+
+    running = project.repro(folder, "--jobs", "2", "--checkpoint-every", "0.2")
+    until = time.monotonic() + 120
+    while not any((folder / CHECKPOINTS).rglob("*.pt")):
+        assert running.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    begun = time.time()
+    had = {path.relative_to(folder / CHECKPOINTS).parts[0] for path in (folder / CHECKPOINTS).rglob("*.pt")}
+    os.kill(next(pid for pid, kind in workers(running.pid) if kind == "worker"), signal.SIGKILL)
+    said, _ = running.communicate(timeout=300)
+
+    assert running.returncode == 1
+    assert "its worker died, tried again" in said
+    assert "2 done, 1 failed" in said
+    (misfit,) = [line for line in said.splitlines() if line.startswith("dprepro: ")]
+    assert misfit.startswith("dprepro: misfit: failed: ")
+    assert "32x32 are needed" in misfit
+    # tried once
+    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("32x32 are needed") == 1
+    assert project.numbers(folder) == expected
+    # what had begun went on from its checkpoint
+    monkeypatch.chdir(folder)
+    for row in had - {"misfit"}:
+        run = records.read_run(row)
+        assert run is not None
+        assert run.replicas[0].started < begun
+    # signed, with the weights in DVC's cache
+    left = tasks.todo(params.load())
+    assert ([task.name for task in left.tasks], left.data, left.unsigned) == (["misfit"], (), ())
+    assert dvclock.dvc(
+        "status", *(f"{stage}@{row}" for row in ROWS for stage in dvclock.STAGES_OF_A_ROW)
+    ).strip() == ("Data and pipelines are up to date.")
+
+
+def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.make(tmp_path, rows=2, epochs=5)
+    monkeypatch.chdir(tmp_path)
+    own = params.load()
+    todo = tasks.todo(own, ["adlm"])
+    assert [task.name for task in todo.data] == ["fetch@mnist", "fetch@kmnist", "prepare@mnist"]
+    found = {task.name: task.after for task in todo.tasks}
+    # the row behind its data comes with it
+    assert found == {
+        "relevance@mnist-relevance": {"relevant"},
+        "adlm": {"relevance@mnist-relevance"},
+        "relevant": set(),
+    }
+    assert {task.name for task in tasks.todo(own).tasks} == {*found, *ROWS}
+    assert all(task.seconds for task in tasks.todo(own).tasks if task.trains)
+    with pytest.raises(UserError, match="no row 'nowhere'"):
+        tasks.todo(own, ["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no such file; allowed: local, slurm, or a file"),
+        ("config = 1 / 0", "ZeroDivisionError"),
+        ("config = 3", "`config` must be a parsl.config.Config"),
+        ("from parsl.config import Config\nconfig = Config()\nplace = 3", "`place` must be a function"),
+    ],
+)
+def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "slots.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        pools.pool(str(path), 4)
