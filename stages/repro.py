@@ -15,7 +15,7 @@ from pipeline.errors import UserError, printable
 from stages.train import CheckpointEvery
 
 if TYPE_CHECKING:
-    from pipeline.cluster.coordinator import Look, Show, Summary
+    from pipeline.cluster.coordinator import Look, Running, Show, Summary
 
 PLAIN_EVERY = 60.0  # seconds between lines of a task that runs, where nobody sees a live view
 
@@ -103,7 +103,7 @@ def _showing() -> "Iterator[Show]":
             for one in look.running:
                 before, line = told.get(one.task.name, (one.since, ""))
                 if now - before >= PLAIN_EVERY and one.line != line:
-                    print(f"  {printable(one.line)}", flush=True)
+                    print(f"{one.task.name}: {_without_name(one)}", flush=True)
                     told[one.task.name] = (now, one.line)
 
         yield plain
@@ -119,15 +119,18 @@ def _showing() -> "Iterator[Show]":
             table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
             for one in look.running:
                 spent = timedelta(seconds=int(time.monotonic() - one.since))
-                table.add_row(
-                    one.task.name, str(spent), printable(one.line.removeprefix(f"{one.task.name}: "))
-                )
+                table.add_row(one.task.name, str(spent), _without_name(one))
             table.add_row(
                 f"{look.done} of {look.tasks} done", "", f"{look.failed} failed" if look.failed else ""
             )
             live.update(table)
 
         yield view
+
+
+def _without_name(one: "Running") -> str:
+    """The last line of a task's log; most begin with its name."""
+    return printable(one.line.removeprefix(f"{one.task.name}: "))
 
 
 def _events(look: "Look") -> Iterator[str]:

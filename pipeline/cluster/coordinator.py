@@ -201,6 +201,8 @@ class _Run:
     def _hand_out(self) -> None:
         busy = Counter(one.label for one in self.running.values())
         for task in self.order.ready():
+            if all(busy[label] >= self.jobs for label in self.pool.labels):
+                return
             label = self.pool.label(task)
             if busy[label] >= self.jobs:
                 continue

@@ -40,7 +40,7 @@ def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
     project.make(folder, rows=2, epochs=5, chain=False)
     running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while not any((folder / CHECKPOINTS).rglob("*.pt")):
         assert running.poll() is None, running.communicate()[0]
         assert time.monotonic() < until
@@ -48,7 +48,7 @@ def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     jobs = subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).split()
     assert sorted(jobs) == ["one", "two"]
     os.kill(next(pid for pid, kind in workers(running.pid) if kind == "worker"), signal.SIGKILL)
-    said, _ = running.communicate(timeout=300)
+    said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
     assert "its worker died, tried again" in said
     assert "5 done, 0 failed" in said
