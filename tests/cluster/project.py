@@ -5,8 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.methods.base import Execution
+from pipeline.results import evaluation
+from pipeline.training import rows
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -78,7 +89,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def make(folder: Path, rows: int, epochs: float, chain: bool = True) -> None:
+def make(folder: Path, count: int, epochs: float, chain: bool = True) -> None:
     """Make the checkout: settings and stages, no data and no results."""
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +103,24 @@ def make(folder: Path, rows: int, epochs: float, chain: bool = True) -> None:
         if chain
         else HEAD.replace("\n  mnist-relevance: {data: mnist, row: relevant, examples: 40}", " {}")
     )
-    text += "".join(ROW % {"number": number, "epochs": epochs} for number in range(rows))
+    text += "".join(ROW % {"number": number, "epochs": epochs} for number in range(count))
     (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
     (folder / "reports/searches").mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(), check=True)
+
+
+def unbroken(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Prepare a checkout's data, train and measure rows in this process, and return what counts of them."""
+    own = params.load(folder / "params.yaml")
+    for name in own.raw:
+        fetch(name, own, folder)
+    prepare("mnist", own, folder)
+    data = prepared.load("mnist", folder)
+    cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
+    for row in names:
+        rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
+        evaluation.evaluate(row, own, data, cpu, folder)
+    return numbers(folder)
 
 
 def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -121,19 +146,4 @@ def numbers(folder: Path) -> dict[str, Any]:
         found[path.relative_to(folder).as_posix()] = kept
     for path in sorted(folder.glob("reports/histories/*.csv")):
         found[path.relative_to(folder).as_posix()] = path.read_text()
-    return found
-
-
-def children(parent: int) -> dict[int, str]:
-    """Command lines of all processes below one."""
-    found: dict[int, str] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state = (entry / "stat").read_text().rpartition(")")[2].split()
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if int(state[1]) == parent:
-            found[int(entry.name)] = line
-            found |= children(int(entry.name))
     return found

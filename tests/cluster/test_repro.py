@@ -1,23 +1,17 @@
 """Rows on two local blocks of Parsl, one worker of which is killed."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from pipeline import params
 from pipeline.cluster import pools, tasks
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
-from pipeline.methods.base import Execution
-from pipeline.params import Settings
-from pipeline.results import evaluation, records
-from pipeline.training import rows
+from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
@@ -40,34 +34,16 @@ MISFIT = """\
 """
 
 
-def settings_in(folder: Path) -> Settings:
-    own = params.load(folder / "params.yaml")
-    for name in own.raw:
-        fetch(name, own, folder)
-    prepare("mnist", own, folder)
-    return own
-
-
-def unbroken(folder: Path, own: Settings) -> dict:
-    data = prepared.load("mnist", folder)
-    cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
-    for row in ROWS:
-        rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
-        evaluation.evaluate(row, own, data, cpu, folder)
-    return project.numbers(folder)
-
-
 def test_a_killed_worker_and_a_row_that_cannot_be_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, other = tmp_path / "grid", tmp_path / "unbroken"
     for place in (folder, other):
-        project.make(place, rows=2, epochs=5, chain=False)
+        project.make(place, 2, epochs=5, chain=False)
         with (place / "params.yaml").open("a") as file:
             file.write(MISFIT)
-    own = settings_in(other)
-    expected = unbroken(other, own)
-    settings_in(folder)
+    expected = project.unbroken(other, ROWS)
+    shutil.copytree(other / "data", folder / "data")
 
     running = project.repro(folder, "--jobs", "2", "--checkpoint-every", "0.2")
     until = time.monotonic() + 300
@@ -104,7 +80,7 @@ def test_a_killed_worker_and_a_row_that_cannot_be_trained(
 
 
 def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.make(tmp_path, rows=2, epochs=5)
+    project.make(tmp_path, 2, epochs=5)
     monkeypatch.chdir(tmp_path)
     own = params.load()
     todo = tasks.todo(own, ["adlm"])

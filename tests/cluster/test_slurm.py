@@ -38,7 +38,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
-    project.make(folder, rows=2, epochs=5, chain=False)
+    project.make(folder, 2, epochs=5, chain=False)
     running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
     until = time.monotonic() + 300
     while not any((folder / CHECKPOINTS).rglob("*.pt")):

@@ -1,9 +1,9 @@
 """`python -m tests.faults.cluster_kills`: a grid on two local blocks, killed at random moments, as it ends.
 
-Each trial takes a fresh checkout whose data are prepared, starts `dprepro repro --jobs 2`, kills (-9) a
-worker, the coordinator or both at a random moment, starts the coordinator again where it was killed, and
-compares: every row has the unbroken run's numbers, the lock signs them all, and no row that had a checkpoint
-began anew. One JSON line a trial.
+Each trial takes a fresh checkout whose data are prepared, runs `dprepro repro --jobs 2`, and kills (-9) by
+turns something that works for it, the coordinator, or all of it, at random moments; a killed coordinator is
+started again. In the end every row must have the unbroken run's numbers, the lock must hold them all, and no
+row may have begun anew that had a checkpoint before. One JSON line a kill and one a trial.
 """
 
 import argparse
@@ -17,90 +17,113 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from pipeline import params
+from pipeline.cluster import tasks
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
 
-WHOM = ("worker", "coordinator", "both")
+WHOM = ("worker", "coordinator", "all")
 PATIENCE = 900.0  # seconds for a whole run on a busy machine
 
 
 def main() -> int:
     """Run the trials; 1 where any ended otherwise."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--kills", type=int, default=30)
-    asked.add_argument("--rows", type=int, default=3)
-    asked.add_argument("--epochs", type=float, default=6)
+    asked.add_argument("--trials", type=int, default=3)
+    asked.add_argument("--kills", type=int, default=10, help="of a trial")
+    asked.add_argument("--gap", type=float, default=40, help="seconds between two kills at most")
+    asked.add_argument("--epochs", type=float, default=15)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--minutes", type=float, default=60, help="after which no further trial is begun")
     wanted = asked.parse_args()
-    until = time.monotonic() + 60 * wanted.minutes
-    chance, wrong, done = random.Random(wanted.seed), 0, 0
+    chance, wrong, kills = random.Random(wanted.seed), 0, 0
+    rows = ("row-00", "row-01")
     with tempfile.TemporaryDirectory(prefix="dprepro-kills-") as scratch:
-        made = Path(scratch) / "made"
-        project.make(made, wanted.rows, wanted.epochs, chain=False)
-        unbroken = Path(scratch) / "unbroken"
-        begun = time.monotonic()
-        shutil.copytree(made, unbroken)
-        assert _ended(project.repro(unbroken, "--jobs", "2"))[0] == 0
-        took = time.monotonic() - begun
-        expected = project.numbers(unbroken)
-        shutil.copytree(unbroken / "data", made / "data")
-        for number in range(wanted.kills):
-            if time.monotonic() > until:
-                break
-            whom, after = WHOM[number % 3], chance.uniform(3, took)
-            folder = Path(scratch) / "trial"
-            shutil.copytree(made, folder)
-            found = {"trial": number, "kills": whom, "after": round(after, 1)}
-            found |= _tried(folder, whom, after, chance)
-            found["differs"] = sorted(
-                name for name, one in project.numbers(folder).items() if one != expected.get(name)
-            ) + sorted(expected.keys() - project.numbers(folder).keys())
-            bad = found["differs"] or found["unsigned"] or found["anew"] or found["status"]
-            wrong, done = wrong + bool(bad), done + 1
-            print(json.dumps(found), flush=True)
+        made, folder = Path(scratch) / "made", Path(scratch) / "trial"
+        project.make(made, len(rows), wanted.epochs, chain=False)
+        shutil.copytree(made, folder)
+        expected = project.unbroken(folder, rows)
+        shutil.copytree(folder / "data", made / "data")
+        for number in range(wanted.trials):
             shutil.rmtree(folder)
-    print(json.dumps({"trials": done, "wrong": wrong, "unbroken seconds": round(took, 1)}))
+            shutil.copytree(made, folder)
+            found = _Trial(folder, wanted.kills, wanted.gap, chance).run()
+            own = project.numbers(folder)
+            found["differs"] = sorted(
+                name for name in own.keys() | expected.keys() if own.get(name) != expected.get(name)
+            )
+            kills += found["kills"]
+            bad = found["differs"] or found["left"] or found["anew"] or found["status"]
+            wrong += bool(bad)
+            print(json.dumps({"trial": number, **found}), flush=True)
+    print(json.dumps({"trials": wanted.trials, "kills": kills, "wrong": wrong}))
     return int(bool(wrong))
 
 
-def _tried(folder: Path, whom: str, after: float, chance: random.Random) -> dict[str, object]:
-    """Kill, run to the end, and say how it ended."""
-    begun = time.monotonic()
-    coordinator = project.repro(folder, "--jobs", "2", "--checkpoint-every", "1")
-    killed: list[str] = []
-    try:
-        coordinator.wait(after)
-    except subprocess.TimeoutExpired:
-        below = list(workers(coordinator.pid))
-        if whom != "coordinator" and below:
-            for pid, kind in [chance.choice(below)] if whom == "worker" else below:
-                killed.append(kind)
+class _Trial:
+    """One grid, killed many times."""
+
+    def __init__(self, folder: Path, kills: int, gap: float, chance: random.Random):
+        self.folder, self.wanted, self.gap, self.chance = folder, kills, gap, chance
+        self.begun = time.monotonic()
+        self.first: dict[str, float] = {}  # by row, when a checkpoint or its run was first seen at a kill
+
+    def run(self) -> dict[str, Any]:
+        """Kill, run to the end, and say how it ended."""
+        coordinator, done = self._start(), 0
+        while done < self.wanted:
+            try:
+                coordinator.wait(self.chance.uniform(1, self.gap))
+                break  # nothing left to kill
+            except subprocess.TimeoutExpired:
+                pass
+            whom = WHOM[done % len(WHOM)]
+            below = [] if whom == "coordinator" else list(workers(coordinator.pid))
+            if whom == "worker":
+                below = [self.chance.choice(below)] if below else []
+            else:
+                below.append((coordinator.pid, "coordinator"))
+            for pid, _ in below:
                 _kill(pid)
-        if whom != "worker":
-            killed.append("coordinator")
-            _kill(coordinator.pid)
-    at, here = time.time(), _here(folder)
-    status, said = _ended(coordinator)
-    if "coordinator" in killed:
-        status, said = _ended(project.repro(folder, "--jobs", "2", "--checkpoint-every", "1"))
-    again = _ended(project.repro(folder))[1].strip()
-    anew = [
-        row
-        for row in here
-        if (run := records.read_run(row, folder)) and any(one.started > at for one in run.replicas)
-    ]
-    return {
-        "killed": sorted(killed),
-        "had begun": here,
-        "anew": anew,
-        "status": status,
-        "unsigned": "" if again == "nothing to do" else again[-500:],
-        "said": said[-500:] if status else "",
-        "seconds": round(time.monotonic() - begun, 1),
-    }
+            if not below:
+                continue
+            done += 1
+            now, here = time.time(), self._here()
+            self.first |= dict.fromkeys(here - self.first.keys(), now)
+            said = {"kill": done, "of": [kind for _, kind in below], "begun": sorted(here)}
+            print(json.dumps(said), flush=True)
+            if whom != "worker":
+                coordinator.communicate()
+                coordinator = self._start()
+        said, _ = coordinator.communicate(timeout=PATIENCE)
+        os.chdir(self.folder)
+        left = tasks.todo(params.load())
+        os.chdir("/")
+        runs = {row: records.read_run(row, self.folder) for row in self.first}
+        anew = [
+            row
+            for row, run in runs.items()
+            if run is None or any(one.started > self.first[row] for one in run.replicas)
+        ]
+        return {
+            "kills": done,
+            "status": coordinator.returncode,
+            "said": said[-500:] if coordinator.returncode else "",
+            "left": [*(task.name for task in left.tasks), *left.unsigned],
+            "anew": anew,
+            "seconds": round(time.monotonic() - self.begun),
+        }
+
+    def _start(self) -> subprocess.Popen[str]:
+        return project.repro(self.folder, "--jobs", "2", "--checkpoint-every", "0.5")
+
+    def _here(self) -> set[str]:
+        """Rows that have a checkpoint, or are trained."""
+        folder = self.folder / CHECKPOINTS
+        begun = {path.relative_to(folder).parts[0] for path in folder.rglob("*.pt")}
+        return begun | {path.stem for path in self.folder.glob("reports/runs/*.json")}
 
 
 def workers(coordinator: int) -> Iterator[tuple[int, str]]:
@@ -128,22 +151,11 @@ def workers(coordinator: int) -> Iterator[tuple[int, str]]:
             yield pid, "worker" if pid in busy else "helper"
 
 
-def _here(folder: Path) -> list[str]:
-    """Rows that have a checkpoint, or are trained."""
-    begun = {path.relative_to(folder / CHECKPOINTS).parts[0] for path in (folder / CHECKPOINTS).rglob("*.pt")}
-    return sorted(begun | {path.stem for path in folder.glob("reports/runs/*.json")})
-
-
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def _ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = process.communicate(timeout=PATIENCE)
-    return process.returncode, said
 
 
 if __name__ == "__main__":
