@@ -4,12 +4,14 @@ import os
 import shutil
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from pipeline import params
-from pipeline.cluster import pools, tasks
+from pipeline.cluster import coordinator, pools, slot, tasks
 from pipeline.errors import UserError
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
@@ -113,3 +115,47 @@ def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, said: st
         path.write_text(text)
     with pytest.raises(UserError, match=said):
         pools.pool(str(path), 4)
+
+
+SLOTS = """\
+from parsl.config import Config
+from parsl.executors import ThreadPoolExecutor
+
+config = Config(executors=[ThreadPoolExecutor(label="small"), ThreadPoolExecutor(label="large")])
+
+def place(row, needs):
+    return {"row-00": "small", "row-01": "large"}.get(row, needs)
+"""
+
+
+def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("slots.py").write_text(SLOTS)
+    with closing(pools.pool("slots.py", 2)) as found:
+        placed = [found.label(tasks.Task(row, (), ())) for row in ROWS]
+        assert (found.labels, placed) == (("small", "large"), ["small", "large"])
+        with pytest.raises(UserError, match="'cpu'; allowed: small, large"):
+            found.label(tasks.Task("row-02", (), ()))
+        jobs = [slot.Job((command,), str(tmp_path), "log") for command in (("--help",), ("nothing",))]
+        ended = [found.submit("large", job).result() for job in jobs]
+    assert [one.status for one in ended] == [0, 2]
+    assert "Usage: dprepro" in Path("log").read_text()
+
+
+def test_a_slot_says_how_many_threads_are_its_share() -> None:
+    own = {"SLURM_CPUS_ON_NODE": "12", "PARSL_WORKER_COUNT": "4"}
+    assert slot.environment(None, own) == {"OMP_NUM_THREADS": "3"}
+    assert slot.environment(5, own) == {"OMP_NUM_THREADS": "5"}
+    assert slot.environment(5, {**own, "OMP_NUM_THREADS": "1"}) == {}
+    assert slot.environment(None, {"SLURM_CPUS_ON_NODE": "1", "PARSL_WORKER_COUNT": "4"}) == {
+        "OMP_NUM_THREADS": "1"
+    }
+
+
+def test_only_one_coordinator_works_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pools.STATE.mkdir(parents=True)
+    own, nothing = params.parse({"raw": {}, "data": {}, "rows": {}}), tasks.Todo((), (), ())
+    said = "another `dprepro repro` works here"
+    with FileLock(pools.STATE / "lock"), pytest.raises(UserError, match=said):
+        coordinator.run(own, nothing, pools.Here, 1, print)
