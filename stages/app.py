@@ -24,6 +24,7 @@ from stages.prepare import prepare
 from stages.publish import publish
 from stages.relevance import relevance
 from stages.report import report
+from stages.repro import repro
 from stages.search import search
 from stages.start import start
 from stages.tan import tan
@@ -47,6 +48,7 @@ for command in (
     fetch,
     prepare,
     search,
+    repro,
     train,
     start,
     relevance,

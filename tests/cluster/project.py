@@ -1,0 +1,149 @@
+"""A checkout with a few demo rows under git and DVC, for `dprepro repro` to work in."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.prepare import prepare
+from pipeline.methods.base import Execution
+from pipeline.results import evaluation
+from pipeline.training import rows
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+HEAD = """\
+source: {kind: synthetic}
+raw:
+  mnist: {train: 700, test: 100}
+  kmnist: {train: 60, test: 10}
+data:
+  mnist: {raw: mnist, train: 600, validation: 50, public: {raw: kmnist, count: 16}}
+starts: {}
+relevances:
+  mnist-relevance: {data: mnist, row: relevant, examples: 40}
+accounts: {}
+rows:
+"""
+ROW = """\
+  row-%(number)02d:
+    paper: davody2020
+    table: t5
+    label: row %(number)02d
+    data: mnist
+    model: {name: lenet5, normalization: layer}
+    method: dpsgd
+    seeds: 1
+    reproducible: true
+    settings: {batch: 60, epochs: %(epochs)s, learning_rate: 0.%(number)02d5}
+    levels: [{epsilon: 3}]
+"""
+# A row on data that need another row's network first
+CHAIN = """\
+  relevant:
+    paper: phan2017
+    table: pretrained
+    label: CNN
+    data: mnist
+    model: {name: adlm_cnn, normalization: response}
+    method: noisy_weights
+    seeds: 1
+    reproducible: true
+    settings: {batch: 50, epochs: 0.2, learning_rate: 0.003, draws: 1}
+    levels: [{sigma: 0}]
+  adlm:
+    paper: phan2017
+    table: f4a
+    label: AdLM
+    data: mnist-relevance
+    model: {name: adlm_cnn, normalization: response}
+    method: adlm
+    seeds: 1
+    reproducible: true
+    settings:
+      {batch: 50, noise_batch: 600, epochs: 0.2, learning_rate: 0.003, variant: paper, sensitivity: maps}
+    levels: [{epsilon: 8}]
+"""
+# of a run, which differ from one to the next
+OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty", "device")
+
+
+def environment() -> dict[str, str]:
+    """Without the variables of a git hook that runs the tests; a trainer takes one core."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MLFLOW_"))}
+    return {
+        **kept,
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
+
+
+def make(folder: Path, count: int, epochs: float, chain: bool = True) -> None:
+    """Make the checkout: settings and stages, no data and no results."""
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    stages = (
+        (ROOT / "dvc.yaml").read_text().replace("[pipeline, stages]", f"[{ROOT}/pipeline, {ROOT}/stages]")
+    )
+    (folder / "dvc.yaml").write_text(stages)
+    text = (
+        HEAD
+        if chain
+        else HEAD.replace("\n  mnist-relevance: {data: mnist, row: relevant, examples: 40}", " {}")
+    )
+    text += "".join(ROW % {"number": number, "epochs": epochs} for number in range(count))
+    (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
+    (folder / "reports/searches").mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(), check=True)
+
+
+def unbroken(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Prepare a checkout's data, train and measure rows in this process, and return what counts of them."""
+    own = params.load(folder / "params.yaml")
+    for name in own.raw:
+        fetch(name, own, folder)
+    prepare("mnist", own, folder)
+    data = prepared.load("mnist", folder)
+    cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
+    for row in names:
+        rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
+        evaluation.evaluate(row, own, data, cpu, folder)
+    return numbers(folder)
+
+
+def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`dprepro repro`, started."""
+    return subprocess.Popen(
+        [BIN / "dprepro", "repro", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def numbers(folder: Path) -> dict[str, Any]:
+    """What counts of every run and evaluation."""
+    found: dict[str, Any] = {}
+    for path in sorted([*folder.glob("reports/runs/*.json"), *folder.glob("reports/evaluations/*.json")]):
+        kept = json.loads(path.read_text())
+        for one in (*kept["replicas"], *kept.get("origins", ())):
+            for key in OTHERS:
+                one.pop(key, None)
+        found[path.relative_to(folder).as_posix()] = kept
+    for path in sorted(folder.glob("reports/histories/*.csv")):
+        found[path.relative_to(folder).as_posix()] = path.read_text()
+    return found

@@ -1,0 +1,59 @@
+"""Rows as jobs of a real Slurm of two nodes, which `slurm.sh` sets up on this machine."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.training.checkpoints import CHECKPOINTS
+from tests.cluster import project
+from tests.faults.cluster_kills import workers
+
+SCRIPT = Path(__file__).with_name("slurm.sh")
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=PATH)]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Its configuration."""
+    if MISSING or os.geteuid():
+        why = f"no Slurm here ({', '.join(MISSING) or 'not root'}): rows as its jobs go untested"
+        warnings.warn(why, stacklevel=1)
+        pytest.skip(f"{why}; apt-get install slurmctld slurmd slurm-client munge")
+    # short, as munge's socket has a name of at most 108 characters
+    folder = Path(subprocess.check_output(["mktemp", "-d", "/tmp/slurm-XXXXXX"], text=True).strip())
+    subprocess.run([SCRIPT, "up", folder], check=True)
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    yield folder
+    subprocess.run([SCRIPT, "down", folder], check=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "grid"
+    project.make(folder, 2, epochs=5, chain=False)
+    running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
+    until = time.monotonic() + 300
+    while not any((folder / CHECKPOINTS).rglob("*.pt")):
+        assert running.poll() is None, running.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    jobs = subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).split()
+    assert sorted(jobs) == ["one", "two"]
+    os.kill(next(pid for pid, kind in workers(running.pid) if kind == "worker"), signal.SIGKILL)
+    said, _ = running.communicate(timeout=600)
+    assert running.returncode == 0, said
+    assert "its worker died, tried again" in said
+    assert "5 done, 0 failed" in said
+    # no job is left behind
+    until = time.monotonic() + 30
+    while subprocess.check_output(["squeue", "--noheader"], text=True).strip():
+        assert time.monotonic() < until
+        time.sleep(0.5)
