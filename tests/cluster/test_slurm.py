@@ -15,6 +15,7 @@ from pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
 from tests.faults.cluster_kills import workers
 
+pytestmark = pytest.mark.broad  # minutes, most of them waiting for Slurm
 SCRIPT = Path(__file__).with_name("slurm.sh")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=PATH)]
