@@ -5,7 +5,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pipeline.results.records import Ledger
+
+WIDTH = 120  # letters of a line where there is no terminal
+
+
+def answering() -> "Console":
+    """Where answers are printed: as wide as the terminal, the same everywhere else."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
 
 
 def measured(row: str, root: Path = Path()) -> Iterator[str]:

@@ -10,22 +10,17 @@ if TYPE_CHECKING:
     from pipeline.reporting.compare import Level, Pair
     from pipeline.reporting.judging.intervals import Mean
 
-WIDTH = 120
-
 
 def compare(
     one: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that was run.")],
     other: Annotated[str, typer.Argument(help="Another.")],
 ) -> None:
     """Set the accuracies of two rows side by side where they spend the same proven epsilon, or less."""
-    from rich.console import Console
-
     from pipeline import params
     from pipeline.reporting.compare import compared
+    from stages.answers import answering
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = answering()
     console.print(_table(one, other, compared(one, other, params.load())))
     console.print(
         "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "

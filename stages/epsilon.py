@@ -7,8 +7,6 @@ import typer
 if TYPE_CHECKING:
     from pipeline.results.records import Ledger
 
-WIDTH = 100
-
 
 def epsilon(
     examples: Annotated[int, typer.Option(help="N: private examples to train on.")],
@@ -79,15 +77,12 @@ def epsilon(
 
 def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from pipeline.reporting.wording import downwards, number, upwards
-    from stages.answers import buys
+    from stages.answers import answering, buys
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = answering()
     share = f"{100 * rate:.3g} % of the examples"
     console.print(
         f"noise multiplier {number(sigma)}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "

@@ -38,6 +38,7 @@ def plan(
     from rich.console import Console
 
     from pipeline.methods.tan.planning import plan as library
+    from stages.answers import answering
 
     with Console(stderr=True).status("accounting"):
         planned = library(
@@ -53,9 +54,7 @@ def plan(
     if as_json:
         print(planned.model_dump_json(indent=2))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = answering()
     console.print(_table(planned))
     for line in _advice(planned, simulate):
         console.print(line, soft_wrap=console.is_terminal)

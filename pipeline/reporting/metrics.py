@@ -7,7 +7,7 @@ from pipeline.reporting.judging import values
 def metrics(result: PaperResult) -> dict[str, int]:
     """How many of its values have which verdict, and how many results keep the epsilon that they claim."""
     summary = values.summary(result)
-    cells = [cell for table in result.tables for row in table.rows for cell in row.cells.values()]
+    cells = [cell for table in result.tables for cell in table.cells]
     claiming = [cell.guarantee for cell in cells if cell.guarantee.ledger.claimed is not None]
     return {
         "printed": summary.total,

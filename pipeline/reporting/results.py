@@ -177,8 +177,7 @@ class TableResult:
     @property
     def exact(self) -> bool:
         """Whether its numbers were computed, with no training behind them."""
-        cells = [cell for row in self.rows for cell in row.cells.values()]
-        return bool(cells) and all(cell.mean.exact for cell in cells)
+        return bool(self.cells) and all(cell.mean.exact for cell in self.cells)
 
     @property
     def run(self) -> bool:
@@ -191,9 +190,14 @@ class TableResult:
         return [row for line in self.lines for row in line.rows]
 
     @property
+    def cells(self) -> list[Cell]:
+        """Every cell that has a number."""
+        return [cell for row in self.rows for cell in row.cells.values()]
+
+    @property
     def private(self) -> bool:
         """Whether any of its cells claims privacy, or has some."""
-        return any(cell.guarantee.state != "none" for row in self.rows for cell in row.cells.values())
+        return any(cell.guarantee.state != "none" for cell in self.cells)
 
 
 def budget_of(declared: Row | Account) -> str:

@@ -24,7 +24,7 @@ def draw(result: TableResult) -> str | None:
 
     Where nothing was trained, the table's further metrics stand beside it, dashed and without marks.
     """
-    ours = any(cell.converged for row in result.rows for cell in row.cells.values())
+    ours = any(cell.converged for cell in result.cells)
     theirs = any(
         (printed := line.values.get(level)) and printed.value is not None
         for line in result.table.lines
@@ -74,7 +74,7 @@ def draw(result: TableResult) -> str | None:
             # an interval may leave the scale, an accuracy can't
             low, high = axes.get_ylim()
             axes.set_ylim(max(0, low), min(100.5, high))
-        elif _far_apart([cell.mean.value for row in result.rows for cell in row.cells.values()]):
+        elif _far_apart([cell.mean.value for cell in result.cells]):
             axes.set_yscale("log")
 
     return svg(result.name, (8.4, PLOT_HEIGHT), plot)

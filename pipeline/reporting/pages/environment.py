@@ -1,5 +1,6 @@
 """What the pages' templates can call."""
 
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +17,7 @@ from pipeline.reporting.results import AGREEMENT_RULE
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
 
 
+@cache
 def environment() -> Environment:
     """Jinja with the wording that tables and pages share."""
     made = Environment(

@@ -24,13 +24,7 @@ class Entry:
 
 def render(chapters: Sequence[Chapter], picture: str | None = None) -> str:
     """The index as HTML; ``picture`` is an SVG."""
-    cells = [
-        cell
-        for one in chapters
-        for table in one.result.tables
-        for row in table.rows
-        for cell in row.cells.values()
-    ]
+    cells = [cell for one in chapters for table in one.result.tables for cell in table.cells]
     claiming = [cell.guarantee for cell in cells if cell.guarantee.ledger.claimed is not None]
     papers = [
         Entry(

@@ -23,7 +23,7 @@ def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
 def notes(result: TableResult) -> list[str]:
     """What a reader must know beside the table: missing numbers, missing privacy, missing convergence."""
     remarks: list[str] = []
-    cells = [cell for row in result.rows for cell in row.cells.values()]
+    cells = result.cells
     if silent := [line.label for line in result.lines if line.line and not line.line.values]:
         printing = any(line.line and line.line.values for line in result.lines)
         which = f"for these lines: {'; '.join(silent)}" if printing else "here"
