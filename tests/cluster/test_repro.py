@@ -1,14 +1,17 @@
 """Rows on two local blocks of Parsl, one worker of which is killed."""
 
 import os
+import re
 import shutil
 import signal
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
+from parsl.config import Config
 
 from pipeline import params
 from pipeline.cluster import coordinator, pools, slot, tasks
@@ -140,6 +143,17 @@ def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.Mo
         ended = [found.submit("large", job).result() for job in jobs]
     assert [one.status for one in ended] == [0, 2]
     assert "Usage: dprepro" in Path("log").read_text()
+
+
+def test_the_pages_file_of_slots_is_one() -> None:
+    """As far as no cluster is needed: Parsl takes it, and rows are placed."""
+    page = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    found: dict[str, Any] = {}
+    exec(block, found)
+    assert isinstance(found["config"], Config)
+    labels = {executor.label for executor in found["config"].executors}
+    assert {found["place"](row, "cpu") for row in ("davody-t6-vgg", "davody-t5-lenet5")} == labels
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:

@@ -57,8 +57,13 @@ def declared() -> set[str]:
 def problem(line: str, names: set[str]) -> str | None:
     """Why a line of a console block is no command that there is; None where it is one."""
     words = shlex.split(line, comments=True)
+    exported = words[0] == "export"
+    if exported:
+        words.pop(0)
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words.pop(0)
+    if exported:
+        return f"export: {words[0]!r} is no variable" if words else None
     program, *rest = words
     if program in {"python", "python3"} and rest[:2] == ["-m", "stages"]:
         return _dprepro(rest[2:], names)

@@ -20,6 +20,7 @@ from tests.docs.blocks import CONSOLE, PAGES, ROOT, blocks, declared, problem
 RUN_BY = {
     ("CONTRIBUTING.md", "python", 2): "tests/test_contributing.py",
     ("CONTRIBUTING.md", "yaml", 1): "tests/test_contributing.py",
+    ("docs/clusters.md", "python", 1): "tests/cluster/test_repro.py",
     ("docs/library.md", "python", 3): "tests/library/test_library.py",
     ("docs/library.md", "toml", 1): "tests/library/test_library.py",
     ("docs/own-model.md", "python", 1): "tests/test_contributing.py",
@@ -66,6 +67,7 @@ def test_every_line_is_a_command_that_there_is(names: set[str], page: str, line:
             "dvc repro bake",
             "pip install -e '.[gold]'",
             "curl example.org",
+            "export bread",
             "python -m no_such_module",
         ),
     ],
