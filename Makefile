@@ -60,14 +60,11 @@ pull-report: $(STAMP) ## data, models and results from the DVC remote, then the 
 	$(BIN)/dvc pull --allow-missing dvc.yaml
 	$(BIN)/dvc repro --single-item publish report
 
-# Weights that nobody has here stay away (--allow-missing), a row that fails stops no other (--keep-going), and rows
-# that wait for a GPU are left out.
+# Weights that nobody has here stay away, a row that fails stops no other, and rows that wait for a GPU are left out.
 .PHONY: repro
-repro: $(STAMP) ## the real thing: says what it will train, why and how long that took before, then trains it
+repro: $(STAMP) ## the real thing: says what it will train, then asks and trains it; ROWS="a b" JOBS=2
 	$(BIN)/dprepro plan
-	data=$$($(BIN)/dprepro plan --data); [ -z "$$data" ] || $(BIN)/dvc repro $$data
-	-wanted=$$($(BIN)/dprepro plan --stages); [ -z "$$wanted" ] || \
-		$(BIN)/dvc repro --allow-missing --keep-going $$wanted
+	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
 
 .PHONY: ui

@@ -1,42 +1,39 @@
-"""`dprepro plan`: what `dvc repro` would train, and why."""
-
-from typing import Annotated
-
-import typer
+"""`dprepro plan`: what would be trained, and why."""
 
 
-def plan(
-    stages: Annotated[
-        bool,
-        typer.Option("--stages", help="Print DVC's stages instead, in the order that uses an hour best."),
-    ] = False,
-    data: Annotated[
-        bool, typer.Option("--data", help="Print DVC's stages that prepare what these rows lack.")
-    ] = False,
-) -> None:
+def plan() -> None:
     """Say which rows would be trained here, why, and how long that took before."""
-    from datetime import timedelta
-
     from pipeline.identity import plan as planning
     from pipeline.params import load
 
     settings = load()
     planned = planning.plan(settings, planning.gpu_here())
-    if stages or data:
-        wanted = planning.data_stages if data else planning.stages
-        print("\n".join(wanted(settings, planned)))
-        return
     for each in planned:
         told = "nobody knows how long"
         if each.seconds is not None:
-            told = f"about {timedelta(seconds=round(each.seconds))} by those that ran, on {each.device}"
+            told = f"about {_span(each.seconds)} by those that ran, on {each.device}"
         kept = f", {each.kept} stand" if each.kept else ""
         why = "waits for a GPU" if each.waits else told
         print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {why}")
     here = [each for each in planned if not each.waits]
-    known = [each.seconds for each in here if each.seconds is not None]
-    unknown = f" and {new} nobody can tell of" if (new := len(here) - len(known)) else ""
-    print(
-        f"to train: {len(here)} rows, {timedelta(seconds=round(sum(known)))} by those that ran{unknown}; "
-        f"{len(planned) - len(here)} rows wait for a GPU"
-    )
+    parts: dict[tuple[str, str], list[float | None]] = {}
+    for one in here:
+        row = settings.rows[one.row]
+        parts.setdefault((row.paper, row.budget), []).append(one.seconds)
+    for (paper, budget), seconds in sorted(parts.items()):
+        print(f"{paper}, {budget} budget: {_total(seconds)}")
+    waiting = len(planned) - len(here)
+    print(f"to train: {_total([one.seconds for one in here])}; {waiting} rows wait for a GPU")
+
+
+def _total(seconds: list[float | None]) -> str:
+    """``3 rows, 0:20:00 by those that ran and 1 nobody can tell of``."""
+    known = [one for one in seconds if one is not None]
+    unknown = f" and {new} nobody can tell of" if (new := len(seconds) - len(known)) else ""
+    return f"{len(seconds)} rows, {_span(sum(known))} by those that ran{unknown}"
+
+
+def _span(seconds: float) -> str:
+    from datetime import timedelta
+
+    return str(timedelta(seconds=round(seconds)))

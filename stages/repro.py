@@ -1,5 +1,6 @@
 """`dprepro repro`: everything that rows lack, many at once."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ from stages.train import CheckpointEvery
 
 if TYPE_CHECKING:
     from pipeline.cluster.coordinator import Look, Running, Show, Summary
+    from pipeline.cluster.tasks import Todo
 
+ASKED_FROM = 3600.0  # seconds of training that nobody starts by mistake
 PLAIN_EVERY = 60.0  # seconds between lines of a task that runs, where nobody sees a live view
 
 
@@ -36,6 +39,7 @@ def repro(
     push: Annotated[
         bool, typer.Option("--push", help="Push what was trained to the DVC remote at the end.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before hours of training.")] = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Do all that rows lack: data, training, evaluation, ledger, several rows at once; sign them in dvc.lock.
@@ -52,7 +56,10 @@ def repro(
     if not count and not work.unsigned:
         print("nothing to do")
         return
-    print(f"{count} tasks, {jobs} at once on {on}", flush=True)
+    told = f"{count} tasks, {jobs} at once on {on}"
+    if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:
+        typer.confirm(f"{told}: some {long}, by rows that ran and by operations. Go on?", abort=True)
+    print(told, flush=True)
     with _showing() as show:
         summary = coordinator.run(
             settings,
@@ -68,6 +75,12 @@ def repro(
         dvclock.dvc("push", *(f"train@{row}" for row in trained))
         pushed = ", pushed"
     _tell(summary, pushed)
+
+
+def _longer(work: "Todo", jobs: int) -> timedelta | None:
+    """How long it will take without rows that need a GPU, where that is more than `ASKED_FROM`."""
+    known = sum(task.seconds or 0.0 for task in work.tasks if task.needs == "cpu") / jobs
+    return timedelta(seconds=round(known, -2)) if known > ASKED_FROM else None
 
 
 def _tell(summary: "Summary", pushed: str) -> None:

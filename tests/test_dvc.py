@@ -288,8 +288,7 @@ def test_a_row_that_waits_for_a_gpu_stops_nothing_else(bare: Checkout) -> None:
     said = bare.run("dprepro", "plan")
     assert "waiting: 1 replicas (never ran); waits for a GPU" in said
     assert said.endswith("1 rows wait for a GPU\n")
-    # what stands is not named either
-    assert bare.run("dprepro", "plan", "--stages").split() == ["evaluate@another", "ledger@another"]
+    assert "another: 1 replicas (never ran)" in said
 
 
 def test_every_ledger_can_be_computed_on_a_fresh_clone(bare: Checkout) -> None:

@@ -150,9 +150,11 @@ class _Work:
         wanted = [name for name in names if not (prepared.PREPARED / name).exists() or self._otherwise(name)]
         raw = dict.fromkeys(one for name in wanted for one in (data[name].raw, data[name].public.raw))
         lacking = [one for one in raw if not (RAW / one).exists()]
-        for kind, these in (("fetch", lacking), ("prepare", wanted)):
-            for name in these:
-                yield Task(f"{kind}@{name}", ((kind, name),), (f"{kind}@{name}",))
+        for name in lacking:
+            stage = f"{'own' if name in self.settings.own else 'fetch'}@{name}"
+            yield Task(stage, (("fetch", name),), (stage,))
+        for name in wanted:
+            yield Task(f"prepare@{name}", (("prepare", name),), (f"prepare@{name}",))
 
     def alone(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
         """Of stages that read no other's results, those that the lock doesn't hold."""

@@ -1,14 +1,11 @@
-"""What `dvc repro` would train and why, and in which order an hour is used best."""
+"""What would be trained and why, and in which order an hour is used best."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.data import prepared
-from pipeline.identity import entries
 from pipeline.identity.standing import Standing
 from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.transport import dvclock
 
 NEVER = "never ran"
 
@@ -42,34 +39,6 @@ def gpu_here() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def data_stages(settings: Settings, planned: list[Planned]) -> list[str]:
-    """DVC's stages that prepare what rows to train here lack."""
-    names = [settings.rows[one.row].data for one in planned if not one.waits]
-    bare = dict.fromkeys(name for name in names if name in settings.data)
-    return [f"prepare@{name}" for name in bare if not (prepared.PREPARED / name).exists()]
-
-
-def stages(settings: Settings, planned: list[Planned]) -> Iterator[str]:
-    """DVC's stages to run, in an order that makes an hour useful: what takes seconds, then what is trained.
-
-    Those whose digest the lock has already are left out: each that is named costs DVC a quarter of a second.
-    """
-    signed, digests = dvclock.signed_digests(), entries.entries(settings)
-    trained = {one.row for one in planned}
-    for stage, keys in (
-        ("account", settings.accounts),
-        ("ledger", settings.rows),
-        ("audit", [key for key in settings.rows if records.run_path(key).exists()]),
-        ("evaluate", settings.rows),
-    ):
-        for key in keys:
-            if key not in trained and signed.get(f"{stage}@{key}") != digests[stage][key]:
-                yield f"{stage}@{key}"
-    for one in planned:
-        if not one.waits:
-            yield from (f"evaluate@{one.row}", f"ledger@{one.row}")
 
 
 def _row(settings: Settings, key: str, gpu: bool) -> Planned:

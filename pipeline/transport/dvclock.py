@@ -94,11 +94,6 @@ def sign_stages(names: Sequence[str]) -> None:
         raise UserError(f"dvc.lock: not signed: {shown(str(problem))}") from problem
 
 
-def signed_digests() -> dict[str, str]:
-    """The digest of `reports/identity.json` with which the lock holds each stage."""
-    return Signed().digests
-
-
 class Signed:
     """What the lock holds, read once."""
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
+from stages.repro import _longer
 from tests.cluster import project
 from tests.faults.cluster_kills import workers
 
@@ -173,3 +175,12 @@ def test_only_one_coordinator_works_in_a_folder(tmp_path: Path, monkeypatch: pyt
     said = "another `dprepro repro` works here"
     with FileLock(pools.STATE / "lock"), pytest.raises(UserError, match=said):
         coordinator.run(own, nothing, pools.Here, 1, print)
+
+
+def test_hours_of_training_are_asked_about() -> None:
+    """By what rows took before; those that need a GPU don't count, and what nobody knows doesn't either."""
+    hour = [tasks.Task(str(number), (), (), seconds=1800.0) for number in range(4)]
+    others = [tasks.Task("gpu", (), (), seconds=1e6, needs="gpu"), tasks.Task("new", (), ())]
+    work = tasks.Todo((), (*hour, *others), ())
+    assert _longer(work, 1) == timedelta(hours=2)
+    assert _longer(work, 2) is None
