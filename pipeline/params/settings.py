@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 class Settings(Strict):
     """The whole of params.yaml."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")

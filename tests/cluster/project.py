@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 HEAD = """\
 source: {kind: synthetic}
+own: {}
 raw:
   mnist: {train: 700, test: 100}
   kmnist: {train: 60, test: 10}

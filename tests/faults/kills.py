@@ -8,6 +8,7 @@ C do to files, SQLite above all, no hook sees: there a clock kills.
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -31,6 +32,7 @@ from tests.faults import project
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 # of a run, which differ from one to the next, or when somebody commits meanwhile
 OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty")
+DRAWN_ANEW = ("mlflow.user", "published")  # tags of MLflow's runs
 PATIENCE = 300.0  # seconds for a command on a busy machine
 
 
@@ -186,7 +188,7 @@ def store(folder: Path) -> dict[str, str]:
             for table in ("params", "tags"):
                 pairs = asked.execute(f"SELECT key, value FROM {table} WHERE run_uuid = ?", (run,))
                 said += sorted(
-                    f"{table} {key} {names.get(value, value)}" for key, value in pairs if key != "mlflow.user"
+                    f"{table} {key} {_named(value, names)}" for key, value in pairs if key not in DRAWN_ANEW
                 )
             points = asked.execute("SELECT key, step, value FROM metrics WHERE run_uuid = ?", (run,))
             said += sorted(f"metric {key} {step} {value!r}" for key, step, value in points)
@@ -195,6 +197,11 @@ def store(folder: Path) -> dict[str, str]:
                 key += ", again"
             found[key] = hashlib.sha256("\n".join(said).encode()).hexdigest()
     return found
+
+
+def _named(value: str, names: dict[str, str]) -> str:
+    """A value with the names of runs instead of their numbers, which are drawn anew."""
+    return re.sub(r"\b[0-9a-f]{32}\b", lambda found: names.get(found[0], found[0]), value)
 
 
 class Kills:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import params
+from pipeline import models, params
 from pipeline.errors import UserError
 from pipeline.models import model
 from tests.params.good import changed
@@ -18,7 +18,7 @@ PLAIN = "from torch import nn\n\n\ndef build(model, shape, classes):\n    return
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(model, "__file__", str(tmp_path / "model.py"))
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     model.architectures.cache_clear()
     model.lazy_layers.cache_clear()
     yield tmp_path
