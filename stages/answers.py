@@ -9,16 +9,14 @@ if TYPE_CHECKING:
 
     from pipeline.results.records import Ledger
 
-WIDTH = 120  # letters of a line where there is no terminal
 
-
-def answering() -> "Console":
-    """Where answers are printed: as wide as the terminal, the same everywhere else."""
+def answering(width: int = 100) -> "Console":
+    """Where answers are printed: as wide as the terminal, where there is none ``width`` letters."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = WIDTH
+        console.width = width
     return console
 
 

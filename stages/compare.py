@@ -20,7 +20,7 @@ def compare(
     from pipeline.reporting.compare import compared
     from stages.answers import answering
 
-    console = answering()
+    console = answering(120)
     console.print(_table(one, other, compared(one, other, params.load())))
     console.print(
         "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "
