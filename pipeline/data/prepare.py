@@ -6,6 +6,7 @@ checks the splits, and no training reads them.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,19 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
     Raises:
         UserError: raw files are missing or wrong, sizes don't fit, or the folder can't be written.
     """
+    return write_splits(name, settings, root, raw.load, RULE)
+
+
+def write_splits(
+    name: str, settings: Settings, root: Path, load: Callable[[str, Settings, Path], RawSet], rule: str
+) -> Written:
+    """Split what ``load`` reads of raw data sets by their keys; ``rule`` is what the manifest says of it.
+
+    Raises:
+        UserError: as `prepare`.
+    """
     data = pick(settings.data, name, "data set")
-    sets = {key: raw.load(key, settings, root) for key in dict.fromkeys((data.raw, data.public.raw))}
+    sets = {key: load(key, settings, root) for key in dict.fromkeys((data.raw, data.public.raw))}
     _check_kinds(name, data, sets)
     keys = {
         (key, part): content_keys(examples.inputs)
@@ -55,7 +67,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
     with replacing_folder(target) as building:
         manifest = {
             "name": name,
-            "rule": RULE,
+            "rule": rule,
             "seed": data.seed,
             "raw": {key: _origin(each) for key, each in sets.items()},
             "classes": list(sets[data.raw].entry.classes),
