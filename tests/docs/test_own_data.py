@@ -36,10 +36,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".dvc").mkdir()
     (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
     # ten classes that a small network can tell apart: a bright stripe whose height is the label
-    images = np.random.default_rng(0).integers(0, 60, (1000, 28, 28), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 10, (1000, 28, 28), dtype=np.uint8)
     labels = np.arange(1000) % 10
     for image, label in zip(images, labels, strict=True):
-        image[2 + 2 * label : 5 + 2 * label] = 220
+        image[2 + 2 * label : 5 + 2 * label] = 255
     (script,) = of("python")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
