@@ -16,15 +16,17 @@ def evaluate(
     """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
     from pipeline import params
     from pipeline.data import prepared
-    from pipeline.results import evaluation
+    from pipeline.results import evaluation, records
+    from stages.progress import counting
     from stages.train import enough_memory, execution
 
     loaded = params.load()
     own = loaded.row(row)
     data = prepared.load(own.data)
     how = execution(device, physical, 0, False)
-    with enough_memory(device):
-        path = evaluation.evaluate(row, loaded, data, how)
+    run = records.read_run(row)
+    with enough_memory(device), counting(row, len(run.replicas) if run else 0) as show:
+        path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")
     for line in measured(row):
         print(f"  {line}")

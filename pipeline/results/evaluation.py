@@ -1,6 +1,6 @@
 """A finished run -> what its weights are worth: accuracies by each method's test protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -27,8 +27,17 @@ from pipeline.training.loop import Replica, accuracy, grouped, make_task, predic
 CONVERGED = 1.5
 
 
-def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution, root: Path = Path()) -> Path:
+def evaluate(
+    key: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    root: Path = Path(),
+    show: Callable[[str], None] = lambda name: None,
+) -> Path:
     """Measure the replicas of a row that nobody has measured yet; returns the path of what is kept.
+
+    ``show`` is told the name of each of the row's replicas once it is measured.
 
     Raises:
         UserError: the row has not been trained, or on other data than those here; weights that are to be
@@ -47,6 +56,8 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
         old = kept.get((one.level, one.seed))
         if old is None or old.weights != one.weights or stands.measured_otherwise(old):
             wanted.append(one)
+        else:
+            show(f"{one.level}/seed={one.seed}")
     if any(run.origin(one).data != data.digests for one in wanted):
         raise UserError(
             f"{records.run_path(key, root)}: trained on other data than data/prepared/{row.data}; "
@@ -67,17 +78,30 @@ def evaluate(key: str, settings: Settings, data: Prepared, execution: Execution,
                 f"{records.run_path(key, root)}: trained with other settings than params.yaml has now; "
                 f"run `dprepro train {key}`"
             ) from problem
-        found_metrics = measure(members, weights, row.model, row.method, row.reproducible, data, execution)
-        for one, metrics in zip(wanted, found_metrics, strict=True):
-            kept[one.level, one.seed] = Evaluated(
-                level=one.level,
-                seed=one.seed,
-                weights=one.weights,
-                code=code,
-                metrics={**metrics, **noise(one.spending)},
-            )
+        trained = dict(zip(members, zip(wanted, weights, strict=True), strict=True))
+        for part in _parts(members, execution):
+            own = [trained[member][1] for member in part]
+            metrics = measure(part, own, row.model, row.method, row.reproducible, data, execution)
+            for member, found in zip(part, metrics, strict=True):
+                one = trained[member][0]
+                kept[one.level, one.seed] = Evaluated(
+                    level=one.level,
+                    seed=one.seed,
+                    weights=one.weights,
+                    code=code,
+                    metrics={**found, **noise(one.spending)},
+                )
+                show(member.name)
     names = [(one.level, one.seed) for one in run.replicas]
     return records.write(Evaluation(row=key, replicas=tuple(kept[name] for name in names)), root)
+
+
+def _parts(members: Sequence[Replica], execution: Execution) -> Iterator[list[Replica]]:
+    """Replicas that are measured at once: of one group, and no more than the device takes."""
+    for group in grouped(members):
+        size = execution.replicas_at_once or len(group)
+        for first in range(0, len(group), size):
+            yield group[first : first + size]
 
 
 def measure(

@@ -1,6 +1,7 @@
 """What is measured again and what is kept; what a replica's ledger says besides epsilon."""
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipeline.identity.code import measure_code
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.ledgers.spending import spent_so_far
 from pipeline.methods.base import Execution
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
@@ -269,3 +271,29 @@ def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
         {"noise_inputs": 2**0.5 * 2 / 2, "noise_labels": 2**0.5 * 4}
     )
     assert evaluation.noise(trained().spending) == {}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, None])
+def test_every_replica_is_shown_however_many_are_measured_at_once(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, at_once: int | None
+) -> None:
+    training.train("row", declared(3), tiny, cpu, lambda progress: None, 1e9, tmp_path)
+    shown: list[str] = []
+    how = replace(cpu, replicas_at_once=at_once)
+    path = evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
+    assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
+    # as together, in the order of the run
+    run, found = records.read_run("row", tmp_path), records.read_evaluation("row", tmp_path)
+    assert run is not None and found is not None
+    weights = [
+        runs.read_weights(runs.weights_path("row", one.level, one.seed, tmp_path), one.weights, cpu.device)
+        for one in run.replicas
+    ]
+    own = declared(3).rows["row"]
+    members = [loop.Replica(one.level, one.seed, DpsgdSettings.model_validate(one.settings)) for one in run.replicas]
+    together = evaluation.measure(members, weights, own.model, own.method, True, tiny, cpu)
+    assert [{**one.metrics} for one in found.replicas] == together
+    # nothing is left to measure: all are shown as measured, and the record stays
+    before = path.read_bytes()
+    evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
+    assert (len(shown), path.read_bytes()) == (6, before)
