@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pipeline.benchmarks.ways import Contender, Took
 
 TURN = 0.3  # seconds of one contender's turn, at least one step
+LOOKED = 1.0  # seconds of looks at what a step does
 LEAST = 5  # steps that a median is taken of
 
 
@@ -28,6 +29,7 @@ class Measured(NamedTuple):
     processor: float  # median of the processor's seconds
     steps: int
     megabytes: float  # that the process grew by, at most
+    outside: float | None = None  # share of ours that is neither a forward nor a backward pass
     problem: str | None = None  # why there are no numbers
 
 
@@ -57,7 +59,7 @@ def compare(
                 times += here.recv()
         found = iter(able)
         return [
-            Measured(0, 0, 0, 0, 0, 0, problem) if problem is not None else _summary(*next(found))
+            Measured(0, 0, 0, 0, 0, 0, problem=problem) if problem is not None else _summary(*next(found))
             for _, _, problem in workers
         ]
     finally:
@@ -69,18 +71,19 @@ def compare(
 
 def _summary(here: Connection, times: list[Took]) -> Measured:
     here.send("end")
-    share, megabytes = here.recv()
+    share, megabytes, outside = here.recv()
     wall, processor = zip(*times, strict=True)
     low, median, high = (value + share.wall for value in statistics.quantiles(wall, n=4))
     spent = statistics.median(processor) + share.processor
-    return Measured(median, low, high, spent, len(times), megabytes)
+    return Measured(median, low, high, spent, len(times), megabytes, outside)
 
 
 def _serve(there: Connection, contender: Contender, threads: int) -> None:
     """In the contender's own process: make its step, say what is wrong with it, and take turns."""
     import torch
 
-    from pipeline.benchmarks.ways import ready, timed
+    from pipeline.benchmarks.passes import outside
+    from pipeline.benchmarks.ways import OURS, ready, timed
 
     warnings.simplefilter("ignore")  # Opacus has many
     torch.set_num_threads(threads)
@@ -99,7 +102,10 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
         while sum(took.wall for took in times) < TURN:
             times.append(timed(step, device))
         there.send(times)
-    there.send((share, _peak(device) - before))
+    grown = _peak(device) - before
+    # of a GPU, which works behind the steps, the stack tells nothing
+    looked = outside(step, LOOKED) if contender.way == OURS and device.type == "cpu" else None
+    there.send((share, grown, looked))
 
 
 def _peak(device: Any) -> float:

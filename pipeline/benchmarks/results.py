@@ -86,12 +86,12 @@ def _setting(line: Line) -> tuple[Any, ...]:
 def table(lines: list[Line], machine: dict[str, str]) -> str:
     """The whole run in Markdown."""
     head = ["step", "batch", "threads", "way", "replicas", "ms", "quartiles", "of plain SGD"]
-    head += ["processor, ms", "of plain SGD", "memory, MB"]
+    head += ["processor, ms", "of plain SGD", "memory, MB", "outside passes, %"]
     rows = []
     for line in lines:
         contender, found = line.contender, line.measured
         if found.problem is not None:
-            numbers = [f"not possible: {found.problem}", *[""] * 5]
+            numbers = [f"not possible: {found.problem}", *[""] * 6]
         else:
             parts = [ratio(line, lines, of) for of in ("seconds", "processor")]
             wall, processor = ("" if part is None else f"{part:.2f}" for part in parts)
@@ -102,6 +102,7 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
                 f"{1000 * found.processor:.4g}",
                 processor,
                 f"{found.megabytes:.0f}",
+                "" if found.outside is None else f"{100 * found.outside:.0f}",
             ]
         threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
         asked = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]
@@ -114,7 +115,9 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
         "as anybody writes it; *ours* is a whole step of the method, with sampling, noise and what goes into "
         "the history, and for batch clipping its part of the passes over public data. Memory is what the "
         "process grew by, at most. On a machine that others use too, the processor's time of all threads is "
-        "what to compare; it has the noise that a thread of its own draws ahead.",
+        "what to compare; it has the noise that a thread of its own draws ahead. Outside passes is the share "
+        "of our step that is neither forward nor backward, with the clipping between them: sampling, "
+        "look-up, noise, descent and history.",
         "",
         "; ".join(f"{key} {value}" for key, value in machine.items()),
         "",

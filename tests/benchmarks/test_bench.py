@@ -1,6 +1,7 @@
 """The benchmark runs every way there is, and says what it measured."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from pipeline.benchmarks.cases import CASES
 from pipeline.benchmarks.measuring import Measured, compare
+from pipeline.benchmarks.passes import outside
 from pipeline.benchmarks.results import Line, ratio, write
 from pipeline.benchmarks.ways import OURS, PLAIN, REFERENCE, WAYS, Contender, ready, with_torch_batch_norm
 
@@ -39,6 +41,20 @@ def test_plain_sgd_has_torchs_batch_norm() -> None:
     torch.testing.assert_close(net[2](inputs), expected)
 
 
+def test_time_outside_the_passes_is_told_from_time_in_them() -> None:
+    layer, inputs = nn.Linear(300, 300), torch.rand(300, 300)
+
+    def step(inside: float) -> None:
+        for until, what in ((inside, lambda: layer(inputs)), (0.004, lambda: torch.rand(300, 300))):
+            begun = time.perf_counter()
+            while time.perf_counter() - begun < until:
+                what()
+
+    assert outside(lambda: step(0.0), 0.2) > 0.95
+    assert outside(lambda: step(0.004), 0.4) == pytest.approx(0.5, abs=0.2)
+    assert outside(lambda: step(0.036), 0.6) == pytest.approx(0.1, abs=0.1)
+
+
 def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
     case = CASES["lenet-300-100"]
     impossible = Contender(case, "no such way", 4, device="nowhere")
@@ -47,20 +63,23 @@ def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
     assert found[0].steps >= 5
     assert 0 < found[0].low <= found[0].seconds <= found[0].high
     assert found[1].problem is not None
+    (ours,) = compare([Contender(case, OURS, 4)], 1, 0.1, lambda one: None)
+    assert ours.outside is not None
+    assert 0 < ours.outside < 1
 
 
 def test_ratios_are_to_plain_sgd_of_the_same_step(tmp_path: Path) -> None:
     case = CASES["lenet5"]
     lines = [
         Line(Contender(case, PLAIN, 8), 1, Measured(0.01, 0.009, 0.011, 0.01, 9, 50.0)),
-        Line(Contender(case, OURS, 8), 1, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0)),
+        Line(Contender(case, OURS, 8), 1, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0, 0.125)),
         Line(Contender(case, OURS, 8), 2, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0)),
-        Line(Contender(case, REFERENCE, 8), 1, Measured(0, 0, 0, 0, 0, 0, "it can't")),
+        Line(Contender(case, REFERENCE, 8), 1, Measured(0, 0, 0, 0, 0, 0, problem="it can't")),
     ]
     assert [ratio(line, lines) for line in lines] == [1.0, pytest.approx(1.2), None, None]
     folder = write("few", lines, tmp_path)
     text = (folder / "few.md").read_text()
-    assert "| lenet5 | 8 | 1 | ours | 1 | 12 | 11 to 13 | 1.20 | 15 | 1.50 | 60 |" in text
+    assert "| lenet5 | 8 | 1 | ours | 1 | 12 | 11 to 13 | 1.20 | 15 | 1.50 | 60 | 12 |" in text
     assert "not possible: it can't" in text
     saved = json.loads((folder / "few.json").read_text())
     assert saved["machine"]["cores"]

@@ -284,13 +284,16 @@ def test_every_replica_is_shown_however_many_are_measured_at_once(
     assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
     # as together, in the order of the run
     run, found = records.read_run("row", tmp_path), records.read_evaluation("row", tmp_path)
-    assert run is not None and found is not None
+    assert run is not None
+    assert found is not None
     weights = [
         runs.read_weights(runs.weights_path("row", one.level, one.seed, tmp_path), one.weights, cpu.device)
         for one in run.replicas
     ]
     own = declared(3).rows["row"]
-    members = [loop.Replica(one.level, one.seed, DpsgdSettings.model_validate(one.settings)) for one in run.replicas]
+    members = [
+        loop.Replica(one.level, one.seed, DpsgdSettings.model_validate(one.settings)) for one in run.replicas
+    ]
     together = evaluation.measure(members, weights, own.model, own.method, True, tiny, cpu)
     assert [{**one.metrics} for one in found.replicas] == together
     # nothing is left to measure: all are shown as measured, and the record stays
