@@ -1,4 +1,4 @@
-"""What share of a step is neither a forward nor a backward pass: sampling, look-up, noise, descent and so on."""
+"""What share of a step is neither a forward nor a backward pass: sampling, noise, descent and so on."""
 
 import sys
 import threading
