@@ -9,6 +9,7 @@ import sys
 import textwrap
 import tomllib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 import dprepro
+from pipeline.data import catalog, synthetic
+from pipeline.data.catalog import Edition, File, Part
+from pipeline.files import digest_file
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dprepro", "pipeline", "stages")
@@ -115,6 +119,19 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.Capture
         exec(block, {})
 
 
+def entry_point(folder: Path, group: str, named: str) -> None:
+    """A package that is installed in ``folder``, with an entry point of the ``group``."""
+    (folder / "others-1.dist-info").mkdir()
+    about = "Metadata-Version: 2.1\nName: others\nVersion: 1\n"
+    (folder / "others-1.dist-info/METADATA").write_text(about)
+    (folder / "others-1.dist-info/entry_points.txt").write_text(f"[{group}]\nmine = {named}\n")
+
+
+def groups() -> list[str]:
+    """The groups of entry points that the page names."""
+    return [group for block in blocks("toml") for group in tomllib.loads(block)["project"]["entry-points"]]
+
+
 MODEL = """
 from torch import nn
 from pipeline.models.model import Model
@@ -129,10 +146,7 @@ def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path) -> Non
     (tmp_path / "others/nets").mkdir(parents=True)
     (tmp_path / "others/__init__.py").write_text("")
     (tmp_path / "others/nets/flat.py").write_text(MODEL)
-    (tmp_path / "others-1.dist-info").mkdir()
-    (tmp_path / "others-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
-    (section,) = tomllib.loads(*blocks("toml"))["project"]["entry-points"]  # the group that the page names
-    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{section}]\nnets = others.nets\n")
+    entry_point(tmp_path, groups()[0], "others.nets")
     asked = textwrap.dedent("""
         from pipeline.identity.code import train_code
         from pipeline.methods.registry import build_net
@@ -153,6 +167,62 @@ def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path) -> Non
         model.write_text(MODEL.replace("nn.Flatten()", "nn.Flatten(1)") if number == 0 else MODEL)
     assert said[0][0] == "torch.Size([3, 16])"
     assert said[0][1] != said[1][1]  # another model's code
+
+
+PARAMS = """\
+source: {kind: official}
+own: {}
+raw: {shapes: {}}
+data:
+  shapes: {raw: shapes, train: 50, validation: 10, public: {raw: shapes, part: train, count: 4}}
+starts: {}
+relevances: {}
+accounts: {}
+rows: {}
+searches: {}
+"""
+
+
+def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path) -> None:
+    """From a mirror with the bytes that the entry pins, and prepared; other bytes are refused."""
+    mirror, project = tmp_path / "mirror", tmp_path / "project"
+    mirror.mkdir()
+    project.mkdir()
+    mnist = catalog.get("mnist")
+    synthetic.write(mnist, 70, 20, mirror)
+
+    def part(which: Part, count: int) -> Part:
+        paths = [mirror / one.name for one in which.files]
+        return Part(tuple(File(path.name, path.stat().st_size, digest_file(path)) for path in paths), count)
+
+    official = mnist.edition("official")
+    editions = {"official": Edition(part(official.train, 70), part(official.test, 20))}
+    entry = replace(mnist, key="shapes", editions=editions, folders=("",))
+    (tmp_path / "others.py").write_text(f"from pipeline.data.catalog import *\nSHAPES = {entry}\n")
+    entry_point(tmp_path, groups()[1], "others:SHAPES")
+    (project / "params.yaml").write_text(PARAMS)
+
+    def dprepro(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "stages", *arguments], cwd=project, capture_output=True, text=True,
+            env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": "", "DPREPRO_MIRROR": str(mirror)},
+        )  # fmt: skip
+
+    fetched = dprepro("fetch", "shapes")
+    assert fetched.returncode == 0, fetched.stderr
+    assert "4 files, edition official" in fetched.stdout
+    prepared = dprepro("prepare", "shapes")
+    assert prepared.returncode == 0, prepared.stderr
+    assert "train 50, validation 10, test 20, public 4" in prepared.stdout
+
+    first = mirror / official.train.files[1].name
+    first.write_bytes(first.read_bytes()[:-1] + b"!")
+    refused = dprepro("fetch", "shapes")
+    assert refused.returncode != 0
+    assert str(first) in refused.stderr
+
+    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{groups()[1]}]\nmine = others:Part\n")
+    assert "'others:Part' is no pipeline.data.catalog.Entry" in dprepro("fetch", "shapes").stderr
 
 
 def test_the_wheel_has_all_that_is_read_when_it_runs(tmp_path: Path) -> None:
