@@ -1,5 +1,8 @@
 """Small worlds that engine tests share. Images are LeNet-5's size, but few."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
+from tests.warm.commands import commands
 
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = ("test_dvc.py", "test_equivalence.py", "test_training.py")
@@ -20,6 +24,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _one_thread() -> None:
     # thousands of tiny operations: threads only get in each other's way
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with `dprepro` and `dvc` that start at once: see `tests.warm.server`."""
+    with commands(tmp_path_factory.mktemp("warm")) as folder:
+        yield folder
 
 
 @pytest.fixture

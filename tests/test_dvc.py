@@ -83,12 +83,14 @@ exec "{dprepro}" "$@"
 class Checkout:
     """A folder under git and DVC, and commands run in it."""
 
-    def __init__(self, folder: Path, path: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, warm: Path, first: Path | None = None) -> None:
+        """``warm`` has the commands; what lies in ``first`` goes before them."""
+        self.folder, self.warm = folder, warm
         # neither the variables of a git hook that runs the tests, nor somebody's MLflow
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MLFLOW_"))}
         who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        self.environment = {**kept, **who, "PATH": f"{path}:{BIN}:{os.environ['PATH']}"}
+        places = [*([] if first is None else [first]), warm, BIN, os.environ["PATH"]]
+        self.environment = {**kept, **who, "PATH": ":".join(map(str, places))}
         # the library that the stages run is then the one they hash
         self.environment["PYTHONPATH"] = str(folder)
 
@@ -99,7 +101,7 @@ class Checkout:
 
     def allow_training(self) -> None:
         """Take the `dprepro` that trains from here on."""
-        self.environment["PATH"] = f"{BIN}:{os.environ['PATH']}"
+        self.environment["PATH"] = f"{self.warm}:{BIN}:{os.environ['PATH']}"
 
     def commit(self, message: str) -> None:
         self.run("git", "add", "--all")
@@ -120,7 +122,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def origin(workshop: Path) -> Checkout:
+def origin(workshop: Path, warm: Path) -> Checkout:
     """A checkout where everything was run, and its results pushed to a folder."""
     folder = workshop / "origin"
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
@@ -131,7 +133,7 @@ def origin(workshop: Path) -> Checkout:
     (folder / "reports/searches").mkdir(parents=True)
     (folder / "reports/searches/.gitkeep").touch()
     (folder / "params.yaml").write_text(PARAMS)
-    checkout = Checkout(folder, "")
+    checkout = Checkout(folder, warm)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
     checkout.run("dvc", "remote", "add", "--default", "store", str(workshop / "store"))
     checkout.commit("declared")
@@ -145,13 +147,13 @@ def origin(workshop: Path) -> Checkout:
 
 
 @pytest.fixture
-def clone(origin: Checkout, workshop: Path, tmp_path: Path) -> Iterator[Checkout]:
+def clone(origin: Checkout, warm: Path, tmp_path: Path) -> Iterator[Checkout]:
     """A second checkout, where training fails."""
     fake = tmp_path / "bin/dprepro"
     fake.parent.mkdir()
-    fake.write_text(UNTRAINING.format(dprepro=BIN / "dprepro"))
+    fake.write_text(UNTRAINING.format(dprepro=warm / "dprepro"))
     fake.chmod(0o755)
-    checkout = Checkout(tmp_path / "clone", str(fake.parent))
+    checkout = Checkout(tmp_path / "clone", warm, fake.parent)
     origin.run("git", "clone", "--quiet", str(origin.folder), str(checkout.folder))
     yield checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,21 @@ def run(checkout: Path, *arguments: str, status: int = 0) -> str:
     return done.stdout
 
 
-def dprepro(checkout: Path, *arguments: str, status: int = 0) -> str:
-    return run(checkout, sys.executable, "-m", "stages", *arguments, status=status)
+Dprepro = Callable[..., str]  # a checkout, arguments, and the status there is to be
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dprepro(warm: Path) -> Dprepro:
+    """The command, run in a checkout by its own code."""
+
+    def dprepro(checkout: Path, *arguments: str, status: int = 0) -> str:
+        return run(checkout, str(warm / "dprepro"), *arguments, status=status)
+
+    return dprepro
+
+
+@pytest.fixture(scope="module")
+def original(dprepro: Dprepro, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository whose one row was trained and measured by its one commit."""
     folder = tmp_path_factory.mktemp("original") / "checkout"
     for name in ("pipeline", "stages"):
@@ -85,7 +94,7 @@ def findings(checkout: Path) -> list[dict[str, Any]]:
     return json.loads((checkout / "pipeline/identity/equivalences.json").read_text())["findings"]
 
 
-def test_unchanged_code_needs_no_proof(checkout: Path) -> None:
+def test_unchanged_code_needs_no_proof(dprepro: Dprepro, checkout: Path) -> None:
     assert dprepro(checkout, "equivalence") == ""
     assert findings(checkout) == []
     assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
@@ -99,7 +108,9 @@ def test_unchanged_code_needs_no_proof(checkout: Path) -> None:
     ],
     ids=["sign", "a little, of one kind of replica"],
 )
-def test_code_that_makes_other_numbers_is_never_proven_equal(checkout: Path, before: str, after: str) -> None:
+def test_code_that_makes_other_numbers_is_never_proven_equal(
+    dprepro: Dprepro, checkout: Path, before: str, after: str
+) -> None:
     edit(checkout, METHOD, before, after)
     said = dprepro(checkout, "equivalence", status=1)
     assert "different" in said
@@ -109,7 +120,9 @@ def test_code_that_makes_other_numbers_is_never_proven_equal(checkout: Path, bef
     assert "toy: 4 replicas (method code)" in dprepro(checkout, "plan")
 
 
-def test_code_that_reads_differently_is_proven_to_make_the_same_bits(checkout: Path) -> None:
+def test_code_that_reads_differently_is_proven_to_make_the_same_bits(
+    dprepro: Dprepro, checkout: Path
+) -> None:
     for before, after in (("released", "noised"), ("descended", "stepped")):
         edit(checkout, METHOD, before, after)
     assert "toy: 4 replicas (method code)" in dprepro(checkout, "plan")
@@ -128,7 +141,7 @@ def test_code_that_reads_differently_is_proven_to_make_the_same_bits(checkout: P
     assert len(run(checkout, "git", "worktree", "list").splitlines()) == 1
 
 
-def test_code_that_adds_up_in_another_order_is_the_same_to_rounding(checkout: Path) -> None:
+def test_code_that_adds_up_in_another_order_is_the_same_to_rounding(dprepro: Dprepro, checkout: Path) -> None:
     edit(checkout, METHOD, DESCENT, DESCENT.replace("value /", "(value + 0.3 * value) / 1.3 /"))
     assert "same to rounding" in dprepro(checkout, "equivalence")
     found = {one["kind"]: one for one in findings(checkout)}
@@ -137,7 +150,7 @@ def test_code_that_adds_up_in_another_order_is_the_same_to_rounding(checkout: Pa
     assert "0 replicas trained, 4 stand" in dprepro(checkout, "train", "toy")
 
 
-def test_what_no_commit_made_can_not_be_proven(checkout: Path) -> None:
+def test_what_no_commit_made_can_not_be_proven(dprepro: Dprepro, checkout: Path) -> None:
     path = checkout / "reports/runs/toy.json"
     path.write_text(path.read_text().replace('"dirty": false', '"dirty": true'))
     edit(checkout, METHOD, "descended", "stepped")
