@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,20 @@ def of(language: str) -> list[Block]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(warm: Path) -> Callable[..., str]:
+    """Type a line in a folder; what it says."""
+
+    def run(folder: Path, line: str, fails: bool = False) -> str:
+        told = environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}", "PYTHONPATH": str(folder)}
+        done = subprocess.run(line, shell=True, cwd=folder, env=told, capture_output=True, text=True)
+        assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def project(run: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
     for name in ("pipeline", "stages"):
@@ -47,13 +61,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for line in of("console")[0].commands:
         run(folder, line)
     return folder
-
-
-def run(folder: Path, line: str, fails: bool = False) -> str:
-    told = environment() | {"PATH": f"{BIN}:{environment()['PATH']}", "PYTHONPATH": str(folder)}
-    done = subprocess.run(line, shell=True, cwd=folder, env=told, capture_output=True, text=True)
-    assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
 
 
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
@@ -82,7 +89,7 @@ def test_the_entries_are_those_of_the_page(project: Path) -> None:
     assert digest == digest_file(project / "mine.npz")
 
 
-def test_a_changed_file_is_noticed_by_dvc(project: Path) -> None:
+def test_a_changed_file_is_noticed_by_dvc(run: Callable[..., str], project: Path) -> None:
     before = (project / "mine.npz").read_bytes()
     (project / "mine.npz").write_bytes(before + b" ")
     said = run(project, "dvc repro own@mine", fails=True)
