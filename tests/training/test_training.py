@@ -261,11 +261,6 @@ def command(*arguments: str, before: str = "") -> list[str]:
     return [sys.executable, "-c", f"{before}\nfrom stages.app import main; main()", *arguments]
 
 
-def dprepro(*arguments: str, cwd: Path, before: str = "") -> subprocess.CompletedProcess[str]:
-    line = command(*arguments, before=before)
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=120, env=ONE_THREAD)
-
-
 @pytest.fixture(scope="module")
 def prepared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with params.yaml and prepared synthetic data."""
@@ -507,7 +502,8 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "torchvision", "torchtext", "pandas", "matplotlib", "jinja2")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
-    again = dprepro("train", "quick", "--physical", "64", cwd=project, before=bare)
+    line = command("train", "quick", "--physical", "64", before=bare)
+    again = subprocess.run(line, cwd=project, capture_output=True, text=True, env=ONE_THREAD)
     assert again.returncode == 0, again.stderr
     assert "4 replicas trained, 0 stand" in again.stdout
     for name in names(project):
@@ -640,10 +636,13 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
         (("search", "nothing"), "params.yaml: no search 'nothing'; there are: quick"),
     ],
 )
-def test_a_mistake_is_one_clear_line(project: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_a_mistake_is_one_clear_line(
+    project: Path, warm: Path, arguments: tuple[str, ...], expected: str
+) -> None:
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    result = dprepro(*arguments, cwd=project)
+    line = [warm / "dprepro", *arguments]
+    result = subprocess.run(line, cwd=project, capture_output=True, text=True, env=ONE_THREAD)
     assert result.returncode == 1
     assert len(result.stderr.strip().splitlines()) == 1
     assert expected in result.stderr
@@ -691,13 +690,14 @@ def test_damaged_weights_are_one_clear_line(done: Path, cpu: Execution, damage: 
     assert not records.evaluation_path("quick", done).exists()
 
 
-def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
+def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None:
     path = records.ledger_path("quick", done)
     before = path.read_bytes()
     path.unlink()
     for folder in ("runs", "data", "reports/evaluations"):
         shutil.rmtree(done / folder)
-    again = dprepro("ledger", "quick", cwd=done)
+    line = [warm / "dprepro", "ledger", "quick"]
+    again = subprocess.run(line, cwd=done, capture_output=True, text=True, env=ONE_THREAD)
     assert again.returncode == 0, again.stderr
     assert path.read_bytes() == before
 
