@@ -68,6 +68,13 @@ def test_a_reduced_row_is_too_small_a_budget_and_an_own_one_counts() -> None:
     assert of(90.0, 90.0, 90.0, 90.0, budget="own") == ("agrees", "")
 
 
+def test_a_reduced_row_on_a_part_of_the_data_says_that_more_training_would_not_help() -> None:
+    declared = toys.settings(row={"budget": "reduced"})
+    record = toys.record("row", declared, sigma_0=(90.0,))
+    paper = toys.paper(values=PRINTED, table={"examples": 1_000_000})
+    assert verdict(toys.judged(paper, declared, record)) == ("not judged", "too small a part of the data")
+
+
 def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
     declared = toys.settings(row={}, row_reduced={"budget": "reduced"})
     full = toys.record("row", declared, sigma_0=(90.0, 90.0, 90.0))

@@ -97,7 +97,9 @@ def _untold(cell: Cell, row: RowResult) -> str:
     if not cell.comparable:
         return next(mark.words for mark in row.marks if mark.incomparable)
     if cell.caveat and not row.counts:
-        return "too small a budget"
+        # no training here would help
+        lacking = any(mark.inconclusive and not mark.training for mark in row.marks)
+        return "too small a part of the data" if lacking else "too small a budget"
     if cell.caveat:
         return "fewer examples, or too few step sizes tried"
     return "one seed" if cell.mean.n == 1 else "too wide an interval, or only some seeds converged"
