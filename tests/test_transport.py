@@ -166,7 +166,7 @@ def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     """Pack away, then adopt at home, as one."""
 
     def run(weights: bool = True, here: Settings | None = None) -> list[Adopted]:
-        pack(parsed(), [ROW], home / NAME, weights)
+        pack(parsed(), [ROW], home / NAME, "all" if weights else "none")
         monkeypatch.chdir(home)
         return adopt(here or parsed(), Path(NAME))
 
