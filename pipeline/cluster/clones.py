@@ -54,8 +54,11 @@ def clone(source: Source) -> Path:
             for left in base.glob(f".{source.revision}.*"):
                 shutil.rmtree(left, ignore_errors=True)  # of one that was killed
             building = beside(folder)
-            fetch(source, building)
-            building.rename(folder)
+            try:
+                fetch(source, building)
+                building.rename(folder)
+            finally:
+                shutil.rmtree(building, ignore_errors=True)
     return folder
 
 

@@ -7,6 +7,7 @@ Tasks that train nothing run here.
 
 import secrets
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -39,10 +40,15 @@ class Machines:
 
     threads: int | None = None
 
-    def __init__(self, slots: Slots, source: Source, settings: Settings, every: float):
-        """Args: see `pool`; ``source``: what machines clone."""
-        self.labels: tuple[str, ...] = (*slots.labels, HERE)
-        self._slots, self._here = slots, Here()
+    def __init__(self, slots: Callable[[], Slots], source: Source, settings: Settings, every: float):
+        """Start the slots, if the remote is to be had.
+
+        Args:
+            slots: starts them.
+            source: what machines clone.
+            settings: all settings.
+            every: seconds between checkpoints.
+        """
         self._source, self._settings, self._every = source, settings, every
         self._digests = entries.entries(settings)
         self._folder = _checkout()
@@ -52,6 +58,8 @@ class Machines:
         self._away: dict[str, Path] = {}  # rows on machines, and their logs here
         self._one = threading.Lock()  # who pushes data or takes in a pack
         self._closed = threading.Event()
+        self._slots, self._here = slots(), Here()
+        self.labels: tuple[str, ...] = (*self._slots.labels, HERE)
         self._waiting = ThreadPoolExecutor(AT_ONCE)
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
@@ -186,6 +194,7 @@ class Machines:
                     said = self._transit.get(f"{row}/{LINE}", told) and told.read_text()
                 except UserError:
                     continue  # next time, or with the result
+                told.unlink(missing_ok=True)
                 if said and said != last_line(log) and row in self._away:
                     with log.open("a") as lines:
                         print(said, file=lines)

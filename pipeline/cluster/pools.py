@@ -212,7 +212,7 @@ def pool(on: str, jobs: int, settings: Settings, every: float) -> Callable[[], P
     from pipeline.cluster.origin import source_of
 
     source = source_of(clone)
-    return lambda: Machines(Slots(config, place), source, settings, every)
+    return partial(Machines, partial(Slots, config, place), source, settings, every)
 
 
 def _local(jobs: int) -> "tuple[Config, None, int]":

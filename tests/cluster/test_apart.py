@@ -23,9 +23,12 @@ from pipeline.cluster.slot import Job
 from pipeline.cluster.transit import Transit
 from pipeline.errors import UserError
 from pipeline.files import digest, write_text
+from pipeline.identity import entries
+from pipeline.ledgers.rows import row_ledgers
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock, pack
+from stages.repro import repro
 from tests.cluster import project
 from tests.cluster.test_repro import MISFIT
 
@@ -93,6 +96,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken")
     _make(folder)
     project.unbroken(folder, [ROW, BEHIND])
+    row_ledgers(BEHIND, params.load(folder / "params.yaml"), folder)
     return folder
 
 
@@ -109,9 +113,9 @@ def checkout(tmp_path: Path, unbroken: Path, monkeypatch: pytest.MonkeyPatch) ->
     _make(folder)
     shutil.copytree(unbroken / "data", folder / "data")
     shutil.copytree(unbroken / "runs" / BEHIND, folder / "runs" / BEHIND)
-    for path in (records.run_path(BEHIND), records.history_path(BEHIND), records.evaluation_path(BEHIND)):
-        (folder / path).parent.mkdir()
-        shutil.copy(unbroken / path, folder / path)
+    for path in (records.run_path, records.history_path, records.evaluation_path, records.ledger_path):
+        path(BEHIND, folder).parent.mkdir()
+        shutil.copy(path(BEHIND, unbroken), path(BEHIND, folder))
     with (folder / ".dvc/config").open("a") as config:
         config.write(REMOTE % (tmp_path / "store"))
     (tmp_path / "store").mkdir()
@@ -141,11 +145,12 @@ def of_machine(folder: Path) -> list[int]:
 
 
 def test_a_machine_that_is_lost(tmp_path: Path, checkout: Path, unbroken: Path) -> None:
-    """Its row goes on elsewhere, from what it had sent; derived data travel; a bad setting is named once."""
+    """Its row goes on elsewhere, from what it had sent; data that are derived here travel too."""
+    dvclock.sign(params.load(), [BEHIND])
     machines = tmp_path / "machines"
     (tmp_path / "slots.py").write_text(SLOTS.format(origin=tmp_path / "origin.git", machines=machines))
     on = ("--jobs", "2", "--on", str(tmp_path / "slots.py"), "--checkpoint-every", "0.2")
-    running = project.repro(checkout, ROW, DERIVED, "misfit", *on)
+    running = project.repro(checkout, ROW, DERIVED, *on)
     sent, until = tmp_path / "store" / transit.FOLDER, time.monotonic() + 300
     while not list(sent.glob(f"*/{ROW}/{carrying.CHECKPOINTS}/*/*/[0-9]*")):
         assert running.poll() is None, running.communicate()[0]
@@ -158,13 +163,9 @@ def test_a_machine_that_is_lost(tmp_path: Path, checkout: Path, unbroken: Path) 
     shutil.rmtree(lost, ignore_errors=True)
     said, _ = running.communicate(timeout=600)
 
-    assert running.returncode == 1, said
+    assert running.returncode == 0, said
     assert f"{ROW}: its worker died, tried again" in said
-    assert "3 done, 1 failed" in said  # with relevance@mnist-relevance, here
-    (misfit,) = [line for line in said.splitlines() if line.startswith("dprepro: ")]
-    assert misfit.startswith("dprepro: misfit: failed: ")
-    assert "32x32 are needed" in misfit
-    assert len([*machines.glob("*/*/.dprepro/repro/logs/misfit.log")]) == 1
+    assert "3 done, 0 failed" in said  # with relevance@mnist-relevance, here
     assert _numbers(checkout, ROW) == _numbers(unbroken, ROW)
     for row in (ROW, DERIVED):
         run = records.read_run(row)
@@ -173,10 +174,11 @@ def test_a_machine_that_is_lost(tmp_path: Path, checkout: Path, unbroken: Path) 
         assert run.replicas[0].started < killed or row != ROW
     left = tasks.todo(params.load(), [ROW, DERIVED])
     assert (left.tasks, left.data, left.unsigned) == ((), (), ())
-    signed = [f"{stage}@{row}" for stage in dvclock.STAGES_OF_A_ROW for row in (ROW, DERIVED)]
-    assert dvclock.dvc("status", *signed).strip() == "Data and pipelines are up to date."
-    shutil.rmtree(checkout / "runs")
-    dvclock.dvc("checkout", f"train@{ROW}", f"train@{DERIVED}")  # weights are in DVC's cache
+    signed = dvclock.Signed().stages
+    for row in (ROW, DERIVED):  # weights are in DVC's cache
+        (weights,) = [out.md5 for out in signed[f"train@{row}"].outs if out.path == f"runs/{row}"]
+        assert weights is not None
+        assert (checkout / ".dvc/cache/files/md5" / weights[:2] / weights[2:]).exists()
     assert in_transit(tmp_path) == []
     log = (checkout / f".dprepro/repro/logs/{ROW}.log").read_text()
     assert "goes on from another machine's checkpoint" in log
@@ -214,7 +216,7 @@ def test_packs_that_nobody_took_in_are_taken_in_first(
 ) -> None:
     """As where the coordinator was killed; what is refused is said, and trained anew."""
     own, slots = params.load(), _Nobody()
-    found = Machines(slots, Source("url", "revision", ""), own, 60.0)  # type: ignore[arg-type]
+    found = Machines(lambda: slots, Source("url", "revision", ""), own, 60.0)  # type: ignore[arg-type,return-value]
     with closing(found):
         way, log = Transit(checkout, (pools.STATE / "name").read_text()), checkout / "row.log"
         monkeypatch.chdir(unbroken)
@@ -248,40 +250,50 @@ def test_packs_that_nobody_took_in_are_taken_in_first(
 def test_what_fails_on_a_machine_is_named(
     tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(clones.WORK, str(tmp_path / "machine"))
-    revision = git(checkout, "rev-parse", "HEAD").strip()
-    data = Data("prepare@mnist", "data/prepared/mnist", LOCK_OF_NOTHING)
-    source = Source(str(tmp_path / "nowhere.git"), revision, "")
+    """By the last line of what comes back."""
+    row, revision = "misfit", git(checkout, "rev-parse", "HEAD").strip()
+    machine, url = tmp_path / "machine", str(tmp_path / "origin.git")
+    monkeypatch.setenv(clones.WORK, str(machine))
+    digests, way = entries.entries(params.load())["train"], "name/of/mine"
     errand = Errand(
-        ROW,
-        (),
-        source,
-        data,
-        (),
+        row,
+        (("train", row),),
+        Source(str(tmp_path / "nowhere.git"), revision, ""),
+        Data("prepare@mnist", "data/prepared/mnist", LOCK_OF_NOTHING),
+        ((records.run_path(row).as_posix(), None), (records.history_path(row).as_posix(), "a line\n")),
         (("train", "sha256:other"),),
-        f"{CHECKPOINTS}/{ROW}",
-        f"{ROW}.lock",
-        "x",
+        f"{CHECKPOINTS}/{row}",
+        f"{CHECKPOINTS}/{row}.lock",
+        way,
         60.0,
     )
-    back = apart.work(errand)
-    assert back.status == 1
-    assert back.log.startswith("dprepro: git fetch ")
-    assert "nowhere.git" in back.log
 
-    errand = replace(errand, source=replace(source, url=str(tmp_path / "origin.git")))
-    back = apart.work(errand)
-    assert back.status == 1
-    assert back.log.startswith("dprepro: dvc pull --quiet --force prepare@mnist: ")
+    def said(errand: Errand) -> str:
+        back = apart.work(errand)
+        assert back.status == 1
+        return back.log.splitlines()[-1]
 
-    # as if they had come
-    folder = tmp_path / "machine" / revision
-    (folder / data.folder).mkdir(parents=True)
-    write_text(folder / ".dprepro/pulled/mnist", digest(data.lock.encode()))
-    back = apart.work(errand)
-    assert back.status == 1
-    assert "settings or code in the clone are not those of the coordinator (train)" in back.log
-    assert not list((tmp_path / "machine").glob(".*"))
+    found = said(errand)
+    assert found.startswith("dprepro: git fetch ")
+    assert "nowhere.git" in found
+    assert not [path for path in machine.iterdir() if path.is_dir()]  # nothing half made
+
+    errand = replace(errand, source=replace(errand.source, url=url))
+    assert said(errand).startswith("dprepro: dvc pull --quiet --force prepare@mnist: ")
+
+    # as if the data had come
+    folder = machine / revision
+    shutil.copytree(checkout / errand.data.folder, folder / errand.data.folder)
+    write_text(folder / ".dprepro/pulled/mnist", digest(errand.data.lock.encode()))
+    assert "settings or code in the clone are not those of the coordinator (train)" in said(errand)
+    assert records.history_path(row, folder).read_text() == "a line\n"
+
+    found = said(replace(errand, digests=(("train", digests[row]),)))
+    assert found.startswith("dprepro: ")
+    assert "32x32 are needed" in found
+    # the end of the log alone travels while it works
+    sent = Transit(checkout, way)
+    assert sent.numbers("") == {f"{row}/{carrying.LINE}": 1}
 
 
 def _change_a_row(folder: Path) -> None:
@@ -346,11 +358,8 @@ def test_what_machines_could_not_have(
 def test_nothing_begins_where_machines_could_not_have_it(tmp_path: Path, checkout: Path) -> None:
     _change_a_row(checkout)
     (tmp_path / "slots.py").write_text(SLOTS.format(origin=tmp_path / "origin.git", machines=tmp_path))
-    running = project.repro(checkout, "--on", str(tmp_path / "slots.py"))
-    said, _ = running.communicate(timeout=100)
-    assert running.returncode == 1
-    assert said.startswith("dprepro: params.yaml: not as committed")
-    assert len(said.splitlines()) == 1
+    with pytest.raises(UserError, match=r"params\.yaml: not as committed"):
+        repro([ROW], on=str(tmp_path / "slots.py"), yes=True)
     assert not pools.STATE.exists()
 
 

@@ -149,15 +149,18 @@ def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Usage: dprepro" in Path("log").read_text()
 
 
-def test_the_pages_file_of_slots_is_one() -> None:
-    """As far as no cluster is needed: Parsl takes it, and rows are placed."""
+def test_the_pages_files_of_slots_are_some() -> None:
+    """As far as no cluster is needed: Parsl takes them, and rows are placed."""
     page = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    shared, apart = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     found: dict[str, Any] = {}
-    exec(block, found)
+    exec(shared, found)
     assert isinstance(found["config"], Config)
     labels = {executor.label for executor in found["config"].executors}
     assert {found["place"](row, "cpu") for row in ("davody-t6-vgg", "davody-t5-lenet5")} == labels
+    exec(apart, found)
+    assert [executor.label for executor in found["config"].executors] == ["far"]
+    assert found["clone"].endswith(".git")
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:
