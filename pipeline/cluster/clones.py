@@ -21,6 +21,8 @@ from pipeline.files import beside, digest, digest_json, write_text
 
 WORK = "DPREPRO_WORK"
 STATE = Path(".dprepro")
+# variables by which git tells its hooks of a checkout: another than is meant here
+OF_A_HOOK = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"}
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,9 @@ def run(command: Sequence[str], folder: Path = Path(), modules: Path | None = No
     """What a command prints. ``modules``: a folder whose modules come before all others.
 
     Raises:
-        UserError: it failed; the last line that it printed says why.
+        UserError: it failed; the first line that it printed as an error says why, or else the last one.
     """
-    around = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    around = {key: value for key, value in os.environ.items() if key not in OF_A_HOOK}
     around["GIT_TERMINAL_PROMPT"] = "0"
     try:
         done = subprocess.run(
@@ -124,7 +126,9 @@ def run(command: Sequence[str], folder: Path = Path(), modules: Path | None = No
     except OSError as problem:
         raise UserError(f"{command[0]}: {problem.strerror or problem}") from problem
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()[-1]
+        lines = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
+        # git and DVC go on with advice
+        told = next((line for line in lines if line.lower().startswith(("error:", "fatal:"))), lines[-1])
         raise UserError(f"{' '.join(command).removeprefix(f'{sys.executable} -m ')}: {told}")
     return done.stdout
 

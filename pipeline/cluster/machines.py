@@ -24,6 +24,7 @@ from pipeline.data.prepared import PREPARED
 from pipeline.errors import UserError, printable, writing
 from pipeline.files import write_text
 from pipeline.identity import entries
+from pipeline.identity.plan import lacks
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.transport import dvclock
@@ -122,7 +123,7 @@ class Machines:
             return back
         try:
             if not self._take_in(row):
-                raise UserError(f"{row}: nothing came back from {back.where}")
+                raise UserError(f"{row}: it didn't come back from {back.where}, or not all of it")
         except UserError as problem:
             return _failed(log, problem)
         return back
@@ -164,7 +165,7 @@ class Machines:
         return future.result()
 
     def _take_in(self, row: str) -> bool:
-        """Take in a row's pack; whether there was one.
+        """Take in a row's pack; whether there was one, and nothing of the row is lacking now.
 
         Raises:
             UserError: it doesn't come, or isn't what would be made here. It stays there, as a full disk can
@@ -183,7 +184,7 @@ class Machines:
             pack.unlink(missing_ok=True)
         del self._refused[row]
         self._transit.clear(row)
-        return True
+        return not lacks(self._settings, row)
 
     def _listen(self) -> None:
         """Write to the logs here what machines last said of their rows."""

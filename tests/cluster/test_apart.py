@@ -234,7 +234,10 @@ def test_packs_that_nobody_took_in_are_taken_in_first(
         assert ended.status == 1
         refused, line, nothing = log.read_text().splitlines()
         assert "not a pack, or damaged" in refused
-        assert (line, nothing) == ("a line", f"dprepro: {ROW}: nothing came back from there")
+        assert (line, nothing) == (
+            "a line",
+            f"dprepro: {ROW}: it didn't come back from there, or not all of it",
+        )
         assert errand.commands == (("train", ROW), ("evaluate", ROW))
         assert errand.checkpoints == f"{CHECKPOINTS}/{ROW}"
         assert errand.data.stage == "prepare@mnist"
@@ -275,11 +278,11 @@ def test_what_fails_on_a_machine_is_named(
 
     found = said(errand)
     assert found.startswith("dprepro: git fetch ")
-    assert "nowhere.git" in found
+    assert "nowhere.git' does not appear to be a git repository" in found
     assert not [path for path in machine.iterdir() if path.is_dir()]  # nothing half made
 
     errand = replace(errand, source=replace(errand.source, url=url))
-    assert said(errand).startswith("dprepro: dvc pull --quiet --force prepare@mnist: ")
+    assert said(errand).startswith("dprepro: dvc pull --quiet --force prepare@mnist: ERROR: failed to pull")
 
     # as if the data had come
     folder = machine / revision
