@@ -83,7 +83,7 @@ def pull(folder: Path, data: Data) -> None:
         if (folder / data.folder).exists() and mark.exists() and mark.read_text() == wanted:
             return
         write_text(folder / "dvc.lock", data.lock)
-        run([sys.executable, "-m", "dvc", "pull", "--quiet", "--force", data.stage], folder)
+        run([sys.executable, "-m", "dvc", "pull", "--force", data.stage], folder)
         write_text(mark, wanted)
 
 

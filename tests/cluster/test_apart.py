@@ -25,6 +25,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest, write_text
 from pipeline.identity import entries
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.params.documents import read_yaml
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock, pack
@@ -250,6 +251,28 @@ def test_packs_that_nobody_took_in_are_taken_in_first(
     assert in_transit(checkout.parent) == []
 
 
+def test_a_pack_of_fewer_replicas_than_are_wanted_now(
+    checkout: Path, unbroken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken in, and a machine is told of them."""
+    raw = read_yaml(Path("params.yaml"))
+    raw["rows"][ROW]["seeds"] = 2
+    own, slots = params.parse(raw), _Nobody()
+    monkeypatch.chdir(unbroken)
+    pack(params.load(), [ROW], checkout / "pack")
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr(dvclock, "push_data", lambda *_: "lock")
+    with closing(Machines(lambda: slots, Source("url", "revision", ""), own, 60.0)) as found:  # type: ignore[arg-type,return-value]
+        Transit(checkout, (pools.STATE / "name").read_text()).put(checkout / "pack", f"{ROW}/{carrying.PACK}")
+        job = Job((("train", ROW), ("evaluate", ROW)), "", "row.log", f"{CHECKPOINTS}/{ROW}.lock")
+        assert found.submit("away", job).result().status == 1
+    (errand,) = slots.asked
+    run = records.read_run(ROW)
+    assert run is not None
+    assert len(run.replicas) == 1
+    assert errand.records[0] == (records.run_path(ROW).as_posix(), records.run_path(ROW).read_text())
+
+
 def test_what_fails_on_a_machine_is_named(
     tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +305,7 @@ def test_what_fails_on_a_machine_is_named(
     assert not [path for path in machine.iterdir() if path.is_dir()]  # nothing half made
 
     errand = replace(errand, source=replace(errand.source, url=url))
-    assert said(errand).startswith("dprepro: dvc pull --quiet --force prepare@mnist: ERROR: failed to pull")
+    assert said(errand).startswith("dprepro: dvc pull --force prepare@mnist: ERROR: failed to pull")
 
     # as if the data had come
     folder = machine / revision
