@@ -4,6 +4,7 @@ Parsl is imported only where it is asked for. It starts blocks (processes here, 
 a free slot of them, starts a lost block anew, and says which job's worker died.
 """
 
+import logging
 import os
 import runpy
 import shlex
@@ -118,6 +119,8 @@ class Slots:
         self.labels = tuple(executor.label for executor in config.executors)
         self.threads = threads
         self._place = place
+        # Parsl's own lines are in its folder, whoever else in this process sets up logging
+        logging.getLogger("parsl").propagate = False
         self._kernel = parsl.load(config)
 
     def label(self, task: Task) -> str:
