@@ -56,6 +56,7 @@ def repro(
     if not count and not work.unsigned:
         print("nothing to do")
         return
+    slots = pools.pool(on, jobs, settings, checkpoint_every)
     told = f"{count} tasks, {jobs} at once on {on}"
     if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:
         typer.confirm(f"{told}: some {long}, by rows that ran and by operations. Go on?", abort=True)
@@ -64,7 +65,7 @@ def repro(
         summary = coordinator.run(
             settings,
             work,
-            lambda: pools.pool(on, jobs),
+            slots,
             jobs,
             show,
             ("--checkpoint-every", f"{checkpoint_every:g}"),

@@ -166,7 +166,7 @@ def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     """Pack away, then adopt at home, as one."""
 
     def run(weights: bool = True, here: Settings | None = None) -> list[Adopted]:
-        pack(parsed(), [ROW], home / NAME, weights)
+        pack(parsed(), [ROW], home / NAME, "all" if weights else "none")
         monkeypatch.chdir(home)
         return adopt(here or parsed(), Path(NAME))
 
@@ -213,6 +213,25 @@ def test_a_row_comes_home_and_says_from_where(
     ledger = record.replicas[0].ledger
     assert (ledger.noise_multiplier, ledger.steps) == (SPENDING.noise_multiplier, 2)
     assert ledger.accounted == ledger.spent[-1][1] or ledger.accounted < ledger.spent[-1][1]
+
+
+def test_weights_that_others_have_can_be_left_out(
+    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 0 was trained at home, which sent what it knows of it, and seed 1 there."""
+    train(home, made=more(2), seeds=(0,))
+    train(away, made=more(2), seeds=(0, 1))
+    (away / WEIGHTS).unlink()
+    with pytest.raises(UserError, match=r"seed=0\.pt: missing"):
+        pack(more(2), [ROW], home / NAME)
+    pack(more(2), [ROW], home / NAME, "here")
+    monkeypatch.chdir(home)
+    (adopted,) = adopt(more(2), Path(NAME))
+    assert adopted.replicas == 1
+    assert sorted(path.name for path in (home / "runs").rglob("*.pt")) == [
+        "epsilon=3,seed=0.pt",
+        "epsilon=3,seed=1.pt",
+    ]
 
 
 def test_adopting_again_changes_nothing(bring: Callable[..., list[Adopted]], home: Path) -> None:

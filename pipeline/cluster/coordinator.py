@@ -13,6 +13,7 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
+from pipeline.cluster.logs import last_line
 from pipeline.cluster.order import Order
 from pipeline.cluster.pools import STATE, Died, Here, Pool
 from pipeline.cluster.slot import Ended, Job
@@ -251,7 +252,7 @@ class _Run:
 
     def _died(self, task: Task, why: str) -> None:
         """Try it again, from its checkpoint, unless it never gets any further."""
-        found = _newest_checkpoint(task)
+        found = self.pool.progress(task.trains) if task.trains else 0.0
         if found > self.checkpoints.get(task.name, 0.0):
             self.deaths[task.name] = 0
         self.checkpoints[task.name] = found
@@ -340,22 +341,3 @@ def _sign(settings: Settings, stages: Sequence[str]) -> None:
 
 def _log(task: Task) -> Path:
     return STATE / "logs" / f"{task.name}.log"
-
-
-def last_line(path: Path) -> str:
-    """The last line of a log; nothing where there is none yet."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 4096))
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _newest_checkpoint(task: Task) -> float:
-    """When the newest checkpoint of what a task trains was written; 0: there is none."""
-    if task.trains is None:
-        return 0.0
-    return max((path.stat().st_mtime for path in (CHECKPOINTS / task.trains).rglob("*.pt")), default=0.0)

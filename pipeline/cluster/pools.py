@@ -4,6 +4,7 @@ Parsl is imported only where it is asked for. It starts blocks (processes here, 
 a free slot of them, starts a lost block anew, and says which job's worker died.
 """
 
+import logging
 import os
 import runpy
 import shlex
@@ -11,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +20,8 @@ from pipeline.cluster import slot
 from pipeline.cluster.slot import Ended, Job
 from pipeline.cluster.tasks import Task
 from pipeline.errors import UserError, shown
+from pipeline.params import Settings
+from pipeline.training.checkpoints import CHECKPOINTS
 
 if TYPE_CHECKING:
     from parsl.config import Config
@@ -50,6 +54,9 @@ class Pool(Protocol):
     def gpus(self, label: str) -> bool:
         """Whether slots of a kind have a GPU."""
 
+    def progress(self, row: str) -> float:
+        """What grows with every checkpoint of a row; 0: there is none."""
+
     def close(self) -> None:
         """End all that runs; trainers leave a checkpoint."""
 
@@ -76,6 +83,10 @@ class Here:
         """Ask a slot."""
         return slot.gpu_here()
 
+    def progress(self, row: str) -> float:
+        """When its newest checkpoint was written."""
+        return _newest_checkpoint(row)
+
     def close(self) -> None:
         """End all that runs."""
         slot.end_all()
@@ -85,7 +96,12 @@ class Here:
 class Slots:
     """Slots of Parsl's executors. As `Pool` says."""
 
-    def __init__(self, config: "Config", place: Callable[[str, str], str] | None, threads: int | None):
+    def __init__(
+        self,
+        config: "Config",
+        place: Callable[[str, str], str] | None = None,
+        threads: int | None = None,
+    ):
         """``place`` gives the label of the executor for a row and what it needs; None: any."""
         import parsl
         from parsl.executors import HighThroughputExecutor
@@ -103,6 +119,8 @@ class Slots:
         self.labels = tuple(executor.label for executor in config.executors)
         self.threads = threads
         self._place = place
+        # Parsl's own lines are in its folder, whoever else in this process sets up logging
+        logging.getLogger("parsl").propagate = False
         self._kernel = parsl.load(config)
 
     def label(self, task: Task) -> str:
@@ -118,11 +136,15 @@ class Slots:
 
     def submit(self, label: str, job: Job) -> Future[Ended]:
         """Hand a job to a slot."""
-        return self._call(label, slot.work, job)
+        return self.call(label, slot.work, job)
 
     def gpus(self, label: str) -> bool:
         """Ask a slot."""
-        return bool(self._call(label, slot.gpu_here).result())
+        return bool(self.call(label, slot.gpu_here).result())
+
+    def progress(self, row: str) -> float:
+        """When its newest checkpoint was written."""
+        return _newest_checkpoint(row)
 
     def close(self) -> None:
         """End all that runs."""
@@ -131,7 +153,8 @@ class Slots:
         self._kernel.cleanup()
         parsl.clear()
 
-    def _call(self, label: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def call(self, label: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have a slot call a function. The future raises what `Pool.submit` says."""
         from parsl.errors import ParslError
         from parsl.executors.high_throughput.errors import ManagerLost, WorkerLost
 
@@ -160,14 +183,21 @@ class Slots:
         return given
 
 
-def pool(on: str, jobs: int) -> Pool:
-    """The slots that ``--on`` and ``--jobs`` ask for.
+def pool(on: str, jobs: int, settings: Settings, every: float) -> Callable[[], Pool]:
+    """What starts the slots that ``--on`` and ``--jobs`` ask for; whether they can be had is checked before.
+
+    Args:
+        on: see `dprepro repro`.
+        jobs: slots.
+        settings: all settings.
+        every: seconds between checkpoints, which travel where machines share no folder.
 
     Raises:
-        UserError: Parsl is needed and not installed; a file of slots is none; more slots than GPUs can share.
+        UserError: Parsl is needed and not installed; a file of slots is none; more slots than GPUs can share;
+            machines that share no folder can't have what is here.
     """
     if on == LOCAL and jobs == 1:
-        return Here()
+        return Here
     try:
         import parsl  # noqa: F401
     except ImportError as problem:
@@ -175,15 +205,20 @@ def pool(on: str, jobs: int) -> Pool:
             f"--jobs {jobs} --on {on}: needs Parsl; install the extra: pip install 'dprepro[cluster]'"
         ) from problem
     if on == LOCAL:
-        config, threads = _local(jobs)
-        return Slots(config, None, threads)
+        return partial(Slots, *_local(jobs))
     if on == SLURM:
-        return Slots(_slurm(jobs), None, None)
-    config, place = _of_file(Path(on))
-    return Slots(config, place, None)
+        return partial(Slots, _slurm(jobs))
+    config, place, clone = _of_file(Path(on))
+    if clone is None:
+        return partial(Slots, config, place)
+    from pipeline.cluster.machines import Machines
+    from pipeline.cluster.origin import source_of
+
+    source = source_of(clone)
+    return partial(Machines, partial(Slots, config, place), source, settings, every)
 
 
-def _local(jobs: int) -> "tuple[Config, int]":
+def _local(jobs: int) -> "tuple[Config, None, int]":
     """Blocks on this machine: one with a slot each, or on GPUs one block that hands the GPUs to its slots."""
     from parsl.executors import HighThroughputExecutor
     from parsl.providers import LocalProvider
@@ -204,7 +239,7 @@ def _local(jobs: int) -> "tuple[Config, int]":
         provider=LocalProvider(init_blocks=blocks, max_blocks=blocks, worker_init=_same_python()),
     )
     threads = max(1, len(os.sched_getaffinity(0)) // jobs)
-    return _config(executor, 3), threads
+    return _config(executor, 3), None, threads
 
 
 def _slurm(jobs: int) -> "Config":
@@ -246,15 +281,13 @@ def _same_python() -> str:
 
 def _broken(jobs: int) -> Callable[..., None]:
     """Gives up when the first blocks all fail by themselves, as with a partition that isn't there."""
-    from functools import partial
-
     from parsl.jobs.error_handlers import windowed_error_handler
 
     return partial(windowed_error_handler, threshold=3 * jobs)
 
 
-def _of_file(path: Path) -> "tuple[Config, Callable[[str, str], str] | None]":
-    """A file's `config`, and its `place` where it has one.
+def _of_file(path: Path) -> "tuple[Config, Callable[[str, str], str] | None, str | None]":
+    """A file's `config`, and its `place` and `clone` where it has them.
 
     Raises:
         UserError: it can't be run, or has no Parsl `Config`.
@@ -269,12 +302,18 @@ def _of_file(path: Path) -> "tuple[Config, Callable[[str, str], str] | None]":
         found: Mapping[str, Any] = runpy.run_path(str(path))
     except Exception as problem:  # whatever somebody's file raises
         raise UserError(f"--on {path}: {type(problem).__name__}: {shown(str(problem))}") from problem
-    config, place = found.get("config"), found.get("place")
+    config, place, clone = (found.get(name) for name in ("config", "place", "clone"))
     if not isinstance(config, Config):
         raise UserError(f"--on {path}: `config` must be a parsl.config.Config")
     if place is not None and not callable(place):
         raise UserError(f"--on {path}: `place` must be a function of a row's key and what it needs")
-    return config, place
+    if clone is not None and (not isinstance(clone, str) or not clone or clone.startswith("-")):
+        raise UserError(f"--on {path}: `clone` must be the URL of a git repository")
+    return config, place, clone
+
+
+def _newest_checkpoint(row: str) -> float:
+    return max((path.stat().st_mtime for path in (CHECKPOINTS / row).rglob("*.pt")), default=0.0)
 
 
 def _gpus_here() -> int:

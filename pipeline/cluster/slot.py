@@ -31,6 +31,7 @@ class Job:
     log: str  # file
     lock: str | None = None  # file that whoever trains this row holds
     threads: int | None = None  # None: this slot's share of the cores that were given to it
+    modules: str | None = None  # folder whose modules come before those of this Python
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ def work(job: Job) -> Ended:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as lines:
         if job.lock is not None:
-            _wait_for(Path(job.folder) / job.lock, lambda line: print(line, file=lines, flush=True))
+            wait_for(Path(job.folder) / job.lock, lambda line: print(line, file=lines, flush=True))
         for command in job.commands:
             process = subprocess.Popen(
                 [*dprepro(), *command],
                 cwd=job.folder,
-                env={**os.environ, **environment(job.threads)},
+                env={**os.environ, **environment(job.threads), **first_on_the_path(job.modules)},
                 stdout=lines,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -103,6 +104,12 @@ def environment(threads: int | None, around: Mapping[str, str] = os.environ) -> 
     return {"OMP_NUM_THREADS": str(threads or max(1, int(given) // slots))}
 
 
+def first_on_the_path(modules: str | Path | None) -> dict[str, str]:
+    """The variable by which a command takes its modules from a folder where that has them."""
+    others = os.environ.get("PYTHONPATH")
+    return {} if modules is None else {"PYTHONPATH": os.pathsep.join(filter(None, (str(modules), others)))}
+
+
 def dies_with(parent: int) -> Callable[[], None]:
     """What a child does first, so that it is asked to end (TERM) when its parent is gone, as after `kill -9`.
 
@@ -120,7 +127,7 @@ def dies_with(parent: int) -> Callable[[], None]:
     return tie
 
 
-def _wait_for(path: Path, say: Callable[[str], None]) -> None:
+def wait_for(path: Path, say: Callable[[str], None]) -> None:
     """Wait until nobody trains the row: one whose worker was killed does until its checkpoint is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, told = FileLock(path), False

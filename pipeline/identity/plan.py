@@ -34,6 +34,11 @@ def plan(settings: Settings, gpu: bool) -> list[Planned]:
     return sorted(planned, key=lambda one: (one.waits, one.seconds is None, one.seconds or 0.0))
 
 
+def lacks(settings: Settings, key: str) -> bool:
+    """Whether replicas of a row would be trained."""
+    return _row(settings, key, gpu=True).replicas > 0
+
+
 def gpu_here() -> bool:
     """Whether this machine has a GPU that torch can use."""
     import torch

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -27,6 +28,8 @@ from pipeline.training.runs import RUNS
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
 STAGES_OF_A_ROW = ("train", "evaluate", "ledger")
+# DVC lets one at a time into a checkout and refuses the others; threads of this process wait instead
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def available() -> bool:
@@ -50,16 +53,37 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
     """
     if not available():
         return False
-    entries.write(settings)
-    here = [row for row in rows if (PREPARED / settings.rows[row].data / "manifest.json").exists()]
-    here = [row for row in here if (RUNS / row).exists()]
-    sign_stages([*stages, *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW)])
-    if rest := [row for row in rows if row not in here]:
-        lock, digests = _read(), entries.entries(settings)
-        for row in rest:
-            lock["stages"] |= row_entries(settings, row, digests, lock["stages"])
-        _write(lock)
+    with _ONE_AT_A_TIME:
+        entries.write(settings)
+        here = [row for row in rows if (PREPARED / settings.rows[row].data / "manifest.json").exists()]
+        here = [row for row in here if (RUNS / row).exists()]
+        sign_stages([*stages, *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW)])
+        if rest := [row for row in rows if row not in here]:
+            lock, digests = _read(), entries.entries(settings)
+            for row in rest:
+                lock["stages"] |= row_entries(settings, row, digests, lock["stages"])
+            _write(lock)
     return True
+
+
+def push_data(settings: Settings, name: str) -> str:
+    """Push the prepared data ``name``, which are here, and return the text of a lock of their stage alone.
+
+    They are signed first where the lock doesn't hold them as they are here.
+
+    Raises:
+        UserError: DVC can't; the line says why.
+    """
+    kind = settings.stage_of(name)
+    stage = f"{kind}@{name}"
+    with _ONE_AT_A_TIME:
+        if not Signed().holds(stage, entries.entries(settings)[kind][name], [PREPARED / name]):
+            sign(settings, (), [stage])
+        dvc("push", stage)
+        lock = _read()
+    text = StringIO()
+    _yaml().dump({"schema": lock["schema"], "stages": {stage: lock["stages"][stage]}}, text)
+    return text.getvalue()
 
 
 def sign_stages(names: Sequence[str]) -> None:
@@ -79,7 +103,7 @@ def sign_stages(names: Sequence[str]) -> None:
     from dvc.stage.serialize import to_lockfile
 
     try:
-        with Repo() as repo, repo.lock:
+        with _ONE_AT_A_TIME, Repo() as repo, repo.lock:
             declared = load_file(repo, STAGES.name).stages
             # the demo has no audits
             stages = [declared[name] for name in names if name in declared]
@@ -120,7 +144,7 @@ class Signed:
         if stage not in self.stages or self.digests.get(stage) != digest:
             return False
         signed = {one.path: one.md5 for one in self.stages[stage].outs}
-        return all(path.exists() and signed.get(path.as_posix()) == _file(path)["md5"] for path in paths)
+        return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
 
 def changed() -> Iterator[tuple[Path, str]]:
@@ -130,7 +154,7 @@ def changed() -> Iterator[tuple[Path, str]]:
     for stage, entry in _stages(read_yaml(LOCK)).items():
         for signed in entry.outs:
             path = Path(signed.path)
-            if path.exists() and signed.md5 not in (None, (_folder if path.is_dir() else _file)(path)["md5"]):
+            if path.exists() and signed.md5 not in (None, _md5(path)):
                 yield path, stage
 
 
@@ -238,6 +262,11 @@ def _folder(path: Path) -> dict[str, Any]:
     return {"md5": f"{found}.dir", "size": sum(each.stat().st_size for each in files), "nfiles": len(files)}
 
 
+def _md5(path: Path) -> str:
+    """DVC's hash of a file or a folder."""
+    return str((_folder if path.is_dir() else _file)(path)["md5"])
+
+
 def dvc(*arguments: str) -> str:
     """What a command of DVC prints.
 
@@ -245,7 +274,8 @@ def dvc(*arguments: str) -> str:
         UserError: it failed; the last line it printed says why.
     """
     # As a module of this Python: `dvc` need not be on the PATH.
-    done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True)
+    with _ONE_AT_A_TIME:
+        done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise UserError(f"dvc {' '.join(arguments)}: {reason}")

@@ -1,6 +1,7 @@
 """Put the results of rows into one file."""
 
 from pathlib import Path
+from typing import Literal
 
 from pipeline.errors import UserError
 from pipeline.files import digest_file
@@ -10,14 +11,18 @@ from pipeline.training.runs import weights_path
 from pipeline.transport import archive
 from pipeline.transport.archive import Manifest, PackedRow
 
+Weights = Literal[
+    "all", "here", "none"
+]  # 'here': of replicas that came from elsewhere only if they brought them
 
-def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
+
+def pack(settings: Settings, rows: list[str], target: Path, weights: Weights = "all") -> None:
     """Write what ran and what was measured of ``rows``, and their weights, to ``target``.
 
     Ledgers stay behind: they are computed anew where a pack is adopted.
 
     Raises:
-        UserError: a row has not been trained or evaluated, or weights are missing.
+        UserError: a row has not been trained or evaluated, or weights are missing where all are asked for.
     """
     if target.is_dir():
         raise UserError(f"{target}: is a folder; allowed: the name of a file to write")
@@ -25,19 +30,18 @@ def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True
     archive.write(target, Manifest(rows=packed))
 
 
-def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
+def _packed(settings: Settings, row: str, weights: Weights) -> PackedRow:
     settings.row(row)
     run = records.read_run(row)
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
     paths = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
-    if weights:
-        heavy = [weights_path(row, one.level, one.seed) for one in run.replicas]
-        if lacking := [path for path in heavy if not path.exists()]:
-            raise UserError(f"{lacking[0]}: missing; --without-weights packs the row without")
-        paths += heavy
+    every = [weights_path(row, one.level, one.seed) for one in run.replicas]
+    heavy = [] if weights == "none" else [path for path in every if path.exists()]
+    if weights == "all" and (lacking := [path for path in every if path not in heavy]):
+        raise UserError(f"{lacking[0]}: missing; --without-weights packs the row without")
     try:
-        files = {path.as_posix(): digest_file(path) for path in paths}
+        files = {path.as_posix(): digest_file(path) for path in (*paths, *heavy)}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
-    return PackedRow(files=files, weights=weights)
+    return PackedRow(files=files, weights=bool(heavy))

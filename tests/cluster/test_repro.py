@@ -25,6 +25,7 @@ from tests.cluster import project
 from tests.faults.cluster_kills import workers
 
 ROWS = ("row-00", "row-01")
+NOTHING = params.parse({"raw": {}, "data": {}, "rows": {}})
 # a network for larger images
 MISFIT = """\
   misfit:
@@ -112,6 +113,7 @@ def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("config = 1 / 0", "ZeroDivisionError"),
         ("config = 3", "`config` must be a parsl.config.Config"),
         ("from parsl.config import Config\nconfig = Config()\nplace = 3", "`place` must be a function"),
+        ("from parsl.config import Config\nconfig = Config()\nclone = '-x'", "`clone` must be the URL of a"),
     ],
 )
 def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, said: str) -> None:
@@ -119,7 +121,7 @@ def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, said: st
     if text is not None:
         path.write_text(text)
     with pytest.raises(UserError, match=said):
-        pools.pool(str(path), 4)
+        pools.pool(str(path), 4, NOTHING, 60.0)
 
 
 SLOTS = """\
@@ -136,7 +138,7 @@ def place(row, needs):
 def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("slots.py").write_text(SLOTS)
-    with closing(pools.pool("slots.py", 2)) as found:
+    with closing(pools.pool("slots.py", 2, NOTHING, 60.0)()) as found:
         placed = [found.label(tasks.Task(row, (), ())) for row in ROWS]
         assert (found.labels, placed) == (("small", "large"), ["small", "large"])
         with pytest.raises(UserError, match="'cpu'; allowed: small, large"):
@@ -147,15 +149,18 @@ def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Usage: dprepro" in Path("log").read_text()
 
 
-def test_the_pages_file_of_slots_is_one() -> None:
-    """As far as no cluster is needed: Parsl takes it, and rows are placed."""
+def test_the_pages_files_of_slots_are_some() -> None:
+    """As far as no cluster is needed: Parsl takes them, and rows are placed."""
     page = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    shared, apart = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     found: dict[str, Any] = {}
-    exec(block, found)
+    exec(shared, found)
     assert isinstance(found["config"], Config)
     labels = {executor.label for executor in found["config"].executors}
     assert {found["place"](row, "cpu") for row in ("davody-t6-vgg", "davody-t5-lenet5")} == labels
+    exec(apart, found)
+    assert [executor.label for executor in found["config"].executors] == ["far"]
+    assert found["clone"].endswith(".git")
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:
@@ -171,10 +176,10 @@ def test_a_slot_says_how_many_threads_are_its_share() -> None:
 def test_only_one_coordinator_works_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pools.STATE.mkdir(parents=True)
-    own, nothing = params.parse({"raw": {}, "data": {}, "rows": {}}), tasks.Todo((), (), ())
+    nothing = tasks.Todo((), (), ())
     said = "another `dprepro repro` works here"
     with FileLock(pools.STATE / "lock"), pytest.raises(UserError, match=said):
-        coordinator.run(own, nothing, pools.Here, 1, print)
+        coordinator.run(NOTHING, nothing, pools.Here, 1, print)
 
 
 def test_hours_of_training_are_asked_about() -> None:
