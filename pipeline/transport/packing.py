@@ -11,9 +11,8 @@ from pipeline.training.runs import weights_path
 from pipeline.transport import archive
 from pipeline.transport.archive import Manifest, PackedRow
 
-Weights = Literal[
-    "all", "here", "none"
-]  # 'here': of replicas that came from elsewhere only if they brought them
+# 'here': those that lie here, as replicas that came from elsewhere may have brought none
+Weights = Literal["all", "here", "none"]
 
 
 def pack(settings: Settings, rows: list[str], target: Path, weights: Weights = "all") -> None:
