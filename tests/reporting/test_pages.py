@@ -114,3 +114,9 @@ def test_the_readme_says_what_the_report_says() -> None:
         assert re.search(rf"\b{re.escape(share)}\d* %", report_of), share
     (claiming, kept) = re.findall(r"Of (\d+) results that claim an epsilon, (\d+) have", found)[0]
     assert f"Of {claiming} results that claim an ε, {kept} have" in words(read(ROOT / "reports/index.html"))
+    counts = [json.loads(read(path)) for path in sorted((ROOT / "reports/metrics").glob("*.json"))]
+    (printed, agree, differ) = re.findall(
+        r"Of (\d+) values that the papers print, (\d+) agree with ours and (\d+) differ", words(found)
+    )[0]
+    for name, said in (("printed", printed), ("agree", agree), ("differ", differ)):
+        assert sum(count[name] for count in counts) == int(said), name
