@@ -9,12 +9,13 @@ def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yam
     """Attack the code of a row: the epsilon that it spends at least. Needs neither weights nor data."""
     from pipeline import params
     from pipeline.audits.rows import audit_row
+    from pipeline.reporting.wording import downwards, upwards
     from pipeline.results import records
 
     path = audit_row(row, params.load())
     found = records.read_audit(row)
     assert found is not None
     for one in found.attacks:
-        accounted = "no bound" if one.accounted is None else f"{one.accounted:.4g} accounted"
-        print(f"{row}, {one.level}, {one.attack}: epsilon >= {one.largest:.3g} shown, {accounted}")
+        accounted = "no bound" if one.accounted is None else f"{upwards(one.accounted)} accounted"
+        print(f"{row}, {one.level}, {one.attack}: epsilon >= {downwards(one.largest)} shown, {accounted}")
     print(f"{row}: audited, {path}")
