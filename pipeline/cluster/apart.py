@@ -53,7 +53,7 @@ def work(errand: Errand) -> Back:
     try:
         top = clones.clone(errand.source)
     except UserError as problem:
-        return Back(1, time.monotonic() - begun, node(), _told(problem))
+        return Back(1, time.monotonic() - begun, node(), told(problem))
     log = top / errand.source.inside / f".dprepro/repro/logs/{errand.row}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     start = log.stat().st_size if log.exists() else 0
@@ -61,7 +61,7 @@ def work(errand: Errand) -> Back:
         ended = _Here(errand, top, log).go()
     except UserError as problem:
         with log.open("a") as lines:
-            lines.write(_told(problem))
+            lines.write(told(problem))
         ended = Ended(1, 0.0, node())
     return Back(ended.status, time.monotonic() - begun, node(), end(log, LOG_BYTES, start))
 
@@ -125,5 +125,6 @@ class _Here:
             print(printable(line), file=lines)
 
 
-def _told(problem: UserError) -> str:
+def told(problem: UserError) -> str:
+    """What a log says of an error: as a command that failed, whose last line tells why."""
     return f"dprepro: {printable(str(problem).splitlines()[0])}\n"

@@ -21,7 +21,7 @@ from pipeline.cluster.slot import Ended, Job
 from pipeline.cluster.tasks import Task
 from pipeline.cluster.transit import Transit
 from pipeline.data.prepared import PREPARED
-from pipeline.errors import UserError, printable, writing
+from pipeline.errors import UserError, writing
 from pipeline.files import write_text
 from pipeline.identity import entries
 from pipeline.identity.plan import lacks
@@ -213,5 +213,5 @@ def _checkout() -> str:
 def _failed(log: Path, problem: UserError) -> Ended:
     """As a command that failed: its last line says why."""
     with log.open("a") as lines:
-        print(f"dprepro: {printable(str(problem).splitlines()[0])}", file=lines)
+        lines.write(apart.told(problem))
     return Ended(1, 0.0, HERE)

@@ -78,12 +78,13 @@ def evaluate(
                 f"{records.run_path(key, root)}: trained with other settings than params.yaml has now; "
                 f"run `dprepro train {key}`"
             ) from problem
-        trained = dict(zip(members, zip(wanted, weights, strict=True), strict=True))
+        trained = dict(zip(members, wanted, strict=True))
+        tensors = dict(zip(members, weights, strict=True))
         for part in _parts(members, execution):
-            own = [trained[member][1] for member in part]
+            own = [tensors[member] for member in part]
             metrics = measure(part, own, row.model, row.method, row.reproducible, data, execution)
             for member, found in zip(part, metrics, strict=True):
-                one = trained[member][0]
+                one = trained[member]
                 kept[one.level, one.seed] = Evaluated(
                     level=one.level,
                     seed=one.seed,

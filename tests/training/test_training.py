@@ -257,8 +257,12 @@ searches:
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def command(*arguments: str, before: str = "") -> list[str]:
+def command(*arguments: str, before: str = "") -> list[str | Path]:
     return [sys.executable, "-c", f"{before}\nfrom stages.app import main; main()", *arguments]
+
+
+def outcome_of(line: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=120, env=ONE_THREAD)
 
 
 @pytest.fixture(scope="module")
@@ -502,8 +506,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "torchvision", "torchtext", "pandas", "matplotlib", "jinja2")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
-    line = command("train", "quick", "--physical", "64", before=bare)
-    again = subprocess.run(line, cwd=project, capture_output=True, text=True, env=ONE_THREAD)
+    again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
     assert again.returncode == 0, again.stderr
     assert "4 replicas trained, 0 stand" in again.stdout
     for name in names(project):
@@ -641,8 +644,7 @@ def test_a_mistake_is_one_clear_line(
 ) -> None:
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    line = [warm / "dprepro", *arguments]
-    result = subprocess.run(line, cwd=project, capture_output=True, text=True, env=ONE_THREAD)
+    result = outcome_of([warm / "dprepro", *arguments], project)
     assert result.returncode == 1
     assert len(result.stderr.strip().splitlines()) == 1
     assert expected in result.stderr
@@ -696,8 +698,7 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None
     path.unlink()
     for folder in ("runs", "data", "reports/evaluations"):
         shutil.rmtree(done / folder)
-    line = [warm / "dprepro", "ledger", "quick"]
-    again = subprocess.run(line, cwd=done, capture_output=True, text=True, env=ONE_THREAD)
+    again = outcome_of([warm / "dprepro", "ledger", "quick"], done)
     assert again.returncode == 0, again.stderr
     assert path.read_bytes() == before
 
