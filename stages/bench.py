@@ -46,7 +46,7 @@ def bench(
         for size in batch or (settings.batches if full or only else settings.short):
             contenders = [
                 Contender(settings, way, size, count, device)
-                for count in replicas or ([1, 5, 10, 50] if full and case == "lenet5" else [1])
+                for count in replicas or settings.replicas
                 for way in ways
             ]
             possible = [one for one in contenders if one.possible]

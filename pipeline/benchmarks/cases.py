@@ -28,6 +28,7 @@ class Case:
     batches: tuple[int, ...]
     short: tuple[int, ...]  # those of a short run
     settings: dict[str, Any] = field(default_factory=dict)
+    replicas: tuple[int, ...] = (1,)  # of ours, each number of them a line of its own
     whole: bool = False  # whether the gradient of a whole batch is clipped: then there is one way to take it
 
     @property
@@ -98,7 +99,10 @@ _WRN = {"name": "wrn16_4", "normalization": "group", "groups": 16, "order": "rel
 CASES = {
     case.name: case
     for case in (
-        Case("lenet5", {"name": "lenet5"}, MNIST, "dpsgd", _SMALL, (128, 1024)),
+        Case("lenet5", {"name": "lenet5"}, MNIST, "dpsgd", _SMALL, (128, 512, 1024)),
+        Case(
+            "lenet5-replicas", {"name": "lenet5"}, MNIST, "dpsgd", (128,), (128,), replicas=(1, 2, 5, 10, 50)
+        ),
         Case("lenet5-layer", {"name": "lenet5", "normalization": "layer"}, MNIST, "dpsgd", _SMALL, (1024,)),
         Case(
             "lenet5-public_bn",

@@ -1,4 +1,4 @@
-"""Measuring contenders in turn, each in a process of its own.
+"""Measuring contenders in turn, each in processes of its own.
 
 Processes keep each other's memory and settings out of the measurement; turns let whatever else the machine
 does fall on all of them alike. So ratios can be trusted where seconds can't.
@@ -9,8 +9,10 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from pipeline.benchmarks.ways import Contender, Took
@@ -37,45 +39,72 @@ def compare(
     contenders: Sequence[Contender], threads: int, seconds: float, show: Callable[[Contender], None]
 ) -> list[Measured]:
     """Measure ``contenders`` in turn, for about so many ``seconds`` each; in their order."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["pipeline.benchmarks.ways", "opacus.grad_sample"])
-    workers = []
+    teams: list[_Team] = []
     try:
         for contender in contenders:
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, contender, threads), daemon=True)
-            process.start()
-            there.close()
             show(contender)
-            workers.append((process, here, here.recv()))
-        able: list[tuple[Connection, list[Took]]]
-        able = [(here, []) for _, here, problem in workers if problem is None]
+            teams.append(_Team(contender, threads))
+        able = [team for team in teams if team.problem is None]
         begun = time.monotonic()
         while able and (
-            time.monotonic() - begun < seconds * len(able) or any(len(times) < LEAST for _, times in able)
+            time.monotonic() - begun < seconds * len(able) or any(len(team.times[0]) < LEAST for team in able)
         ):
-            for here, times in able:
-                here.send("turn")
-                times += here.recv()
-        found = iter(able)
-        return [
-            Measured(0, 0, 0, 0, 0, 0, problem=problem) if problem is not None else _summary(*next(found))
-            for _, _, problem in workers
-        ]
+            for team in able:
+                team.turn()
+        return [team.summary() for team in teams]
     finally:
-        for process, here, _ in workers:
+        for team in teams:
+            team.close()
+
+
+class _Team:
+    """The processes that take one contender's steps, all at once: on a CPU replicas are trained so."""
+
+    def __init__(self, contender: Contender, threads: int):
+        """Start them, with ``threads`` threads together, and wait until their steps are made."""
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["pipeline.benchmarks.ways", "opacus.grad_sample"])
+        self.members: list[tuple[BaseProcess, Connection]] = []
+        shares = contender.shares(threads)
+        for replicas in shares:
+            here, there = context.Pipe()
+            own = replace(contender, replicas=replicas)
+            process = context.Process(target=_serve, args=(there, own, threads // len(shares)), daemon=True)
+            process.start()
+            there.close()
+            self.members.append((process, here))
+        self.times: list[list[Took]] = [[] for _ in self.members]
+        # one at least, where some can't
+        self.problem: str | None = max((here.recv() or "" for _, here in self.members), key=len) or None
+
+    def turn(self) -> None:
+        """Let every process take steps for a while."""
+        for _, here in self.members:
+            here.send("turn")
+        for (_, here), own in zip(self.members, self.times, strict=True):
+            own += here.recv()
+
+    def summary(self) -> Measured:
+        """What they took: the first, which has the most replicas, and in processor's time and memory all."""
+        if self.problem is not None:
+            return Measured(0, 0, 0, 0, 0, 0, problem=self.problem)
+        for _, here in self.members:
+            here.send("end")
+        share, megabytes, outside = zip(*(here.recv() for _, here in self.members), strict=True)
+        wall = [took.wall for took in self.times[0]]
+        low, median, high = (value + share[0].wall for value in statistics.quantiles(wall, n=4))
+        spent = sum(
+            statistics.median(took.processor for took in own) + once.processor
+            for own, once in zip(self.times, share, strict=True)
+        )
+        return Measured(median, low, high, spent, len(wall), sum(megabytes), outside[0])
+
+    def close(self) -> None:
+        """End the processes."""
+        for process, here in self.members:
             here.close()
             process.join(10)
             process.kill()
-
-
-def _summary(here: Connection, times: list[Took]) -> Measured:
-    here.send("end")
-    share, megabytes, outside = here.recv()
-    wall, processor = zip(*times, strict=True)
-    low, median, high = (value + share.wall for value in statistics.quantiles(wall, n=4))
-    spent = statistics.median(processor) + share.processor
-    return Measured(median, low, high, spent, len(times), megabytes, outside)
 
 
 def _serve(there: Connection, contender: Contender, threads: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ def write(name: str, lines: list[Line], root: Path) -> Path:
             **line.measured._asdict(),
             "ratio": ratio(line, lines),
             "processor_ratio": ratio(line, lines, "processor"),
+            "of_one_replica": of_one_replica(line, lines),
         }
         for line in lines
     ]
@@ -79,6 +81,15 @@ def ratio(line: Line, lines: list[Line], of: str = "seconds") -> float | None:
     return found
 
 
+def of_one_replica(line: Line, lines: list[Line]) -> float | None:
+    """Of several replicas' median to that of one by one thread, in the same run."""
+    if line.contender.replicas == 1 or line.measured.problem is not None:
+        return None
+    alone = (replace(line.contender, replicas=1), 1)
+    base = next((one for one in lines if (one.contender, one.threads) == alone), None)
+    return None if base is None else line.measured.seconds / base.measured.seconds
+
+
 def _setting(line: Line) -> tuple[Any, ...]:
     return line.contender.case.name, line.contender.batch, line.contender.device, line.threads
 
@@ -86,12 +97,12 @@ def _setting(line: Line) -> tuple[Any, ...]:
 def table(lines: list[Line], machine: dict[str, str]) -> str:
     """The whole run in Markdown."""
     head = ["step", "batch", "threads", "way", "replicas", "ms", "quartiles", "of plain SGD"]
-    head += ["processor, ms", "of plain SGD", "memory, MB", "outside passes, %"]
+    head += ["processor, ms", "of plain SGD", "memory, MB", "outside passes, %", "of one replica"]
     rows = []
     for line in lines:
         contender, found = line.contender, line.measured
         if found.problem is not None:
-            numbers = [f"not possible: {found.problem}", *[""] * 6]
+            numbers = [f"not possible: {found.problem}", *[""] * 7]
         else:
             parts = [ratio(line, lines, of) for of in ("seconds", "processor")]
             wall, processor = ("" if part is None else f"{part:.2f}" for part in parts)
@@ -103,6 +114,7 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
                 processor,
                 f"{found.megabytes:.0f}",
                 "" if found.outside is None else f"{100 * found.outside:.0f}",
+                "" if (one := of_one_replica(line, lines)) is None else f"{one:.2f}",
             ]
         threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
         asked = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]
@@ -110,14 +122,15 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
     text = [
         "# What a training step costs",
         "",
-        "Medians and quartiles of steps that were measured in turn, each way in a process of its own. *Plain "
+        "Medians and quartiles of steps that were measured in turn, each way in processes of its own. *Plain "
         "SGD* is forward, loss, backward and a step of `torch.optim.SGD` on a batch that is there already, "
         "as anybody writes it; *ours* is a whole step of the method, with sampling, noise and what goes into "
         "the history, and for batch clipping its part of the passes over public data. Memory is what the "
         "process grew by, at most. On a machine that others use too, the processor's time of all threads is "
         "what to compare; it has the noise that a thread of its own draws ahead. Outside passes is the share "
         "of our step that is neither forward nor backward, with the clipping between them: sampling, "
-        "look-up, noise, descent and history.",
+        "look-up, noise, descent and history. Replicas are trained side by side, a process for each thread; "
+        "a step of them all is compared with that of one replica by one thread.",
         "",
         "; ".join(f"{key} {value}" for key, value in machine.items()),
         "",

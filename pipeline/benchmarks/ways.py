@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -24,7 +25,8 @@ HOOKS, GHOST, FUNCTORCH = "Opacus, hooks", "Opacus, ghost clipping", "Opacus, fu
 WAYS = (PLAIN, BEST, OURS, PRODUCTS, EXAMPLES_ALONE, TAPS, REFERENCE, HOOKS, GHOST, FUNCTORCH)
 
 
-class Contender(NamedTuple):
+@dataclass(frozen=True)
+class Contender:
     """One way to train one case."""
 
     case: Case
@@ -41,6 +43,11 @@ class Contender(NamedTuple):
         if self.way in (PLAIN, BEST, OURS):
             return True
         return not self.case.whole and self.case.method != "noisy_weights"
+
+    def shares(self, threads: int) -> list[int]:
+        """The replicas that each process takes: as in training a CPU has one a thread, a GPU one for all."""
+        processes = 1 if self.device != "cpu" else min(self.replicas, threads)
+        return [len(range(place, self.replicas, processes)) for place in range(processes)]
 
 
 class Took(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from pipeline.benchmarks.cases import CASES
 from pipeline.benchmarks.measuring import Measured, compare
 from pipeline.benchmarks.passes import outside
-from pipeline.benchmarks.results import Line, ratio, write
+from pipeline.benchmarks.results import Line, of_one_replica, ratio, write
 from pipeline.benchmarks.ways import OURS, PLAIN, REFERENCE, WAYS, Contender, ready, with_torch_batch_norm
 
 
@@ -68,6 +69,18 @@ def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
     assert 0 < ours.outside < 1
 
 
+def test_replicas_are_side_by_side_as_in_training() -> None:
+    three = Contender(CASES["lenet-300-100"], OURS, 4, replicas=3)
+    assert three.shares(1) == [3]
+    assert three.shares(2) == [2, 1]
+    assert three.shares(8) == [1, 1, 1]
+    assert replace(three, device="cuda").shares(2) == [3]
+    (found,) = compare([three], 2, 0.1, lambda one: None)
+    assert found.problem is None
+    assert found.steps >= 5
+    assert found.processor > 0
+
+
 def test_ratios_are_to_plain_sgd_of_the_same_step(tmp_path: Path) -> None:
     case = CASES["lenet5"]
     lines = [
@@ -75,11 +88,14 @@ def test_ratios_are_to_plain_sgd_of_the_same_step(tmp_path: Path) -> None:
         Line(Contender(case, OURS, 8), 1, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0, 0.125)),
         Line(Contender(case, OURS, 8), 2, Measured(0.012, 0.011, 0.013, 0.015, 9, 60.0)),
         Line(Contender(case, REFERENCE, 8), 1, Measured(0, 0, 0, 0, 0, 0, problem="it can't")),
+        Line(Contender(case, OURS, 8, replicas=2), 2, Measured(0.015, 0.014, 0.016, 0.03, 9, 120.0)),
     ]
-    assert [ratio(line, lines) for line in lines] == [1.0, pytest.approx(1.2), None, None]
+    assert [ratio(line, lines) for line in lines] == [1.0, pytest.approx(1.2), None, None, None]
+    assert [of_one_replica(line, lines) for line in lines] == [None] * 4 + [pytest.approx(1.25)]
     folder = write("few", lines, tmp_path)
     text = (folder / "few.md").read_text()
-    assert "| lenet5 | 8 | 1 | ours | 1 | 12 | 11 to 13 | 1.20 | 15 | 1.50 | 60 | 12 |" in text
+    assert "| lenet5 | 8 | 1 | ours | 1 | 12 | 11 to 13 | 1.20 | 15 | 1.50 | 60 | 12 |  |" in text
+    assert "| lenet5 | 8 | 2 | ours | 2 | 15 | 14 to 16 |  | 30 |  | 120 |  | 1.25 |" in text
     assert "not possible: it can't" in text
     saved = json.loads((folder / "few.json").read_text())
     assert saved["machine"]["cores"]
