@@ -85,7 +85,7 @@ def main() -> None:
     1: a `UserError`. 130 and 143: Ctrl-C or TERM ended the command.
     """
     try:
-        app()
+        app(prog_name="dprepro")
     except UserError as problem:
         _end(str(problem), 1)
     except Stopped as problem:

@@ -1,4 +1,4 @@
-"""What runs on a slot: a task's commands in turn, each as a process of its own, with its lines in a log.
+"""What runs on a slot: a task's commands in turn, in a process of their own, with its lines in a log.
 
 Imported on every machine that works, so it needs little.
 """
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from platform import node
@@ -38,7 +38,7 @@ class Job:
 class Ended:
     """How a job ended."""
 
-    status: int  # of the last command; negative where a signal ended it
+    status: int  # of the last command that ran; negative where a signal ended it
     seconds: float
     where: str  # the machine's name
 
@@ -50,29 +50,26 @@ class Ended:
 
 def work(job: Job) -> Ended:
     """Run a job's commands until one fails."""
-    begun, status = time.monotonic(), 0
+    begun = time.monotonic()
     log = Path(job.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as lines:
         if job.lock is not None:
             wait_for(Path(job.folder) / job.lock, lambda line: print(line, file=lines, flush=True))
-        for command in job.commands:
-            process = subprocess.Popen(
-                [*dprepro(), *command],
-                cwd=job.folder,
-                env={**os.environ, **environment(job.threads), **first_on_the_path(job.modules)},
-                stdout=lines,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                # whoever ends a block kills its group; a trainer shall leave a checkpoint first
-                start_new_session=True,
-                preexec_fn=dies_with(os.getpid()),
-            )
-            _running.add(process)
-            status = process.wait()
-            _running.discard(process)
-            if status:
-                break
+        process = subprocess.Popen(
+            in_turn(job.commands),
+            cwd=job.folder,
+            env={**os.environ, **environment(job.threads), **first_on_the_path(job.modules)},
+            stdout=lines,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            # whoever ends a block kills its group; a trainer shall leave a checkpoint first
+            start_new_session=True,
+            preexec_fn=dies_with(os.getpid()),
+        )
+        _running.add(process)
+        status = process.wait()
+        _running.discard(process)
     return Ended(status, time.monotonic() - begun, node())
 
 
@@ -89,10 +86,13 @@ def gpu_here() -> bool:
     return gpu_here()
 
 
-def dprepro() -> list[str]:
-    """The command of this Python, as it was installed, or its module."""
-    installed = Path(sys.executable).with_name("dprepro")
-    return [str(installed)] if installed.exists() else [sys.executable, "-m", "stages"]
+def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
+    """The process that runs them: `stages.in_turn`."""
+    # not `-m` alone, which would take modules from the current folder first
+    line = [sys.executable, "-P", "-m", "stages.in_turn"]
+    for number, command in enumerate(commands):
+        line += ["/", *command] if number else command
+    return line
 
 
 def environment(threads: int | None, around: Mapping[str, str] = os.environ) -> dict[str, str]:

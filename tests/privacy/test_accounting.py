@@ -43,8 +43,9 @@ def test_published_epsilon_of_the_tan_reference() -> None:
     assert accounting.pld_epsilon(event, 1e-5) == pytest.approx(6.58, abs=0.02)
 
 
-@pytest.mark.parametrize("accountant", ["rdp", "pld"])
-@pytest.mark.parametrize("epsilon", [7.0, 1.0, 0.05])
+@pytest.mark.parametrize(
+    ("epsilon", "accountant"), [(7.0, "rdp"), (1.0, "rdp"), (0.05, "rdp"), (1.0, "pld"), (0.05, "pld")]
+)
 def test_calibrated_noise_spends_the_target_and_not_more(
     epsilon: float, accountant: accounting.Accountant
 ) -> None:

@@ -180,13 +180,13 @@ def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
 
 def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
     known: dict[str, set[str]] = defaultdict(set)
+    found = {name: papers.load(name) for name in papers.names()}
     for key, row in load_settings(ROOT / "params.yaml").lines.items():
-        table = papers.load(row.paper).tables[row.table]
+        table = found[row.paper].tables[row.table]
         line, _ = table.line_of(row.label)
         assert line is not None, f"{key}: {row.paper} has no line {row.label!r}"
         known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(own) for own in row.resolved}
-    for name in papers.names():
-        paper = papers.load(name)
+    for name, paper in found.items():
         for reference in paper.lines:
             known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)
         looked_at = {
