@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,14 +46,18 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(copy: Path, *arguments: str, cwd: Path) -> str:
-    env = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(warm: Path) -> Callable[..., str]:
+    def run(copy: Path, *arguments: str, cwd: Path) -> str:
+        env = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([warm / "python", *arguments], cwd=cwd, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
-def test_a_model_is_one_file_and_a_method_one_room(copy: Path) -> None:
+def test_a_model_is_one_file_and_a_method_one_room(copy: Path, run: Callable[..., str]) -> None:
     assert {Path(name).parent.as_posix() for name in FILES} == {"pipeline/models", "pipeline/methods/signs"}
     project = copy / "project"
     data = (
@@ -75,7 +80,7 @@ def test_a_model_is_one_file_and_a_method_one_room(copy: Path) -> None:
     assert "2 replicas trained" in run(copy, "-m", "stages", "train", "my-perceptron", cwd=project)
 
 
-def test_they_move_no_other_row(copy: Path) -> None:
+def test_they_move_no_other_row(copy: Path, run: Callable[..., str]) -> None:
     """Neither its settings nor the code behind it."""
     script = (
         "import json; from pathlib import Path; from pipeline import params; "

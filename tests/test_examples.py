@@ -2,7 +2,6 @@
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -54,7 +53,7 @@ def test_its_step_is_the_engines(by_hand: ModuleType, tiny: Prepared, cpu: Execu
         torch.testing.assert_close(after["parameters"][name][0], value, rtol=1e-4, atol=1e-6)
 
 
-def test_it_trains_and_says_what_it_spent(tiny: Prepared, tmp_path: Path) -> None:
+def test_it_trains_and_says_what_it_spent(tiny: Prepared, tmp_path: Path, warm: Path) -> None:
     for name, split in tiny.splits.items():
         np.save(tmp_path / f"{name}.inputs.npy", split.inputs)
         np.save(tmp_path / f"{name}.labels.npy", split.labels)
@@ -62,7 +61,7 @@ def test_it_trains_and_says_what_it_spent(tiny: Prepared, tmp_path: Path) -> Non
     assert source != PATH.read_text()
     (tmp_path / "short.py").write_text(source)
     found = subprocess.run(
-        [sys.executable, tmp_path / "short.py", tmp_path], capture_output=True, text=True, check=True
+        [warm / "python", tmp_path / "short.py", tmp_path], capture_output=True, text=True, check=True
     )
     event = accounting.poisson_gaussian(0.1, 0.9, 10)
     assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in found.stdout

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pipeline import params
 from pipeline.cluster import tasks
 from pipeline.results import records
@@ -40,6 +42,7 @@ def main() -> int:
     wanted = asked.parse_args()
     chance, wrong, kills = random.Random(wanted.seed), 0, 0
     rows = ("row-00", "row-01")
+    torch.set_num_threads(1)  # as many as a trainer has there, whose sums are added up in the same order
     with tempfile.TemporaryDirectory(prefix="dprepro-kills-") as scratch:
         made, folder = Path(scratch) / "made", Path(scratch) / "trial"
         project.make(made, len(rows), wanted.epochs, chain=False)

@@ -57,11 +57,11 @@ def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
 
     own = context(tiny, cpu, tmp_path / "stopped", checkpoint_every=1e9)
     with pytest.raises(Stopped, match="the same command goes on from there") as problem:
-        train_replicas(wanted(40), replace(own, show=interrupt), workers=2)
+        train_replicas(wanted(12), replace(own, show=interrupt), workers=2)
     assert problem.value.status == 128 + signal.SIGTERM
     assert list((tmp_path / "stopped").glob("*.pt"))
-    resumed = train_replicas(wanted(40), own, workers=2)
-    unbroken = train_replicas(wanted(40), context(tiny, cpu, tmp_path / "unbroken"), workers=2)
+    resumed = train_replicas(wanted(12), own, workers=2)
+    unbroken = train_replicas(wanted(12), context(tiny, cpu, tmp_path / "unbroken"), workers=2)
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
 

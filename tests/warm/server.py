@@ -93,6 +93,8 @@ def _run(asked: dict[str, Any], base: list[str]) -> int:
     try:
         if name in MAIN:
             found = import_module(MAIN[name]).main()
+        elif arguments[0] == "-c":  # python -c CODE
+            found = exec(arguments[1], {"__name__": "__main__"}) and 0
         else:  # python -m MODULE ARGUMENTS, or python FILE ARGUMENTS
             module = arguments[0] == "-m"
             sys.argv = arguments[module:]
