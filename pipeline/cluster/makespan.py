@@ -1,22 +1,28 @@
 """`python -m pipeline.cluster.makespan`: what the whole grid takes on so many GPUs, by this scheduler.
 
-Costs are counted (`costs`), what a GPU sustains is assumed and printed, the task graph is the real one, and
-the order is the coordinator's own (`order`).
+Written to docs/grid.md, and the hours of rows that need a GPU to where the report reads them. Costs are counted
+(`costs`), what a GPU sustains is assumed and printed, the task graph is the real one, and the order is the
+coordinator's own (`order`).
 """
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline import params
 from pipeline.cluster.costs import Cost, Machine, costs
 from pipeline.cluster.order import Order
 from pipeline.cluster.tasks import Task
+from pipeline.files import write_json, write_text
 from pipeline.params import Settings
+from pipeline.reporting.budgets import HOURS
 
 # Assumed of an H200: 15, 30 and 60 % of its 67 TFLOP/s in float32 without tensor cores, which training here
 # never uses (`set_float32_matmul_precision("highest")`), and a step that is bound by starting its kernels
 RATES, STEP = (10e12, 20e12, 40e12), 0.01
+EXPECTED = Machine(RATES[1], STEP)
+PAGE = Path("docs/grid.md")
 SLOTS = (1, 8, 64)
 JOINING = 60.0  # seconds for a start or a relevance
 AFTERWARDS = 20.0  # for evaluation and ledger
@@ -68,9 +74,17 @@ def simulate(tasks: Iterable[Task], slots: int) -> Simulated:
     return Simulated(now, worked / (now * slots), last)
 
 
-def table(settings: Settings) -> Iterator[str]:
-    """What is printed, in Markdown."""
-    found = counted(settings)
+def gpu_hours(settings: Settings, found: Counted) -> dict[str, float]:
+    """Hours of one GPU, two digits of them, for each row that needs one."""
+    return {
+        key: float(f"{sum(map(EXPECTED.seconds, costs_of)) / 3600:.2g}")
+        for key, costs_of in found.items()
+        if settings.rows[key].needs == "gpu"
+    }
+
+
+def table(settings: Settings, found: Counted) -> Iterator[str]:
+    """The page, in Markdown."""
     yield from (
         "# What the whole grid takes",
         "",
@@ -114,5 +128,13 @@ def _replicas(found: Sequence[Cost]) -> int:
     return sum(one.replicas for one in found)
 
 
+def main() -> None:
+    """Write the page and the hours."""
+    settings = params.load()
+    found = counted(settings)
+    write_text(PAGE, "\n".join(table(settings, found)) + "\n")
+    write_json(HOURS, gpu_hours(settings, found))
+
+
 if __name__ == "__main__":
-    print("\n".join(table(params.load())))
+    main()

@@ -1,14 +1,16 @@
-"""How much of the paper's training a row has, and what its full training would take."""
+"""How much of the paper's training a row has, and what one that waits for a GPU would take."""
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.params import Row, Settings
 from pipeline.reporting.printed import Table
 from pipeline.reporting.wording import number
-from pipeline.results.records import Record
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
+HOURS = Path("reports/gpu_hours.json")
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
 
 
@@ -52,33 +54,8 @@ def _range(values: list[float]) -> str:
     return ends[0] if len(values) == 1 else " to ".join(ends)
 
 
-def speeds(settings: Settings, found: dict[str, Record | None]) -> dict[tuple[str, str], float]:
-    """Seconds of training an example's gradient took, by model and method, from the records there are.
-
-    Where several rows tell, the fastest: what takes long on little was held up by something else.
-    """
-    by_kind: dict[tuple[str, str], float] = {}
-    for key, row in settings.rows.items():
-        if record := found[key]:
-            seconds = max(replica.seconds for replica in record.replicas) / _gradients(row, settings)
-            kind = (row.model.name, row.method)
-            by_kind[kind] = min(seconds, by_kind.get(kind, seconds))
-    return by_kind
-
-
-def hours(row: Row, settings: Settings, speed: dict[tuple[str, str], float]) -> float | None:
-    """What the row's training would take at the speed measured; None where nothing like it was trained."""
-    seconds = speed.get((row.model.name, row.method))
-    return None if seconds is None else seconds * _gradients(row, settings) / 3600
-
-
-def _gradients(row: Row, settings: Settings) -> float:
-    """Gradients of single examples in the training of all levels and seeds; an augmented copy is one more."""
-    examples = settings.split(row.data).train
-    return row.seeds * sum(_of_level(own, examples) for own in row.resolved)
-
-
-def _of_level(own: Any, examples: int) -> float:
-    steps = getattr(own, "steps", None)
-    once = own.epochs * examples if steps is None else steps * own.batch
-    return float(once * getattr(own, "copies", 1))
+def gpu_hours(root: Path) -> dict[str, float]:
+    """Hours of one GPU that the rows which need one would take, by counting (`pipeline.cluster.makespan`)."""
+    path = root / HOURS
+    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return found

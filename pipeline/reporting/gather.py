@@ -67,7 +67,7 @@ class Sources:
     root: Path
     paper: Paper
     records: dict[str, Record | None]  # by row
-    speeds: dict[tuple[str, str], float]  # see `budgets.speeds`
+    gpu_hours: dict[str, float]  # by row; see `budgets.gpu_hours`
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
@@ -79,9 +79,9 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
         UserError: a record, search or paper file is not one.
     """
     found = {key: records.read(key, line, root) for key, line in settings.lines.items()}
-    speeds = budgets.speeds(settings, found)
+    hours = budgets.gpu_hours(root)
     names = sorted({line.paper for line in settings.lines.values()})
-    return [fill(name, Sources(settings, root, papers.load(name), found, speeds)) for name in names]
+    return [fill(name, Sources(settings, root, papers.load(name), found, hours)) for name in names]
 
 
 def fill(name: str, sources: Sources) -> PaperResult:
@@ -171,7 +171,7 @@ def _row(
         path if path.exists() else None,
         search,
         waits=waits,
-        hours=budgets.hours(row, settings, sources.speeds) if isinstance(row, Row) else None,
+        gpu_hours=sources.gpu_hours.get(key),
     )
 
 

@@ -102,7 +102,7 @@ class RowResult:
     history: Path | None  # its training curves, once they are there
     search: dict[str, Any] | None  # that chose its settings
     waits: bool  # it needs a GPU, and was not run
-    hours: float | None  # that its training would take at the speed of the records; None: not known
+    gpu_hours: float | None  # that its training would take, by counting; None: not counted
 
     def further(self, table: Table) -> list[tuple[str, str]]:
         """The further metrics of its table that it has, each in words."""

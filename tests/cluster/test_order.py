@@ -1,6 +1,14 @@
-from pipeline.cluster.makespan import simulate
+import json
+from pathlib import Path
+
+from pipeline import params
+from pipeline.cluster.costs import costs
+from pipeline.cluster.makespan import gpu_hours, simulate
 from pipeline.cluster.order import Order
 from pipeline.cluster.tasks import Task
+from pipeline.reporting.budgets import HOURS
+
+ROOT = Path(__file__).parents[2]
 
 
 def task(name: str, seconds: float | None, *after: str) -> Task:
@@ -64,3 +72,10 @@ def test_simulated_makespan() -> None:
     assert simulate(CHAIN, 1).seconds == 137
     assert simulate(CHAIN, 1).busy == 1
     assert simulate(CHAIN, 2).last == "last"
+
+
+def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> None:
+    """Else `python -m pipeline.cluster.makespan` writes them anew."""
+    own = params.load(ROOT / "params.yaml")
+    found = {key: costs(row, own) for key, row in own.rows.items() if row.needs == "gpu"}
+    assert gpu_hours(own, found) == json.loads((ROOT / HOURS).read_text())

@@ -65,12 +65,3 @@ def test_a_row_that_was_run_waits_for_nothing() -> None:
     declared = toys.settings(row={"needs": "gpu"})
     record = toys.record("row", declared, sigma_0=(90.0,) * 3)
     assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits
-
-
-def test_hours_are_those_of_the_fastest_row_of_the_same_kind() -> None:
-    declared = toys.settings(row={}, once={"seeds": 1}, other={"model": {"name": "lenet_300_100"}})
-    slow = toys.record("row", declared, seconds=3600.0, sigma_0=(90.0,) * 3)
-    fast = toys.record("once", declared, seconds=600.0, sigma_0=(90.0,))
-    speed = budgets.speeds(declared, {"row": slow, "once": fast, "other": None})
-    assert budgets.hours(declared.rows["row"], declared, speed) == pytest.approx(0.5)
-    assert budgets.hours(declared.rows["other"], declared, speed) is None

@@ -137,15 +137,14 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
         paper,
         declared,
         toys.record("one", declared, sigma_0=(90.0, 90.0, 90.0)),
-        # as many gradients as the first row, which took ten seconds
-        toys.record("two", declared, seconds=24.75, sigma_0=(80.0, 80.0, 80.0)),
-        toys.record("three-reduced", declared, seconds=1000.0, sigma_0=(80.0, 80.0, 80.0)),
+        toys.record("two", declared, sigma_0=(80.0, 80.0, 80.0)),
+        toys.record("three-reduced", declared, sigma_0=(80.0, 80.0, 80.0)),
+        gpu_hours={"four": 2.5},
     )
     assert page.verdicts(result) == (
         "Of 6 printed values 1 agree, 1 differ, 1 can't be judged yet (too small a budget), 2 wait for a GPU "
-        "(their rows would take 0.00278 hours at the speed measured on the CPU, beside 1 row of unknown "
-        "length), and 1 not run (no row is declared). 7 more numbers are out of scope, for the reasons given "
-        "below."
+        "(about 2.5 GPU hours by their operations, 1 row not counted), and 1 not run (no row is declared). "
+        "7 more numbers are out of scope, for the reasons given below."
     )
 
 

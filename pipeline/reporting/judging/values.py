@@ -34,8 +34,8 @@ class Summary:
     differ: int
     not_judged: Counter[str]  # by why
     waiting: int  # for a GPU
-    hours: float  # that the waiting rows would take at the speed of the records
-    unknown: int  # waiting rows that nothing is known of
+    gpu_hours: float  # that the waiting rows would take
+    uncounted: int  # waiting rows whose hours nobody counted
     not_run: Counter[str]  # by why
     out_of_scope: int  # numbers printed elsewhere, that aren't tried
 
@@ -64,15 +64,15 @@ def summary(result: PaperResult) -> Summary:
     waiting = {
         value.row.key: value.row for value in values if value.verdict == "waits for a GPU" and value.row
     }
-    known = [row.hours for row in waiting.values() if row.hours is not None]
+    counted = [row.gpu_hours for row in waiting.values() if row.gpu_hours is not None]
     return Summary(
         total=len(values),
         agree=counts["agrees"],
         differ=counts["above"] + counts["below"],
         not_judged=Counter(value.why for value in values if value.verdict == "not judged"),
         waiting=counts["waits for a GPU"],
-        hours=sum(known),
-        unknown=len(waiting) - len(known),
+        gpu_hours=sum(counted),
+        uncounted=len(waiting) - len(counted),
         not_run=Counter(value.why for value in values if value.verdict == "not run"),
         out_of_scope=sum(one.numbers for one in result.paper.out_of_scope),
     )

@@ -116,11 +116,10 @@ def verdicts(result: PaperResult) -> str:
 def _hours(summary: values.Summary) -> str:
     if not summary.waiting:
         return ""
-    known = f"their rows would take {wording.number(summary.hours)} hours at the speed measured on the CPU"
-    unknown = f"{summary.unknown} {'row' if summary.unknown == 1 else 'rows'} of unknown length"
-    if not summary.hours:
-        return f" ({unknown})"
-    return f" ({known}{', beside ' + unknown if summary.unknown else ''})"
+    parts = [f"about {wording.number(summary.gpu_hours)} GPU hours by their operations"]
+    if summary.uncounted:
+        parts.append(f"{_rows(summary.uncounted)} not counted")
+    return f" ({', '.join(parts if summary.gpu_hours else parts[1:])})"
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
@@ -203,8 +202,8 @@ def left_out(result: TableResult) -> str:
     waiting = [row for row in missing if row.waits]
     parts = []
     if waiting:
-        hours = sum(row.hours or 0.0 for row in waiting)
-        about = f" (about {wording.number(hours)} hours of the CPU's time)" if hours else ""
+        hours = sum(row.gpu_hours or 0.0 for row in waiting)
+        about = f" (about {wording.number(hours)} hours of one)" if hours else ""
         parts.append(f"{_rows(len(waiting))} for a GPU{about}")
     if others := len(missing) - len(waiting):
         parts.append(f"{_rows(others)} to be trained here")

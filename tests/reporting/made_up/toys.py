@@ -7,7 +7,6 @@ from typing import Any
 from reporting.made_up import dpsgd
 
 from pipeline.params import Settings, parse
-from pipeline.reporting import budgets
 from pipeline.reporting.gather import PaperResult, Sources, fill
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
@@ -52,7 +51,7 @@ def _row() -> dict[str, Any]:
     }
 
 
-def record(key: str, declared: Settings, seconds: float = 10.0, **accuracies: Sequence[float]) -> Record:
+def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Record:
     """A row's record with accuracies in percent by level (``sigma_0``), a seed each; they validate alike."""
     row = declared.rows[key]
     replicas = [
@@ -66,7 +65,7 @@ def record(key: str, declared: Settings, seconds: float = 10.0, **accuracies: Se
                 "converged": accuracy > 15,
             },
             dpsgd.ledger(dpsgd.PLAIN, "inf"),
-        ).model_copy(update={"seconds": seconds})
+        )
         for own in row.resolved
         for seed, accuracy in enumerate(accuracies.get(f"sigma_{own.sigma:g}", ()))
     ]
@@ -74,11 +73,13 @@ def record(key: str, declared: Settings, seconds: float = 10.0, **accuracies: Se
     return dpsgd.variant(key, declared, replicas, made).model_copy(update={"method": row.method})
 
 
-def judged(paper: Paper, declared: Settings, *found: Record) -> PaperResult:
+def judged(
+    paper: Paper, declared: Settings, *found: Record, gpu_hours: dict[str, float] | None = None
+) -> PaperResult:
     """The paper with these records."""
     by_row: dict[str, Record | None] = dict.fromkeys(declared.lines)
     by_row |= {one.row: one for one in found}
-    return fill("toys", Sources(declared, Path(), paper, by_row, budgets.speeds(declared, by_row)))
+    return fill("toys", Sources(declared, Path(), paper, by_row, gpu_hours or {}))
 
 
 def write(root: Path, *found: Record) -> None:
