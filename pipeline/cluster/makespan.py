@@ -1,8 +1,8 @@
 """`python -m pipeline.cluster.makespan`: what the whole grid takes on so many GPUs, by this scheduler.
 
-Written to docs/grid.md, and the hours of rows that need a GPU to where the report reads them. Costs are counted
-(`costs`), what a GPU sustains is assumed and printed, the task graph is the real one, and the order is the
-coordinator's own (`order`).
+Written to docs/grid.md, and the hours of rows that need a GPU to where the report reads them. Costs are
+counted (`costs`), what a GPU sustains is assumed and printed, the task graph is the real one, the order
+the coordinator's own (`order`).
 """
 
 import heapq
