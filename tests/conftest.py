@@ -13,7 +13,18 @@ from pipeline.methods.dpsgd.settings import DpsgdSettings
 from tests.warm.commands import commands
 
 # Files that take longest come first, so that workers (`pytest -n`) end together
-LONG = ("test_apart.py", "test_dvc.py", "test_repro.py", "test_equivalence.py", "test_training.py")
+LONG = (
+    "test_apart.py",
+    "test_dvc.py",
+    "test_repro.py",
+    "test_equivalence.py",
+    "test_training.py",
+    "test_publishers.py",
+    "test_library.py",
+    "test_tracking.py",
+    "test_side_by_side.py",
+    "test_contributing.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
