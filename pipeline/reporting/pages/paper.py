@@ -116,7 +116,7 @@ def verdicts(result: PaperResult) -> str:
 def _hours(summary: values.Summary) -> str:
     if not summary.waiting:
         return ""
-    parts = [f"about {wording.number(summary.gpu_hours)} GPU hours by their operations"]
+    parts = [f"about {_roughly(summary.gpu_hours)} GPU hours by their operations"]
     if summary.uncounted:
         parts.append(f"{_rows(summary.uncounted)} not counted")
     return f" ({', '.join(parts if summary.gpu_hours else parts[1:])})"
@@ -203,11 +203,15 @@ def left_out(result: TableResult) -> str:
     parts = []
     if waiting:
         hours = sum(row.gpu_hours or 0.0 for row in waiting)
-        about = f" (about {wording.number(hours)} hours of one)" if hours else ""
+        about = f" (about {_roughly(hours)} hours of one)" if hours else ""
         parts.append(f"{_rows(len(waiting))} for a GPU{about}")
     if others := len(missing) - len(waiting):
         parts.append(f"{_rows(others)} to be trained here")
     return ", ".join(parts)
+
+
+def _roughly(hours: float) -> str:
+    return wording.number(float(f"{hours:.2g}"))
 
 
 def _rows(count: int) -> str:
