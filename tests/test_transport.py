@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.training.runs import weights_path, write_weights
-from pipeline.transport import Adopted, adopt, archive, pack
+from pipeline.transport import Adopted, adopt, archive, dvclock, pack
 
 ROW = "toy-row"
 TUNED = "tuned-row"  # on weights of `before`
@@ -275,6 +276,29 @@ def test_replicas_of_two_machines_are_one_row(
     lines = read_history(records.history_path(ROW, home))
     assert [(seed, value) for _, seed, *_, value in lines] == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert record.history == digest_file(records.history_path(ROW, home))
+
+
+def test_a_row_is_signed_once_all_its_replicas_are_here(
+    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DVC would take it for done before that, and train no more of it."""
+    signed: list[list[str]] = []
+
+    def sign(_: Settings, rows: list[str]) -> bool:
+        signed.append(rows)
+        return True
+
+    monkeypatch.setattr(dvclock, "sign", sign)
+    for seed in (0, 1):
+        shutil.rmtree(away / "runs", ignore_errors=True)
+        train(away, made=more(2), seeds=(seed,))
+        pack(more(2), [ROW], home / NAME)
+        monkeypatch.chdir(home)
+        (adopted,) = adopt(more(2), Path(NAME))
+        assert adopted.replicas == 1
+        assert any("still to be trained" in note for note in adopted.notes) == (seed == 0)
+        monkeypatch.chdir(away)
+    assert signed == [[], [ROW]]
 
 
 def test_without_weights(bring: Callable[..., list[Adopted]], home: Path) -> None:

@@ -22,6 +22,7 @@ from pipeline.files import (
     write_bytes,
     write_text,
 )
+from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
@@ -45,15 +46,18 @@ class Adopted:
 
 
 def adopt(settings: Settings, source: Path) -> list[Adopted]:
-    """Check every row of a pack against this checkout, place them all, and have DVC sign them.
+    """Check every row of a pack against this checkout, place them all, and have DVC sign whole ones.
+
+    A row whose other replicas are still to be trained is not signed: DVC would take it for done.
 
     Raises:
         UserError: a file is damaged, or settings, data or code differ; nothing has then been placed.
     """
     placed = place_rows(settings, source)
-    signed = dvclock.sign(settings, [one.row for one in placed])
+    whole = [one.row for one in placed if not lacks(settings, one.row)]
+    signed = dvclock.sign(settings, whole)
     return [
-        Adopted(one.row, one.replicas, tuple(_notes(settings, one.row, one.weights, signed)))
+        Adopted(one.row, one.replicas, tuple(_notes(settings, one, signed, one.row in whole)))
         for one in placed
     ]
 
@@ -204,11 +208,13 @@ def _place(staged: Path, parts: list[Path]) -> None:
         undo.pop_all()
 
 
-def _notes(settings: Settings, row: str, weights: bool, signed: bool) -> Iterator[str]:
-    name = settings.rows[row].data
+def _notes(settings: Settings, placed: Placed, signed: bool, whole: bool) -> Iterator[str]:
+    name = settings.rows[placed.row].data
     if prepared.digests_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not signed:
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
-    if not weights:
+    elif not whole:
+        yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
+    if not placed.weights:
         yield "came without weights: it can't be evaluated again until it is trained again"
