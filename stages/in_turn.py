@@ -7,9 +7,8 @@ longer than a small row does.
 import sys
 from itertools import groupby
 
+from pipeline.cluster.slot import BETWEEN
 from stages.app import main
-
-BETWEEN = "/"
 
 
 def in_turn(arguments: list[str]) -> None:

@@ -74,8 +74,8 @@ class _Team:
             there.close()
             self.members.append((process, here))
         self.times: list[list[Took]] = [[] for _ in self.members]
-        # one at least, where some can't
-        self.problem: str | None = max((here.recv() or "" for _, here in self.members), key=len) or None
+        problems = [here.recv() for _, here in self.members]
+        self.problem: str | None = next(filter(None, problems), None)
 
     def turn(self) -> None:
         """Let every process take steps for a while."""

@@ -16,7 +16,7 @@ from pipeline.cluster.order import Order
 from pipeline.cluster.tasks import Task
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting.budgets import HOURS
+from pipeline.reporting.budgets import GPU_HOURS
 
 # Assumed of an H200: 15, 30 and 60 % of its 67 TFLOP/s in float32 without tensor cores, which training here
 # never uses (`set_float32_matmul_precision("highest")`), and a step that is bound by starting its kernels
@@ -133,7 +133,7 @@ def main() -> None:
     settings = params.load()
     found = counted(settings)
     write_text(PAGE, "\n".join(table(settings, found)) + "\n")
-    write_json(HOURS, gpu_hours(settings, found))
+    write_json(GPU_HOURS, gpu_hours(settings, found))
 
 
 if __name__ == "__main__":

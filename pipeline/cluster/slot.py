@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 PR_SET_PDEATHSIG = 1  # of sys/prctl.h
 LOOK_EVERY = 0.5  # seconds between looks at a row that somebody else trains
+BETWEEN = "/"  # stands between the commands of `stages.in_turn`
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _running: set[subprocess.Popen[bytes]] = set()
 
@@ -91,7 +92,7 @@ def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
     # not `-m` alone, which would take modules from the current folder first
     line = [sys.executable, "-P", "-m", "stages.in_turn"]
     for number, command in enumerate(commands):
-        line += ["/", *command] if number else command
+        line += [BETWEEN, *command] if number else command
     return line
 
 

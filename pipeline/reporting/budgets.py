@@ -1,6 +1,5 @@
-"""How much of the paper's training a row has, and what one that waits for a GPU would take."""
+"""How much of the paper's training a row has."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from pipeline.reporting.printed import Table
 from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
-HOURS = Path("reports/gpu_hours.json")
+GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.makespan`
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
 
 
@@ -52,10 +51,3 @@ def _counted(values: list[float], name: str) -> str:
 def _range(values: list[float]) -> str:
     ends = [number(value) for value in (values[0], values[-1])]
     return ends[0] if len(values) == 1 else " to ".join(ends)
-
-
-def gpu_hours(root: Path) -> dict[str, float]:
-    """Hours of one GPU that the rows which need one would take, by counting (`pipeline.cluster.makespan`)."""
-    path = root / HOURS
-    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-    return found

@@ -67,7 +67,7 @@ class Sources:
     root: Path
     paper: Paper
     records: dict[str, Record | None]  # by row
-    gpu_hours: dict[str, float]  # by row; see `budgets.gpu_hours`
+    gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.makespan`
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
@@ -79,7 +79,7 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
         UserError: a record, search or paper file is not one.
     """
     found = {key: records.read(key, line, root) for key, line in settings.lines.items()}
-    hours = budgets.gpu_hours(root)
+    hours = _read(root / budgets.GPU_HOURS, "hours by row") or {}
     names = sorted({line.paper for line in settings.lines.values()})
     return [fill(name, Sources(settings, root, papers.load(name), found, hours)) for name in names]
 
@@ -299,12 +299,17 @@ def _search(row: Row | Account, root: Path) -> dict[str, Any] | None:
     """The search that chose the row's settings, once it has been run."""
     if not isinstance(row, Row) or row.search is None:
         return None
-    if not (path := records.search_path(row.search, root)).exists():
+    return _read(records.search_path(row.search, root), "a search")
+
+
+def _read(path: Path, what: str) -> dict[str, Any] | None:
+    """A JSON object, once it is there."""
+    if not path.exists():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as problem:
         raise UserError(f"{path}: not JSON: {problem}") from problem
     if not isinstance(found, dict):
-        raise UserError(f"{path}: not a search")
+        raise UserError(f"{path}: not {what}")
     return found

@@ -6,7 +6,7 @@ from pipeline.cluster.costs import costs
 from pipeline.cluster.makespan import gpu_hours, simulate
 from pipeline.cluster.order import Order
 from pipeline.cluster.tasks import Task
-from pipeline.reporting.budgets import HOURS
+from pipeline.reporting.budgets import GPU_HOURS
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,4 +78,4 @@ def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> N
     """Else `python -m pipeline.cluster.makespan` writes them anew."""
     own = params.load(ROOT / "params.yaml")
     found = {key: costs(row, own) for key, row in own.rows.items() if row.needs == "gpu"}
-    assert gpu_hours(own, found) == json.loads((ROOT / HOURS).read_text())
+    assert gpu_hours(own, found) == json.loads((ROOT / GPU_HOURS).read_text())

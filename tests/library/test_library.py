@@ -147,9 +147,7 @@ def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path, warm: 
     (tmp_path / "others/__init__.py").write_text("")
     (tmp_path / "others/nets/flat.py").write_text(MODEL)
     entry_point(tmp_path, groups()[0], "others.nets")
-    script = tmp_path / "asked.py"
-    script.write_text(
-        textwrap.dedent("""
+    asked = textwrap.dedent("""
         from pipeline.identity.code import train_code
         from pipeline.methods.registry import build_net
         from pipeline.models.model import Model, architectures
@@ -157,11 +155,10 @@ def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path, warm: 
         print(build_net(Model(name="flat"), (1, 4, 4), 3)[1].weight.shape)
         print(train_code("dpsgd", "flat").parts["model"])
     """)
-    )
     said = []
     for number in range(2):
         done = subprocess.run(
-            [warm / "python", script], cwd=ROOT, capture_output=True, text=True,
+            [warm / "python", "-c", asked], cwd=ROOT, capture_output=True, text=True,
             env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": ""},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from dp_accounting.pld import PLDAccountant
 from pipeline.privacy.accounting import poisson_gaussian
 from stages.answers import accounted, measured
 
-DPREPRO = Path(sys.executable).with_name("dprepro")
 ROOT = Path(__file__).parents[2]
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 SETTINGS = ("--examples", "60000", "--batch", "256", "--epochs", "20")

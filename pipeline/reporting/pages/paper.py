@@ -114,12 +114,12 @@ def verdicts(result: PaperResult) -> str:
 
 
 def _hours(summary: values.Summary) -> str:
-    if not summary.waiting:
-        return ""
-    parts = [f"about {_roughly(summary.gpu_hours)} GPU hours by their operations"]
+    parts = []
+    if summary.gpu_hours:
+        parts.append(f"about {_roughly(summary.gpu_hours)} GPU hours by their operations")
     if summary.uncounted:
         parts.append(f"{_rows(summary.uncounted)} not counted")
-    return f" ({', '.join(parts if summary.gpu_hours else parts[1:])})"
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
