@@ -103,7 +103,7 @@ def train(
     reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the replicas (levels x seeds) that a row lacks; a killed run goes on from its checkpoint."""
+    """Train the replicas (seeds of levels) that a row lacks; a killed run goes on from its checkpoint."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import rows as training
@@ -116,7 +116,7 @@ def train(
         raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     data = prepared.load(own.data)
     print(
-        f"{row}: {len(own.resolved) * own.seeds} replicas, on {training.describe_device(how.device)}",
+        f"{row}: {len(own.trainings)} replicas, on {training.describe_device(how.device)}",
         flush=True,
     )
     with showing(row) as show, enough_memory(device):

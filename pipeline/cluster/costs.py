@@ -51,17 +51,17 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
     split = settings.split(row.data)
     stored = CATALOG[settings.raw[split.raw].of or split.raw].shape
     groups: dict[object, Cost] = {}
-    for own in row.resolved:
+    for own, _ in row.trainings:
         steps = own.total_steps(split.train)
         if stored is None:
             assert split.text is not None
             shape: tuple[int, ...] = (split.text.tokens, split.text.vocabulary)
         else:
             shape = own.input_shape(stored)
-        examples = steps * own.batch * getattr(own, "copies", 1) * row.seeds
+        examples = steps * own.batch * getattr(own, "copies", 1)
         before = groups.get(own.batching_key, Cost(0.0, steps, 0))
         operations = before.operations + examples * _of_an_example(row.model, shape)
-        groups[own.batching_key] = Cost(operations, steps, before.replicas + row.seeds)
+        groups[own.batching_key] = Cost(operations, steps, before.replicas + 1)
     return list(groups.values())
 
 

@@ -228,9 +228,10 @@ def _stand_in(settings: Settings, key: str, folder: Path) -> None:
 
 def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> None:
     row = settings.row(key)
-    kept = ("paper", "table", "label", "data", "model", "method", "axis", "settings", "levels")
+    kept = ("paper", "table", "label", "data", "model", "method", "axis", "settings")
     said = row.model_dump(mode="json", exclude_unset=True)
     parts["rows"][key] = {name: said[name] for name in kept if said.get(name) is not None} | {
+        "levels": [{name: value for name, value in level.items() if name != "seeds"} for level in row.levels],
         # two where there are several: those that share a step are padded to the longest sample
         "seeds": min(2, row.seeds),
         "reproducible": True,

@@ -48,7 +48,7 @@ def gpu_here() -> bool:
 
 def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     row = settings.rows[key]
-    wanted = len(row.levels) * row.seeds
+    wanted = len(row.trainings)
     run = records.read_run(key)
     waits = row.needs == "gpu" and not gpu
     if run is None:

@@ -35,8 +35,8 @@ class Standing:
             return "settings"
         if run.origin(one).reproducible != self.row.reproducible:
             return "settings"
-        declared = {self.row.level(own): own for own in self.row.resolved}
-        if one.seed >= self.row.seeds or declared.get(one.level) != settings:
+        declared = {(self.row.level(own), seed): own for own, seed in self.row.trainings}
+        if declared.get((one.level, one.seed)) != settings:
             return "settings"
         return None
 

@@ -35,7 +35,9 @@ def row_digest(
         "seeds": row.seeds,
         "reproducible": row.reproducible,
     }
-    for name, value in (("axis", row.axis), ("start", start), ("relevance", relevance)):
+    own_seeds = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
+    more = (("axis", row.axis), ("start", start), ("relevance", relevance), ("own_seeds", own_seeds or None))
+    for name, value in more:
         if value is not None:
             parts[name] = value
     return digest_json(parts)

@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from pipeline.fields import Count, Key, Strict, check
 from pipeline.ledgers.settings import AccountSettings
@@ -14,6 +14,7 @@ from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
+_SEEDS = TypeAdapter(Seeds)
 
 
 class Source(Strict):
@@ -124,11 +125,12 @@ def _known_method(name: str) -> str:
 
 
 class Row(Line):
-    """A line that is trained: its levels times its seeds are its replicas."""
+    """A line that is trained: each seed of each level is a replica."""
 
     data: Key
     model: Model
     method: Annotated[str, AfterValidator(_known_method)]
+    # of every level that has no `seeds` of its own, as one may whose results are wide apart
     seeds: Seeds
     # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
     reproducible: bool
@@ -147,6 +149,29 @@ class Row(Line):
     def own_settings(self) -> type[MethodSettings]:
         """The method's settings."""
         return METHOD_SETTINGS[self.method]
+
+    @model_validator(mode="after")
+    def _levels_seeds(self) -> "Row":
+        for number, level in enumerate(self.levels):
+            try:
+                _SEEDS.validate_python(level.get("seeds", self.seeds))
+            except ValidationError as problem:
+                why = problem.errors()[0]["msg"]
+                raise ValueError(f"levels.{number}.seeds: {level['seeds']!r}: {why}") from problem
+        return self
+
+    def configured(self, *changes: dict[str, Any]) -> Any:
+        """The settings with ``changes``, the last first; how many seeds a level has is none of them."""
+        return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
+
+    @cached_property
+    def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:
+        """The settings and the seed of each replica, level by level."""
+        return tuple(
+            (own, seed)
+            for level, own in zip(self.levels, self.resolved, strict=True)
+            for seed in range(level.get("seeds", self.seeds))
+        )
 
 
 class Account(Line):

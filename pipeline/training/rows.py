@@ -44,8 +44,8 @@ class Done:
 
 
 def replicas(row: Row) -> list[Replica]:
-    """A row's levels times its seeds."""
-    return [Replica(row.level(own), seed, own) for own in row.resolved for seed in range(row.seeds)]
+    """Every seed of every level of a row."""
+    return [Replica(row.level(own), seed, own) for own, seed in row.trainings]
 
 
 def train(

@@ -151,7 +151,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     made = {(one.level, one.seed): (one, here.origin(one)) for one in keep} if here else {}
     for one in new:
         made[one.level, one.seed] = (one, there.origin(one).model_copy(update={"adopted": origin}))
-    order = [(own.level(x), seed) for x in own.resolved for seed in range(own.seeds)]
+    order = [(own.level(x), seed) for x, seed in own.trainings]
     replicas, origins = records.with_origins(made[name] for name in order if name in made)
     run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
     records.write(run, target)
