@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from pipeline.fields import Count, Key, Strict, check
 from pipeline.ledgers.settings import AccountSettings
@@ -14,7 +14,15 @@ from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
-_SEEDS = TypeAdapter(Seeds)
+
+
+class _Level(BaseModel):
+    """Of a level, what is no setting."""
+
+    seeds: Seeds = 1
+
+
+_LEVELS = TypeAdapter(list[_Level])
 
 
 class Source(Strict):
@@ -152,12 +160,10 @@ class Row(Line):
 
     @model_validator(mode="after")
     def _levels_seeds(self) -> "Row":
-        for number, level in enumerate(self.levels):
-            try:
-                _SEEDS.validate_python(level.get("seeds", self.seeds))
-            except ValidationError as problem:
-                why = problem.errors()[0]["msg"]
-                raise ValueError(f"levels.{number}.seeds: {level['seeds']!r}: {why}") from problem
+        try:
+            _LEVELS.validate_python(self.levels)
+        except ValidationError as problem:
+            raise Inside([f"levels.{line}" for line in problem_lines(problem)]) from problem
         return self
 
     def configured(self, *changes: dict[str, Any]) -> Any:

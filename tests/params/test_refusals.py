@@ -1,5 +1,6 @@
 """params.yaml: what is refused, and in which words; what changes a row's digest and what doesn't."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ ROOT = Path(__file__).parents[2]
         ("rows/one/seeds", ..., "rows.one.seeds: missing"),
         ("rows/one/seeds", "two", "rows.one.seeds: 'two' is not allowed: Input should be a valid integer"),
         ("rows/one/seeds", 0, "rows.one.seeds: 0 is not allowed: Input should be greater than or equal to 1"),
+        (
+            "rows/one/levels",
+            [{"epsilon": 1}, {"epsilon": 2, "seeds": 0}],
+            "rows.one.levels.1.seeds: 0 is not allowed: Input should be greater than or equal to 1",
+        ),
         ("rows/one/settings/batch", 1.5, "rows.one.settings.batch: 1.5 is not allowed"),
         (
             "rows/one/settings/clip",
@@ -161,6 +167,7 @@ def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
         ("rows/one/axis", "epsilon", False),
         ("rows/one/settings/clip", 2.0, False),
         ("rows/one/seeds", 3, False),
+        ("rows/one/levels", [{"epsilon": 1, "seeds": 3}, {"epsilon": math.inf}], False),
         ("rows/one/reproducible", True, False),
         ("rows/one/model/normalization", "layer", False),
         ("data/mnist/validation", 99, False),

@@ -347,11 +347,15 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     [
         ({"seeds": 3}, [("epsilon=3", 2), ("epsilon=inf", 2)]),
         (
+            {"levels": [{"epsilon": 3, "seeds": 4}, {"epsilon": float("inf")}]},
+            [("epsilon=3", 2), ("epsilon=3", 3)],
+        ),
+        (
             {"levels": [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]},
             [("epsilon=5", 0), ("epsilon=5", 1)],
         ),
     ],
-    ids=["seed", "level"],
+    ids=["seed", "seeds of a level", "level"],
 )
 def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     done: Path, cpu: Execution, changes: dict[str, Any], new: list[tuple[str, int]]
