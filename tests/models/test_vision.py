@@ -52,6 +52,12 @@ def make(name: str, normalization: str = "none", unnormalized: int = 0, **more: 
     return import_module(f"pipeline.models.{name}").build(model, SHAPES[name], 10).double()
 
 
+def layers_of(name: str, normalization: str, unnormalized: int = 0, **more: Any) -> nn.Module:
+    """The network without its numbers, which take a while to draw."""
+    with torch.device("meta"):
+        return make(name, normalization, unnormalized, **more)
+
+
 def images(name: str, size: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
     return torch.rand(size, *SHAPES[name], generator=generator).double(), torch.arange(size) % 10
@@ -91,7 +97,7 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
     ],
 )
 def test_sizes(name: str, normalization: str, unnormalized: int, count: int, tensors: int) -> None:
-    parameters = list(make(name, normalization, unnormalized).parameters())
+    parameters = list(layers_of(name, normalization, unnormalized).parameters())
     assert sum(value.numel() for value in parameters) == count
     assert len(parameters) == tensors
 
@@ -99,7 +105,7 @@ def test_sizes(name: str, normalization: str, unnormalized: int, count: int, ten
 @pytest.mark.parametrize("name", sorted(SHAPES.keys() - {*BEFOREHAND}))
 @pytest.mark.parametrize("unnormalized", [0, 1, 2])
 def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnormalized: int) -> None:
-    net = make(name, "layer", unnormalized)
+    net = layers_of(name, "layer", unnormalized)
     followed = []  # of each trainable layer in turn: whether a normalisation follows
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -114,14 +120,14 @@ def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnorma
 @pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST, *BEFOREHAND}))
 def test_normalisation_comes_before_the_activation(name: str) -> None:
     # in the order of the modules; one that has others in it does nothing itself
-    kinds = [type(layer) for layer in make(name, "running_bn").modules() if not list(layer.children())]
+    kinds = [type(layer) for layer in layers_of(name, "running_bn").modules() if not list(layer.children())]
     assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
     assert kinds.count(nn.ReLU) == TRAINABLE[name] - 1
 
 
 @pytest.mark.parametrize("name", ACTIVATION_FIRST)
 def test_activation_comes_before_normalisation_and_pooling_behind(name: str) -> None:
-    kinds = [type(layer) for layer in make(name, "batch_bn")]  # type: ignore[union-attr]
+    kinds = [type(layer) for layer in layers_of(name, "batch_bn")]  # type: ignore[union-attr]
     assert kinds.count(ACTIVATION_FIRST[name]) == 4
     for at, kind in enumerate(kinds):
         if kind is ACTIVATION_FIRST[name]:
@@ -254,7 +260,7 @@ def test_wide_resnet_has_both_orders(order: str) -> None:
 @pytest.mark.parametrize(("unnormalized", "count"), [(0, 16), (1, 16), (2, 15), (4, 13), (6, 10), (14, 0)])
 def test_wide_resnet_leaves_the_last_inputs_without_normalisation(unnormalized: int, count: int) -> None:
     """A shortcut counts with the convolution beside which it begins."""
-    nets = (make("wrn16_4", "group", last) for last in (unnormalized, 0))
+    nets = (layers_of("wrn16_4", "group", last) for last in (unnormalized, 0))
     own, every = ([p.num_channels for p in net.modules() if isinstance(p, nn.GroupNorm)] for net in nets)
     assert own == every[:count]
     assert len(own) == count

@@ -1,7 +1,7 @@
 """Replicas of a CPU in processes of their own, against the same in one process."""
 
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
 from pipeline.methods.base import Execution
 from pipeline.training import side_by_side
-from pipeline.training.loop import Progress, Replica
+from pipeline.training.loop import Group, Progress, Replica, grouped, train_group
 from pipeline.training.side_by_side import train_replicas
-from tests.conftest import dpsgd
+from tests.conftest import dpsgd, make_data
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
 
 @pytest.fixture(autouse=True)
@@ -22,48 +24,65 @@ def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_by_side, "WORTH", 1)
 
 
-def wanted(epochs: float = 1) -> list[Replica]:
+def wanted() -> list[Replica]:
     """Three replicas that share their steps, and one that doesn't."""
-    private = [Replica("epsilon=3", seed, dpsgd(epochs=epochs)) for seed in range(3)]
-    return [*private, Replica("epsilon=8", 0, dpsgd(epochs=epochs, epsilon=8, batch=10))]
+    private = [Replica("epsilon=3", seed, dpsgd(epochs=8)) for seed in range(3)]
+    return [*private, Replica("epsilon=8", 0, dpsgd(epochs=8, epsilon=8, batch=10))]
 
 
-def test_two_processes_give_what_one_gives(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    shown: list[Progress] = []
-    one = train_replicas(wanted(), context(tiny, cpu, tmp_path / "one"))
-    two = train_replicas(wanted(), context(tiny, cpu, tmp_path / "two", show=shown.append), workers=2)
-    assert [len(group.replicas) for group in one] == [3, 1]
-    assert [len(group.replicas) for group in two] == [2, 1, 1]
-    for key, value in weights(one).items():
-        torch.testing.assert_close(weights(two)[key], value, rtol=1e-4, atol=1e-6)
+@dataclass(frozen=True)
+class Told:
+    """A training in two processes that a signal ends, and that goes on."""
 
-    def lines(groups: list) -> set:
-        return {line[:5] for group in groups for line in group.history}
-
-    assert lines(one) == lines(two)
-    assert {state.group for state in shown} == {0, 1, 2}
-    assert all(state.groups == 3 for state in shown)
+    stopped: Stopped
+    checkpoints: list[Path]
+    shown: list[Progress]
+    groups: list[Group]
 
 
-def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
-    sent = []
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder, sent, shown = tmp_path_factory.mktemp("told"), [], []
 
     def interrupt(state: Progress) -> None:
+        shown.append(state)
         if not sent:  # a second signal would end the process at once
             sent.append(signal.SIGTERM)
             signal.raise_signal(signal.SIGTERM)
 
-    own = context(tiny, cpu, tmp_path / "stopped", checkpoint_every=1e9)
-    with pytest.raises(Stopped, match="the same command goes on from there") as problem:
-        train_replicas(wanted(12), replace(own, show=interrupt), workers=2)
-    assert problem.value.status == 128 + signal.SIGTERM
-    assert list((tmp_path / "stopped").glob("*.pt"))
-    resumed = train_replicas(wanted(12), own, workers=2)
-    unbroken = train_replicas(wanted(12), context(tiny, cpu, tmp_path / "unbroken"), workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side_by_side, "WORTH", 1)
+        own = context(make_data(), CPU, folder, checkpoint_every=1e9)
+        with pytest.raises(Stopped) as problem:
+            train_replicas(wanted(), replace(own, show=interrupt), workers=2)
+        left = list(folder.glob("*.pt"))
+        groups = train_replicas(wanted(), replace(own, show=shown.append), workers=2)
+    return Told(problem.value, left, shown, groups)
+
+
+def test_a_signal_ends_all_with_checkpoints_and_they_go_on(told: Told, tmp_path: Path) -> None:
+    assert "the same command goes on from there" in str(told.stopped)
+    assert told.stopped.status == 128 + signal.SIGTERM
+    assert told.checkpoints
+    divided, own = side_by_side._divided(grouped(wanted()), 2), context(make_data(), CPU, tmp_path)
+    unbroken = [train_group(part, own, at, len(divided), lambda: None) for at, part in enumerate(divided)]
+    assert [len(group.replicas) for group in told.groups] == [2, 1, 1]
     for key, value in weights(unbroken).items():
-        assert torch.equal(value, weights(resumed)[key])
+        assert torch.equal(value, weights(told.groups)[key])
+
+
+def test_two_processes_give_what_one_gives(told: Told, tmp_path: Path) -> None:
+    one = train_replicas(wanted(), context(make_data(), CPU, tmp_path))
+    assert [len(group.replicas) for group in one] == [3, 1]
+    for key, value in weights(one).items():
+        torch.testing.assert_close(weights(told.groups)[key], value, rtol=1e-3, atol=1e-5)
+
+    def lines(groups: list[Group]) -> set:
+        return {line[:5] for group in groups for line in group.history}
+
+    assert lines(one) == lines(told.groups)
+    assert {state.group for state in told.shown} == {0, 1, 2}
+    assert all(state.groups == 3 for state in told.shown)
 
 
 def test_what_a_worker_cannot_do_is_told_once(
