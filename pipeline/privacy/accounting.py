@@ -74,6 +74,7 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     return float(accountant.compose(event).get_epsilon(delta))
 
 
+@lru_cache(maxsize=256)  # half a second
 def opacus_rdp(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
     """Epsilon of the Poisson-sampled Gaussian by Opacus's RDP accountant."""
     from opacus.accountants import RDPAccountant
@@ -154,6 +155,7 @@ def spent(spending: Spending, steps: int, delta: float) -> float:
     return plain if renyi is None else min(renyi, plain)
 
 
+@lru_cache(maxsize=256)
 def opacus_prv(
     rate: float, noise_multiplier: float, steps: int, delta: float, error: float = 0.01
 ) -> tuple[float, float]:
