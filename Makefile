@@ -13,6 +13,9 @@ export OMP_WAIT_POLICY ?= PASSIVE
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
+# Processes that test, one more than cores: some tests wait, for a server or for a machine to be missed.
+TESTERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +37,7 @@ demo: $(STAMP) ## first run: every method on images it makes itself, three minut
 
 .PHONY: test
 test: lint ## everything that is checked: lint, types, tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 8 --dist loadfile
 
 .PHONY: test-broad
 test-broad: $(STAMP) ## every variant of every method through the whole pipeline, some ten minutes
