@@ -27,6 +27,7 @@ from dp_accounting import (
     GaussianDpEvent,
     NeighboringRelation,
     PoissonSampledDpEvent,
+    PrivacyAccountant,
     SampledWithoutReplacementDpEvent,
     SampledWithReplacementDpEvent,
     SelfComposedDpEvent,
@@ -64,8 +65,34 @@ def poisson_gaussian(rate: float, noise_multiplier: float, steps: int) -> DpEven
 
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
     """Epsilon by Renyi DP, improved conversion; unit and relation: add or remove one example."""
-    accountant = RdpAccountant(ORDERS, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    return float(accountant.compose(event).get_epsilon(delta))
+    least = inf
+    for low, high in pairwise(PARTS):
+        orders = [order for order in ORDERS if low <= order < high]
+        accountant = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event)
+        least = min(least, float(accountant.get_epsilon(delta)))
+        if _decided(float(accountant.rdp[-1]), orders[-1], least):
+            break
+    return least
+
+
+class _RdpByParts(PrivacyAccountant):
+    """`rdp_epsilon` as dp-accounting's calibration asks for it."""
+
+    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool) -> None:
+        """Nothing: `get_epsilon` looks at the ledger."""
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """Of all that was composed."""
+        return rdp_epsilon(self.ledger, target_delta)
+
+
+def _decided(divergence: float, order: float, least: float) -> bool:
+    """Whether no higher order can give an epsilon below ``least``, as they take longer the higher they are.
+
+    A divergence grows with its order, and the improved conversion takes off no more than this.
+    """
+    off = log(order) / (order - 1) - log1p(-1 / order)
+    return isfinite(divergence) and divergence > least + off
 
 
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
@@ -137,9 +164,7 @@ def _converted(
         known = np.isfinite(divergences)
         if known.any():
             least = min(least, convert(part[known], divergences[known]))
-        # a divergence grows with its order, and the improved conversion takes off no more than this
-        off = log(part[-1]) / (part[-1] - 1) - log1p(-1 / part[-1])
-        if isfinite(divergences[-1]) and divergences[-1] > least + off:
+        if _decided(divergences[-1], part[-1], least):
             break
     return least
 
@@ -190,7 +215,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
         UserError: no multiplier below 10,000 is enough, or one of .2 is already.
     """
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    make = {"rdp": lambda: RdpAccountant(ORDERS, relation), "pld": lambda: PLDAccountant(relation)}
+    make = {"rdp": lambda: _RdpByParts(relation), "pld": lambda: PLDAccountant(relation)}
     # below .2 the PLD grows very large; a target that loose is not worth a calibration
     low, high = 0.2, 1.0
     while EPSILON[accountant](poisson_gaussian(rate, high, steps), delta) > epsilon:

@@ -37,6 +37,17 @@ def test_pld_is_the_tighter_bound(rate: float, noise: float, steps: int, delta: 
     assert accounting.pld_epsilon(event, delta) < accounting.rdp_epsilon(event, delta)
 
 
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps"),
+    [(1.0, 0.3, 1), (0.1, 0.5, 40_000), (0.02, 1.0, 430), (0.02, 25.0, 430), (0.005, 0.7, 5000), (5e-4, 40, 1)],
+)
+def test_orders_that_are_left_out_never_decide(rate: float, noise: float, steps: int, delta: float) -> None:
+    event = poisson_gaussian(rate, noise, steps)
+    whole = RdpAccountant(accounting.ORDERS, NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event)
+    assert accounting.rdp_epsilon(event, delta) == whole.get_epsilon(delta)
+
+
 def test_published_epsilon_of_the_tan_reference() -> None:
     event = poisson_gaussian(4096 / 50000, 3.0, 2500)
     assert accounting.rdp_epsilon(event, 1e-5) == pytest.approx(7.10, abs=0.02)
