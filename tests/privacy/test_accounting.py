@@ -40,7 +40,14 @@ def test_pld_is_the_tighter_bound(rate: float, noise: float, steps: int, delta: 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
 @pytest.mark.parametrize(
     ("rate", "noise", "steps"),
-    [(1.0, 0.3, 1), (0.1, 0.5, 40_000), (0.02, 1.0, 430), (0.02, 25.0, 430), (0.005, 0.7, 5000), (5e-4, 40, 1)],
+    [
+        (1.0, 0.3, 1),
+        (0.1, 0.5, 40_000),
+        (0.02, 1.0, 430),
+        (0.02, 25.0, 430),
+        (0.005, 0.7, 5000),
+        (5e-4, 40, 1),
+    ],
 )
 def test_orders_that_are_left_out_never_decide(rate: float, noise: float, steps: int, delta: float) -> None:
     event = poisson_gaussian(rate, noise, steps)
