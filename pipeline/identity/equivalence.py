@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,30 +54,46 @@ class Asked:
 def unproven(settings: Settings, keys: Sequence[str], root: Path = Path()) -> Iterator[Asked | str]:
     """What of the rows was made by code that differs from that here; a line of text where no commit has it.
 
-    A number is asked about once, however many replicas share its code.
+    A number is asked about once, however many replicas share its code. Its own commit may have stayed on
+    another machine: any commit that is here serves, of which another row says that it has the same code.
     """
     findings = equivalences.load()
+    commits = {
+        made: commit
+        for row in settings.rows
+        for made, commit in _made(row, root)
+        if commit and _is_here(commit)
+    }
     for key in keys:
-        row, run, measured = (
-            settings.row(key),
-            records.read_run(key, root),
-            records.read_evaluation(key, root),
-        )
-        if run is None:
-            continue
+        row = settings.row(key)
         now = findings.canonical("train", key, train_code(row.method, row.model.name).digest)
         later = findings.canonical("evaluate", key, measure_code(row.method, row.model.name).digest)
-        by = {(one.level, one.seed): one.code for one in measured.replicas} if measured else {}
-        asked = dict.fromkeys((one.origin, by.get((one.level, one.seed))) for one in run.replicas)
-        for origin, code in asked:
-            made = run.origins[origin]
-            trained = findings.canonical("train", key, made.code) == now
-            if trained and (code is None or findings.canonical("evaluate", key, code) == later):
+        for made in dict.fromkeys(made for made, _ in _made(key, root)):
+            code, measured_by = made
+            trained = findings.canonical("train", key, code) == now
+            if trained and (measured_by is None or findings.canonical("evaluate", key, measured_by) == later):
                 continue
-            if made.revision is None or made.dirty:
-                yield f"{key}: made by code that no commit has"
-                continue
-            yield Asked(key, made.code, code, made.revision)
+            if made in commits:
+                yield Asked(key, code, measured_by, commits[made])
+            else:
+                yield f"{key}: made by code that no commit here has"
+
+
+def _made(key: str, root: Path) -> Iterator[tuple[tuple[str, str | None], str | None]]:
+    """Of each replica of a row: the code that trained and that measured it, and the commit that has both."""
+    run, measured = records.read_run(key, root), records.read_evaluation(key, root)
+    by = {(one.level, one.seed): one.code for one in measured.replicas} if measured else {}
+    if run is None:
+        return
+    for one in run.replicas:
+        origin = run.origin(one)
+        yield (origin.code, by.get((one.level, one.seed))), None if origin.dirty else origin.revision
+
+
+@cache
+def _is_here(commit: str) -> bool:
+    git = ["git", "-C", str(PACKAGE.parent), "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(git, capture_output=True).returncode == 0
 
 
 def compare(settings: Settings, asked: Sequence[Asked], root: Path = Path()) -> list[Finding]:

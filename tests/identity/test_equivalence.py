@@ -154,5 +154,20 @@ def test_what_no_commit_made_can_not_be_proven(dprepro: Dprepro, checkout: Path)
     path = checkout / "reports/runs/toy.json"
     path.write_text(path.read_text().replace('"dirty": false', '"dirty": true'))
     edit(checkout, METHOD, "descended", "stepped")
-    assert dprepro(checkout, "equivalence", status=1) == "toy: made by code that no commit has\n"
+    assert dprepro(checkout, "equivalence", status=1) == "toy: made by code that no commit here has\n"
     assert findings(checkout) == []
+
+
+def test_another_rows_commit_serves_where_it_has_the_same_code(dprepro: Dprepro, checkout: Path) -> None:
+    """As when a machine trained from a commit of its own that never came here."""
+    toy, params = checkout / "reports/runs/toy.json", checkout / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("  toy:\n    paper", "  other: &other\n    paper") + "  toy: *other\n")
+    for folder in ("runs", "evaluations"):
+        record = (checkout / f"reports/{folder}/toy.json").read_text()
+        (checkout / f"reports/{folder}/other.json").write_text(record.replace('"toy"', '"other"'))
+    here = json.loads(toy.read_text())["origins"][0]["revision"]
+    toy.write_text(toy.read_text().replace(here, "0" * 40))
+    edit(checkout, METHOD, "descended", "stepped")
+    assert dprepro(checkout, "equivalence", "toy").count("same bits") == 2
+    assert {one["revision"] for one in findings(checkout)} == {here}
