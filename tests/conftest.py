@@ -44,7 +44,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cpu() -> Execution:
     return Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 

@@ -104,7 +104,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 def test_three_on_a_server_that_has_no_lock(server: str, tmp_path: Path) -> None:
-    at_once(server, 3, 2, tmp_path, one_of_each(server))
+    at_once(server, 3, 3, tmp_path, one_of_each(server))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Replicas of a CPU in processes of their own, against the same in one process."""
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from pipeline.training.loop import Group, Progress, Replica, grouped, train_grou
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd, make_data
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
-
-@pytest.fixture(autouse=True)
-def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "WORTH", 1)
+@pytest.fixture(scope="module", autouse=True)
+def _worth_it() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side_by_side, "WORTH", 1)
+        yield
 
 
 def wanted() -> list[Replica]:
@@ -41,41 +42,43 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    folder, sent, shown = tmp_path_factory.mktemp("told"), [], []
+def told(cpu: Execution, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder = tmp_path_factory.mktemp("told")
+    shown: list[Progress] = []
 
     def interrupt(state: Progress) -> None:
         shown.append(state)
-        if not sent:  # a second signal would end the process at once
-            sent.append(signal.SIGTERM)
+        if len(shown) == 1:  # a second signal would end the process at once
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(side_by_side, "WORTH", 1)
-        own = context(make_data(), CPU, folder, checkpoint_every=1e9)
-        with pytest.raises(Stopped) as problem:
-            train_replicas(wanted(), replace(own, show=interrupt), workers=2)
-        left = list(folder.glob("*.pt"))
-        groups = train_replicas(wanted(), replace(own, show=shown.append), workers=2)
+    own = context(make_data(), cpu, folder, checkpoint_every=1e9)
+    with pytest.raises(Stopped) as problem:
+        train_replicas(wanted(), replace(own, show=interrupt), workers=2)
+    left = list(folder.glob("*.pt"))
+    groups = train_replicas(wanted(), replace(own, show=shown.append), workers=2)
     return Told(problem.value, left, shown, groups)
 
 
-def test_a_signal_ends_all_with_checkpoints_and_they_go_on(told: Told, tmp_path: Path) -> None:
+def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
+    told: Told, tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
     assert "the same command goes on from there" in str(told.stopped)
     assert told.stopped.status == 128 + signal.SIGTERM
     assert told.checkpoints
-    divided, own = side_by_side._divided(grouped(wanted()), 2), context(make_data(), CPU, tmp_path)
+    divided, own = side_by_side._divided(grouped(wanted()), 2), context(tiny, cpu, tmp_path)
     unbroken = [train_group(part, own, at, len(divided), lambda: None) for at, part in enumerate(divided)]
     assert [len(group.replicas) for group in told.groups] == [2, 1, 1]
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(told.groups)[key])
 
 
-def test_two_processes_give_what_one_gives(told: Told, tmp_path: Path) -> None:
-    one = train_replicas(wanted(), context(make_data(), CPU, tmp_path))
+def test_two_processes_give_what_one_gives(
+    told: Told, tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    one = train_replicas(wanted(), context(tiny, cpu, tmp_path))
     assert [len(group.replicas) for group in one] == [3, 1]
     for key, value in weights(one).items():
-        torch.testing.assert_close(weights(told.groups)[key], value, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(weights(told.groups)[key], value, rtol=1e-4, atol=1e-6)
 
     def lines(groups: list[Group]) -> set:
         return {line[:5] for group in groups for line in group.history}
