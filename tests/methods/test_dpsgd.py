@@ -143,8 +143,12 @@ def test_with_batch_statistics_the_clip_bounds_nothing(tiny: Prepared) -> None:
     assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 
-def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd()], "batch_bn", replace(CPU, physical=40))
+@pytest.mark.parametrize("alone", [False, True])
+def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
+    tiny: Prepared, alone: bool
+) -> None:
+    how = replace(CPU, physical=40, replicas_at_once=1 if alone else None)
+    method = make(tiny, [dpsgd()], "batch_bn", how)
     own, parameters = method.statistics, one(method.init()["parameters"])
     inputs, labels, mask = sample_of(method.task, np.arange(6))
     mask[5] = 0  # padding must leave no trace, in the statistics either

@@ -4,7 +4,6 @@ Each class here is one answer; all functions take and return one replica's tenso
 """
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,8 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, fastest
+from pipeline.privacy.joint_gradients import joint_clipper, watched
 from pipeline.privacy.statements import Statement, statement
 
 
@@ -122,16 +122,9 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        losses, pullback = vjp(lambda own: self.losses(own, inputs, labels, mask), tensors)[:2]
-        parts: list[ClippedSum] = []
-        picks = torch.eye(len(labels), device=losses.device)
-        # pieces in a plain loop: every example's gradient at once would not fit
-        size = max(1, self.at_once // (len(labels) + len(self.public)))
-        for pick, present, own in zip(picks.split(size), mask.split(size), losses.split(size), strict=True):
-            gradients = vmap(lambda which: pullback(which)[0])(pick)
-            parts.append(clipped(gradients, own, present, bounds))
-        sums = {name: torch.stack([part.sums[name] for part in parts]).sum(0) for name in tensors}
-        return ClippedSum(sums, torch.cat([part.norms for part in parts]), losses)
+        clip = joint_clipper(self.net, self.execution.reference, self.execution.alone)
+        side_by_side = max(1, self.at_once // (len(labels) + len(self.public)))
+        return clip(lambda own: self.losses(own, inputs, labels, mask), tensors, mask, bounds, side_by_side)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
@@ -203,21 +196,13 @@ class NoisyAverages(JointStatistics):
         """Mean and variance of each neuron's truncated summed input."""
         found: Tensors = {}
 
-        def note(name: str, layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        def note(name: str, summed: Tensor, output: Tensor) -> None:
             # clamp would hand on a NaN, and one overflowing example would spoil what is released of all
-            values = torch.nan_to_num(arguments[0]).clamp(-self.half_range, self.half_range)
+            values = torch.nan_to_num(summed).clamp(-self.half_range, self.half_range)
             found[f"{name}.mean"], found[f"{name}.var"] = moments(values, mask)
 
-        handles = [
-            layer.register_forward_pre_hook(partial(note, name))
-            for name, layer in statistics_layers(self.net).items()
-        ]
-        try:
-            with measuring(self.net, mask):
-                functional_call(self.net, parameters, (inputs,))
-        finally:
-            for handle in handles:
-                handle.remove()
+        with watched(statistics_layers(self.net), note), measuring(self.net, mask):
+            functional_call(self.net, parameters, (inputs,))
         return found
 
     # at test the running averages normalise

@@ -1,0 +1,132 @@
+"""The fast way through a joint batch against one whole backward pass an example, in double precision."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pipeline.methods.registry import build_net
+from pipeline.models.model import Model
+from pipeline.models.normalization import BatchStatistics, measuring
+from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
+from pipeline.privacy.joint_gradients import JointBookKeeping, joint_clipper, through_everything
+
+SAMPLE, PUBLIC, CLASSES = 7, 5, 10
+
+
+def features() -> nn.Module:
+    """A first layer of more inputs than the joint batch has examples."""
+    model = Model(name="tf_tutorial", normalization="batch_bn", epsilon=0.1, trainable="linear")
+    return build_net(model, (2304,), CLASSES)
+
+
+def frozen() -> nn.Module:
+    """Its first two layers stay as they are."""
+    net = features()
+    for name, parameter in net.named_parameters():
+        if name.startswith(("classifier.0.", "classifier.1.")):
+            parameter.requires_grad_(False)
+    return net
+
+
+def small() -> nn.Module:
+    """Layers of fewer inputs than examples, with and without biases, and an image's batch norm."""
+    return nn.Sequential(
+        BatchStatistics(1, 0.1),
+        nn.Flatten(),
+        nn.Linear(9, 8, bias=False),
+        BatchStatistics(8, 0.1),
+        nn.Tanh(),
+        nn.Linear(8, CLASSES),
+    )
+
+
+NETWORKS = {"features": (features, (2304,)), "frozen": (frozen, (2304,)), "small": (small, (1, 3, 3))}
+
+
+class Joint:
+    """A joint batch of a network, and the losses of its private examples."""
+
+    def __init__(self, kind: str):
+        torch.manual_seed(3)
+        make, shape = NETWORKS[kind]
+        self.net = net = make().double()
+        self.inputs = torch.rand(SAMPLE + PUBLIC, *shape, dtype=torch.float64)
+        self.labels = torch.arange(SAMPLE) % CLASSES
+        self.mask = torch.ones(SAMPLE, dtype=torch.float64)
+        self.tensors = {
+            name: value.detach() + 0.1 * torch.randn_like(value)
+            for name, value in net.named_parameters()
+            if value.requires_grad
+        }
+
+    def losses(self, tensors: Tensors) -> Tensor:
+        counted = torch.cat([self.mask, self.mask.new_ones(PUBLIC)])
+        with measuring(self.net, counted):
+            logits = functional_call(self.net, tensors, (self.inputs,))
+        return F.cross_entropy(logits[:SAMPLE], self.labels, reduction="none")
+
+    def bounds(self, clip: float) -> Bounds:
+        return Bounds.whole(torch.tensor(clip, dtype=torch.float64), len(self.tensors))
+
+    def both(self, clip: float, at_once: int = 3) -> tuple[ClippedSum, ClippedSum]:
+        rest = (self.losses, self.tensors, self.mask, self.bounds(clip), at_once)
+        return JointBookKeeping(self.net)(*rest), through_everything(*rest)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("clip", [0.05, 1e6])
+def test_it_is_one_backward_pass_an_example(kind: str, clip: float) -> None:
+    joint = Joint(kind)
+    joint.mask[4] = 0  # padding
+    fast, obvious = joint.both(clip)
+    assert list(fast.sums) == list(joint.tensors)
+    for name, value in obvious.sums.items():
+        torch.testing.assert_close(fast.sums[name], value, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(fast.norms, obvious.norms)
+    torch.testing.assert_close(fast.losses, obvious.losses)
+    assert not fast.losses.requires_grad
+
+
+def test_how_many_passes_run_side_by_side_changes_nothing() -> None:
+    joint = Joint("small")
+    sums = [joint.both(0.5, at_once)[0].sums for at_once in (1, 4, 100)]
+    for other in sums[1:]:
+        for name, value in other.items():
+            torch.testing.assert_close(value, sums[0][name])
+
+
+@pytest.mark.parametrize("kind", ["features", "small"])
+@pytest.mark.parametrize("place", [0, SAMPLE])
+def test_what_is_not_finite_adds_nothing(kind: str, place: int) -> None:
+    """One such example, private or public, spoils the statistics, and with them every gradient."""
+    joint = Joint(kind)
+    joint.inputs[place].flatten()[3] = torch.inf
+    for found in joint.both(0.5):
+        assert not torch.isfinite(found.norms).any()
+        assert all((value == 0).all() for value in found.sums.values())
+
+
+def test_a_sum_is_no_longer_than_its_examples_bounds() -> None:
+    joint = Joint("features")
+    fast, _ = joint.both(0.01)
+    assert bool((fast.norms > 0.01).all())
+    length = torch.cat([value.flatten() for value in fast.sums.values()]).norm()
+    assert 0 < length <= SAMPLE * 0.01 * (1 + 1e-9)
+
+
+def test_other_layers_and_other_machines_take_the_obvious_way() -> None:
+    net = Joint("small").net
+    assert isinstance(joint_clipper(net, reference=False, alone=True), JointBookKeeping)
+    assert joint_clipper(net, reference=True, alone=True) is through_everything
+    assert joint_clipper(net, reference=False, alone=False) is through_everything
+    unknown = nn.Sequential(net, nn.PReLU())
+    assert joint_clipper(unknown, reference=False, alone=True) is through_everything
+
+
+def test_a_layer_that_is_used_twice_is_refused() -> None:
+    joint = Joint("small")
+    clip, tensors = JointBookKeeping(joint.net), joint.tensors
+    with pytest.raises(AssertionError, match="more than once"):
+        clip(lambda own: joint.losses(own) + joint.losses(own), tensors, joint.mask, joint.bounds(1.0), 3)
