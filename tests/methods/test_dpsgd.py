@@ -9,6 +9,7 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.dpsgd.settings import DpsgdSettings
@@ -177,6 +178,13 @@ def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared
         with measuring(method.task.net, torch.ones(len(joint))):
             expected = functional_call(method.task.net, parameters, (joint,))[0]
         torch.testing.assert_close(together[index], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalization", ["public_bn", "batch_bn", "noisy_bn"])
+def test_statistics_of_no_layer_are_refused(tiny: Prepared, normalization: str) -> None:
+    method = make(tiny, [dpsgd()], "none")
+    with pytest.raises(UserError, match="no batch norm is trained"):
+        Dpsgd(method.task, method.settings, normalization)
 
 
 def test_noisy_averages_are_scaled_by_the_papers_sensitivities(tiny: Prepared) -> None:

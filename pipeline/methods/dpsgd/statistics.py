@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.normalization import (
+    BatchStatistics,
     initial_statistics,
     measured,
     measuring,
@@ -88,9 +89,7 @@ class PublicStatistics(NoStatistics):
     """
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
-        names = statistics_layers(self.net)
-        if not names:
-            raise UserError("model.normalization: 'public_bn', but no batch norm is trained; use 'none'")
+        names = _batch_norms(self.net)
         return {f"{name}.{part}": settings.statistics_weight for name in names for part in ("mean", "var")}
 
     def given(self, parameters: Tensors) -> Tensors:
@@ -115,6 +114,11 @@ class JointStatistics(NoStatistics):
     broken = (statement("joint_statistics"),)
     divisible = False
 
+    def __init__(self, task: Task, settings: DpsgdSettings):
+        """As the others; some batch norm must be trained."""
+        super().__init__(task, settings)
+        self.first = next(iter(_batch_norms(self.net).values()))
+
     def clipper(self) -> Clipper:
         """Clipped sums through the joint batch."""
         return self._clipped
@@ -134,12 +138,20 @@ class JointStatistics(NoStatistics):
         return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K), each example in a joint batch of its own."""
+        """(B, K), each example in a joint batch of its own.
+
+        The public images join it at the first batch norm: before that examples don't see each other, and what
+        becomes of public images is the same in every batch.
+        """
+        seen: list[Tensor] = []
+        note = self.first.register_forward_pre_hook(lambda layer, arguments: seen.append(arguments[0]))
+        with note, measuring(self.net, self.public.new_ones(len(self.public))):
+            functional_call(self.net, tensors, (self.public,))
 
         def joined(example: Tensor) -> Tensor:
-            together = torch.cat([example[None], self.public])
-            with measuring(self.net, together.new_ones(len(together))):
-                return functional_call(self.net, tensors, (together,))[0]
+            join = self.first.register_forward_pre_hook(lambda layer, own: (torch.cat([own[0], seen[0]]),))
+            with join, measuring(self.net, example.new_ones(1 + len(self.public))):
+                return functional_call(self.net, tensors, (example[None],))[0]
 
         size = max(1, self.at_once // (1 + len(self.public)))
         return vmap(joined, chunk_size=size)(inputs)
@@ -217,6 +229,14 @@ class NoisyAverages(JointStatistics):
             if name.endswith(".var"):
                 averages[name] = averages[name].clamp_min(0)
         return averages
+
+
+def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
+    """Those that are trained, the first one first."""
+    found = statistics_layers(net)
+    if not found:
+        raise UserError("model.normalization: no batch norm is trained here; use 'none'")
+    return found
 
 
 STATISTICS: dict[str, type[NoStatistics]] = {
