@@ -147,11 +147,10 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
     """Section 2 of the paper; without normalisation predictions change."""
     changed = {}
     for normalization in ("none", "layer", "running_bn"):
+        method = make(tiny, [noisy(sigma=0.1, statistics="draw")], normalization)
         found = []
         for scale in (1.0, 10.0):
-            own = noisy(sigma=0, scale=scale, statistics="draw")
-            method = make(tiny, [own], normalization)
-            network = method.network(method.model(method.init()), 0)
+            network = method._drawn(method.model(method.init()), 0, scale)
             found.append(
                 method._logits({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )
@@ -160,6 +159,24 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
     assert changed["layer"] < 0.01
     assert changed["running_bn"] < 0.05
     assert changed["none"] > 0.05
+
+
+def test_one_training_is_tested_at_every_scale(tiny: Prepared) -> None:
+    """By the network of the draw whose weights, with the biases added to their products, are multiplied."""
+    method = make(tiny, [noisy(sigma=0.1, scales=(1, 100))], "none")
+    model = method.model(method.init())
+    inputs = torch.from_numpy(tiny.splits["test"].inputs)
+    variants = method.variants(model)
+    assert list(variants) == ["scale_1", "scale_100"]
+    network = method.network(model, 0)
+    assert torch.equal(variants["scale_1"](inputs, 0), method.predict(network, inputs))
+    by_hand = {
+        name: value * (100 if name.split(".")[0] in {"0", "4", "9", "12", "15"} else 1)
+        for name, value in network.items()
+    }
+    found = variants["scale_100"](inputs, 0)
+    assert torch.equal(found, method.predict(by_hand, inputs))
+    assert not torch.equal(found, method.predict(network, inputs))
 
 
 def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:

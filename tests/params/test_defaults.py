@@ -33,7 +33,7 @@ from pipeline.methods.tan.settings import TanSettings
         (
             NoisyWeightsSettings,
             {"schedule": "constant", "augment": "none", "averaging": 0.1, "statistics": "running",
-             "draws": 10, "scale": 1.0},
+             "draws": 10, "scales": ()},
         ),
         (
             BatchClippingSettings,

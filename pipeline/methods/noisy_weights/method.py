@@ -45,7 +45,7 @@ class NoisyWeights:
         # f(lambda theta) of section 2: a matrix and the bias added to its product are one map
         self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
         self.sigmas = task.numbers(own.sigma for own in settings)
-        self.scales = task.numbers(own.scale for own in settings)
+        self.scales = first.scales
         self.shares = task.numbers(own.averaging for own in settings)
         # the noise at test protects nobody: it is the same for everyone who evaluates on such a device
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
@@ -86,12 +86,7 @@ class NoisyWeights:
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The weights of one draw, and the statistics that go with them."""
-        noise = self.test_streams.normal(draw, self._size, "test")
-        noised = self._noised({name: model[name] for name in self.task.parameters}, noise)
-        for name in self.scaled:
-            noised[name] = noised[name] * each(noised[name], self.scales)
-        tensors = {**model, **noised}
-        return {**tensors, **self._measured(tensors)} if self.remeasured else tensors
+        return self._drawn(model, draw, scale=1.0)
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes."""
@@ -99,8 +94,13 @@ class NoisyWeights:
         return logits(network, as_input(inputs)).argmax(-1)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """None."""
-        return {}
+        """'scale_L' for each of `scales`: all weights of the first draw multiplied by L."""
+
+        def tested(scale: float) -> Predict:
+            network = self._drawn(model, 0, scale)
+            return lambda inputs, place: self.predict(network, inputs)
+
+        return {f"scale_{scale:g}": tested(scale) for scale in self.scales}
 
     def resumable(self, done: int) -> bool:
         """Always: nothing is private."""
@@ -109,6 +109,13 @@ class NoisyWeights:
     def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
         return Guarantee(None, None, None, broken=(ROBUSTNESS,))
+
+    def _drawn(self, model: Tensors, draw: int, scale: float) -> Tensors:
+        """The weights of one draw times ``scale``, and the statistics that go with them."""
+        noise = self.test_streams.normal(draw, self._size, "test")
+        noised = self._noised({name: model[name] for name in self.task.parameters}, noise)
+        tensors = {**model, **noised, **{name: scale * noised[name] for name in self.scaled}}
+        return {**tensors, **self._measured(tensors)} if self.remeasured else tensors
 
     @property
     def _size(self) -> int:

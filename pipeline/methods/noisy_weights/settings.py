@@ -24,11 +24,11 @@ class NoisyWeightsSettings(EpochSettings):
     # examples under the very noise that is tested.
     statistics: Literal["running", "draw"] = "running"
     draws: Count = 10  # of the noise at test, whose accuracies are averaged
-    # lambda of the paper's scale invariance: a factor, at test, on every matrix and on the bias added to its
-    # product
-    scale: Positive = 1.0
+    # lambdas of the paper's scale invariance: factors on every matrix and on the bias added to its product,
+    # with which the trained network is tested too
+    scales: tuple[Positive, ...] = ()
 
     @property
     def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.augment, self.statistics, self.draws)
+        return (*super().batching_key, self.augment, self.statistics, self.draws, self.scales)

@@ -12,7 +12,7 @@ from pipeline.reporting.results import Cell, RowResult
 from pipeline.reporting.wording import number
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
-Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z_]+)?$")]
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]
 Levels = Annotated[list[str], Field(min_length=1)]
 Verdict = Literal["holds", "fails", "undecided", "not run"]
 Rows = dict[str, RowResult | None]  # by the line's reference

@@ -14,7 +14,7 @@ def gap(left: Cell, right: Cell, same_row: bool) -> Mean:
 
 
 def of_one_row(left: str, right: str) -> bool:
-    """Levels and metrics of one row share their seeds' initial weights and order of examples."""
+    """Levels of one row share their seeds' initial weights, and metrics the trained ones."""
     return left.partition(":")[0] == right.partition(":")[0]
 
 
