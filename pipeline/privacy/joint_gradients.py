@@ -97,11 +97,13 @@ class JointBookKeeping:
 
         with torch.enable_grad(), watched(self.layers, note):
             found = losses(tensors)
+        # passes for those that are there; of none at all one stays, and adds nothing
+        here = mask > 0
+        here[:1] = True
+        of_all = (torch.eye(len(mask)), mask, found.detach())
         parts: list[ClippedSum] = []
-        picks = torch.eye(len(mask))
-        pieces = zip(picks.split(at_once), mask.split(at_once), found.detach().split(at_once), strict=True)
         ends = list(outputs.values())
-        for pick, present, own in pieces:
+        for pick, present, own in zip(*(every[here].split(at_once) for every in of_all), strict=True):
             backs = torch.autograd.grad(found, ends, pick, retain_graph=True, is_grads_batched=True)
             gradients = {
                 f"{name}.{key}": value
@@ -113,7 +115,9 @@ class JointBookKeeping:
         for name, layer in shared.items():
             if layer.basis is not None:
                 sums[f"{name}.weight"] = sums[f"{name}.weight"] @ layer.basis.T
-        return ClippedSum(sums, torch.cat([part.norms for part in parts]), found.detach())
+        norms = mask.new_zeros(len(mask), len(bounds.limits))
+        norms[here] = torch.cat([part.norms for part in parts])
+        return ClippedSum(sums, norms, found.detach())
 
 
 @contextmanager
