@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.fields import Count, NotNegative, Positive
 from pipeline.methods.settings import EpochSettings
@@ -27,6 +27,14 @@ class NoisyWeightsSettings(EpochSettings):
     # lambdas of the paper's scale invariance: factors on every matrix and on the bias added to its product,
     # with which the trained network is tested too
     scales: tuple[Positive, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_factor(cls, values: Any) -> Any:
+        """Records from before `scales` say ``scale: 1``, which is how every network is tested."""
+        if isinstance(values, dict) and values.get("scale") == 1:
+            return {name: value for name, value in values.items() if name != "scale"}
+        return values
 
     @property
     def batching_key(self) -> tuple[Any, ...]:
