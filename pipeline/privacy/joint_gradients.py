@@ -4,6 +4,7 @@ Where batch norm takes its statistics from the batch, every example of the batch
 gradient. So a batch takes as many backward passes as it has examples, all through the same layers' inputs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -36,15 +37,20 @@ class JointClipper(Protocol):
         """The sums of one batch."""
 
 
-def joint_clipper(net: nn.Module, reference: bool, alone: bool) -> JointClipper:
-    """The fast way on a CPU where it has a rule for every layer, else the reference, or that on request.
+def joint_clipper(net: nn.Module, example: Tensor, reference: bool, alone: bool) -> JointClipper:
+    """The fast way on a CPU where it can take every layer, else the reference, or that on request.
 
-    Convolutions have none: products are no faster for them than whole passes. ``alone``: whether it is called
-    as it is on a CPU, and not within `vmap`.
+    Convolutions it can't: products are no faster for them than whole passes. ``example`` is one of the
+    network's inputs (1, ...); ``alone``: whether the way is called as it is on a CPU, and not within `vmap`.
     """
-    if alone and not reference and all(type(layer) in _RULES for layer in _trained(net).values()):
-        return JointBookKeeping(net)
-    return through_everything
+    if reference or not alone:
+        return through_everything
+    layers, uses = _trained(net), Counter[str]()
+    with torch.no_grad(), watched(layers, lambda name, inputs, output: uses.update([name])):
+        net(example)
+    if any(type(layer) not in _RULES or uses[name] != 1 for name, layer in layers.items()):
+        return through_everything
+    return JointBookKeeping(layers)
 
 
 def through_everything(
@@ -71,9 +77,9 @@ class JointBookKeeping:
     orthonormal basis of these, which changes no norm.
     """
 
-    def __init__(self, net: nn.Module):
-        """Every trained layer of ``net`` must have a rule, and be used once in a pass."""
-        self.layers = _trained(net)
+    def __init__(self, layers: dict[str, nn.Module]):
+        """``layers``: the trained ones, each with a rule and used once in a pass."""
+        self.layers = layers
 
     def __call__(
         self,
@@ -88,7 +94,6 @@ class JointBookKeeping:
         outputs: Tensors = {}
 
         def note(name: str, inputs: Tensor, output: Tensor) -> None:
-            assert name not in outputs, f"{name} is used more than once"
             if not output.requires_grad:
                 output.requires_grad_()  # the graph begins here
             layer = self.layers[name]
@@ -153,15 +158,16 @@ class Shared(NamedTuple):
 
 
 def _linear(layer: nn.Linear, inputs: Tensor) -> Shared:
-    basis, seen = None, inputs  # (B, I)
-    if len(inputs) < inputs.shape[1]:
-        basis, coordinates = torch.linalg.qr(inputs.T)
+    basis, seen = None, inputs.flatten(0, -2)  # (B P, I), P places of each example
+    if len(seen) < seen.shape[1]:
+        basis, coordinates = torch.linalg.qr(seen.T)
         # what is not finite makes every gradient so, and then nothing is added: not 0 times infinity either
         basis, seen = torch.nan_to_num(basis, posinf=0.0, neginf=0.0), coordinates.T
 
     def gradients(out: Tensor) -> Tensors:
-        found = {"weight": out.transpose(1, 2) @ seen}
-        return found if layer.bias is None else {**found, "bias": out.sum(1)}
+        flat = out.flatten(1, -2)  # (S, B P, O)
+        found = {"weight": flat.transpose(1, 2) @ seen}
+        return found if layer.bias is None else {**found, "bias": flat.sum(1)}
 
     return Shared(gradients, basis)
 

@@ -118,6 +118,7 @@ class JointStatistics(NoStatistics):
         """As the others; some batch norm must be trained."""
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
+        self.joint = joint_clipper(self.net, self.example, self.execution.reference, self.execution.alone)
 
     def clipper(self) -> Clipper:
         """Clipped sums through the joint batch."""
@@ -126,9 +127,8 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        clip = joint_clipper(self.net, self.execution.reference, self.execution.alone)
-        side_by_side = max(1, self.at_once // (len(labels) + len(self.public)))
-        return clip(lambda own: self.losses(own, inputs, labels, mask), tensors, mask, bounds, side_by_side)
+        at_once = max(1, self.at_once // (len(labels) + len(self.public)))
+        return self.joint(lambda own: self.losses(own, inputs, labels, mask), tensors, mask, bounds, at_once)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
