@@ -68,19 +68,17 @@ def test_portions_of_cifar10_differ_in_size_alone() -> None:
     assert all(part.model_copy(update={"train": whole.train}) == whole for part in parts)
 
 
-# Phan et al.: rows at two budgets, the paper's and a reduced one
-TWINS = [
-    key
-    for key, row in OWN.rows.items()
-    if (row.paper, row.budget) == ("phan2017", "full") and f"{key}-reduced" in OWN.rows
-]
+# Phan et al.: rows at two budgets
+TWINS = [key for key, row in OWN.rows.items() if row.paper == "phan2017" and f"{key}-reduced" in OWN.rows]
 
 
 @pytest.mark.parametrize("key", TWINS)
 def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
     """It may also take other steps, fewer seeds and fewer levels; noise on data is that of the full row."""
     full, reduced = OWN.rows[key], OWN.rows[f"{key}-reduced"]
-    assert reduced.budget == "reduced"
+    # the paper gives no number of epochs for pSGD alone; where a search prefers few, the twin has no fewer
+    searched = full.method == "dpsgd"
+    assert (full.budget, reduced.budget) == ("own" if searched else "full", "reduced")
     assert (full.table, full.label, full.method, full.model) == (
         reduced.table, reduced.label, reduced.method, reduced.model,
     )  # fmt: skip
@@ -90,7 +88,7 @@ def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
     for own in reduced.resolved:
         twin = settings_of[reduced.level(own)]
         assert own.model_dump(exclude=cheaper) == twin.model_dump(exclude=cheaper)
-        assert own.epochs < twin.epochs
+        assert own.epochs < twin.epochs or (searched and own.epochs == twin.epochs)
         if full.method in {"adlm", "ilm"} and own.variant != "sound":
             assert own.scale_batch == twin.scale_batch == 1800
 
