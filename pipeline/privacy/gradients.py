@@ -6,10 +6,9 @@ normalisation layer (`BatchStatistics`) are just more names.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 import torch
@@ -18,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for, squares, weighted_sum
+from pipeline.privacy.layers import trained_layers, watched
 
 # What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
 # would leave it fewer than so many examples; larger passes are no faster
@@ -49,6 +49,13 @@ class ClippedSum(NamedTuple):
     sums: Tensors  # sum over examples of the clipped gradient; the shapes of `tensors`
     norms: Tensor  # (B, G) L2 norm of each part of each example's gradient before clipping
     losses: Tensor  # (B,) loss of each example, the mean of its copies'
+
+    @classmethod
+    def of(cls, parts: "Sequence[ClippedSum]") -> "ClippedSum":
+        """Of a batch that was taken in ``parts``."""
+        sums, norms, losses = zip(*parts, strict=True)
+        added = {name: reduce(torch.add, [part[name] for part in sums]) for name in sums[0]}
+        return cls(added, torch.cat(norms), torch.cat(losses))
 
 
 class Clipper(Protocol):
@@ -185,20 +192,13 @@ class BookKeeping:
         self.copies = copies
         self.alone = alone
         self.last = wants_channels_last(net)
-        self.layers = {
-            name: layer
-            for name, layer in net.named_modules()
-            if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
-        }
-        own = [parameter for layer in self.layers.values() for parameter in layer.parameters(recurse=False)]
-        if len({id(parameter) for parameter in own}) < len(own):
-            raise NotImplementedError("no fast per-example gradient for a parameter that two layers share")
+        self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
         def note(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape[1:])
 
-        with torch.no_grad(), self._hooks(note):
+        with torch.no_grad(), watched(self.layers, note):
             net(example)
         self.shapes = shapes
         self.rules = {
@@ -210,20 +210,6 @@ class BookKeeping:
             if not found:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
 
-    @contextmanager
-    def _hooks(self, seen: Callable[[str, Tensor, Tensor], Tensor | None]) -> Iterator[None]:
-        """Call ``seen`` with name, input and output at each use of a layer; it may return another output."""
-
-        def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            return seen(name, arguments[0], output)
-
-        handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in self.layers.items()]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
@@ -234,11 +220,7 @@ class BookKeeping:
         size = math.ceil(len(labels) / pieces)
         batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
         parts = [self._one_pass(tensors, *batch, bounds) for batch in batches]
-        return ClippedSum(
-            {name: reduce(torch.add, [part.sums[name] for part in parts]) for name in tensors},
-            torch.cat([part.norms for part in parts]),
-            torch.cat([part.losses for part in parts]),
-        )
+        return ClippedSum.of(parts)
 
     def _one_pass(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -278,7 +260,7 @@ class BookKeeping:
             uses[name].append(inputs.detach())
             outputs[name].append(output)
 
-        with torch.enable_grad(), self._hooks(note):
+        with torch.enable_grad(), watched(self.layers, note):
             seen = channels_last(inputs) if self.last else inputs
             losses = self._losses(tensors, seen, labels)
             every = [output for own in outputs.values() for output in own]
@@ -298,7 +280,7 @@ class BookKeeping:
                 uses[name].append(inputs)
                 return output + taps[name][len(uses[name]) - 1]
 
-            with self._hooks(tap):
+            with watched(self.layers, tap):
                 losses = self._losses(tensors, inputs, labels)
             return losses.sum(), (losses, uses)
 

@@ -5,9 +5,7 @@ gradient. So a batch takes as many backward passes as it has examples, all throu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,15 +13,20 @@ from torch import Tensor, nn
 from torch.func import vjp, vmap
 
 from pipeline.models.normalization import BatchStatistics
+from pipeline.privacy.front_tangents import FrontTangents, front
 from pipeline.privacy.gradients import Bounds, ClippedSum, clipped
 from pipeline.privacy.layer_gradients import Tensors
+from pipeline.privacy.layers import trained_layers, watched
+
+# Backward passes of the fast way side by side, at least: their products fill a processor so
+PASSES = 16
 
 
 class JointClipper(Protocol):
     """A way to compute `ClippedSum` of losses that each depend on a whole batch.
 
     ``losses`` makes the (B,) losses of one replica's ``tensors``; mask (B,) with 1 for examples that are
-    there and 0 for padding; ``at_once`` examples have their backward passes side by side.
+    there and 0 for padding; ``at_once`` whole backward passes fit into memory side by side.
     """
 
     def __call__(
@@ -40,17 +43,16 @@ class JointClipper(Protocol):
 def joint_clipper(net: nn.Module, example: Tensor, reference: bool, alone: bool) -> JointClipper:
     """The fast way on a CPU where it can take every layer, else the reference, or that on request.
 
-    Convolutions it can't: products are no faster for them than whole passes. ``example`` is one of the
-    network's inputs (1, ...); ``alone``: whether the way is called as it is on a CPU, and not within `vmap`.
+    It takes linear layers and batch norm, and before them the convolutions that `front` knows. ``example`` is
+    one of the network's inputs (1, ...); ``alone``: whether the way is called as it is on a CPU, and not
+    within `vmap`.
     """
     if reference or not alone:
         return through_everything
-    layers, uses = _trained(net), Counter[str]()
-    with torch.no_grad(), watched(layers, lambda name, inputs, output: uses.update([name])):
-        net(example)
-    if any(type(layer) not in _RULES or uses[name] != 1 for name, layer in layers.items()):
+    try:
+        return JointBookKeeping(net, example)
+    except NotImplementedError:
         return through_everything
-    return JointBookKeeping(layers)
 
 
 def through_everything(
@@ -65,8 +67,7 @@ def through_everything(
     for pick, present, own in pieces:
         gradients = vmap(lambda which: pullback(which)[0])(pick)
         parts.append(clipped(gradients, own, present, bounds))
-    sums = {name: torch.stack([part.sums[name] for part in parts]).sum(0) for name in tensors}
-    return ClippedSum(sums, torch.cat([part.norms for part in parts]), found)
+    return ClippedSum.of(parts)._replace(losses=found)
 
 
 class JointBookKeeping:
@@ -74,12 +75,28 @@ class JointBookKeeping:
 
     All passes share the layers' inputs. Where a linear layer has more inputs than the batch has examples, its
     gradients lie in the few directions that the inputs span. They are written out, clipped and summed in an
-    orthonormal basis of these, which changes no norm.
+    orthonormal basis of these, which changes no norm. Convolutions in front are no part of the passes, see
+    `FrontTangents`.
     """
 
-    def __init__(self, layers: dict[str, nn.Module]):
-        """``layers``: the trained ones, each with a rule and used once in a pass."""
-        self.layers = layers
+    def __init__(self, net: nn.Module, example: Tensor):
+        """``example`` is one of the network's inputs (1, ...).
+
+        Raises:
+            NotImplementedError: a trained layer has no rule here, isn't used exactly once in a pass, or
+                shares a parameter with another; `through_everything` takes every network.
+        """
+        layers, uses = trained_layers(net), Counter[str]()
+        with torch.no_grad(), watched(layers, lambda name, inputs, output: uses.update([name])):
+            net(example)
+        self.blocks = front(net)
+        ahead = {name for block in self.blocks for name in (block.conv_name, block.norm_name)}
+        if not ahead <= set(layers):  # a part of the front is frozen
+            self.blocks, ahead = [], set()
+        self.layers = {name: layer for name, layer in layers.items() if name not in ahead}
+        for name, layer in layers.items():
+            if uses[name] != 1 or (name in self.layers and type(layer) not in _RULES):
+                raise NotImplementedError(f"no fast way through a joint batch for layer {name!r} ({layer})")
 
     def __call__(
         self,
@@ -90,63 +107,57 @@ class JointBookKeeping:
         at_once: int,
     ) -> ClippedSum:
         """The sums of one batch; see `JointClipper`."""
-        shared: dict[str, Shared] = {}
-        outputs: Tensors = {}
-
-        def note(name: str, inputs: Tensor, output: Tensor) -> None:
-            if not output.requires_grad:
-                output.requires_grad_()  # the graph begins here
-            layer = self.layers[name]
-            shared[name] = _RULES[type(layer)](layer, inputs.detach())
-            outputs[name] = output
-
-        with torch.enable_grad(), watched(self.layers, note):
-            found = losses(tensors)
+        found, outputs, shared = self._pass(losses, tensors)
         # passes for those that are there; of none at all one stays, and adds nothing
         here = mask > 0
         here[:1] = True
         of_all = (torch.eye(len(mask)), mask, found.detach())
+        ends, size = list(outputs.values()), max(at_once, PASSES)
         parts: list[ClippedSum] = []
-        ends = list(outputs.values())
-        for pick, present, own in zip(*(every[here].split(at_once) for every in of_all), strict=True):
+        for pick, present, own in zip(*(every[here].split(size) for every in of_all), strict=True):
             backs = torch.autograd.grad(found, ends, pick, retain_graph=True, is_grads_batched=True)
             gradients = {
-                f"{name}.{key}": value
-                for name, back in zip(outputs, backs, strict=True)
-                for key, value in shared[name].gradients(back).items()
+                f"{prefix}{key}": value
+                for prefix, back in zip(outputs, backs, strict=True)
+                for key, value in shared[prefix].gradients(back).items()
             }
             parts.append(clipped({name: gradients[name] for name in tensors}, own, present, bounds))
-        sums = {name: torch.stack([part.sums[name] for part in parts]).sum(0) for name in tensors}
-        for name, layer in shared.items():
+        sums, some, _ = ClippedSum.of(parts)
+        for prefix, layer in shared.items():
             if layer.basis is not None:
-                sums[f"{name}.weight"] = sums[f"{name}.weight"] @ layer.basis.T
+                sums[f"{prefix}weight"] = sums[f"{prefix}weight"] @ layer.basis.T
         norms = mask.new_zeros(len(mask), len(bounds.limits))
-        norms[here] = torch.cat([part.norms for part in parts])
+        norms[here] = some
         return ClippedSum(sums, norms, found.detach())
 
+    def _pass(
+        self, losses: Callable[[Tensors], Tensor], tensors: Tensors
+    ) -> tuple[Tensor, Tensors, dict[str, "Shared"]]:
+        """The losses, and where their backward passes end with what these share there.
 
-@contextmanager
-def watched(layers: Mapping[str, nn.Module], seen: Callable[[str, Tensor, Tensor], None]) -> Iterator[None]:
-    """Call ``seen`` with name, input and output whenever one of ``layers`` is used."""
+        Both by what the names of a layer's tensors begin with: nothing for the whole front.
+        """
+        outputs: Tensors = {}
+        shared: dict[str, Shared] = {}
+        images: list[Tensor] = []
 
-    def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-        seen(name, arguments[0], output)
+        def note(prefix: str, inputs: Tensor, output: Tensor) -> None:
+            if not output.requires_grad:
+                output.requires_grad_()  # the graph begins here
+            outputs[prefix] = output
+            if prefix:
+                layer = self.layers[prefix[:-1]]
+                shared[prefix] = _RULES[type(layer)](layer, inputs.detach())
+            else:
+                shared[prefix] = Shared(FrontTangents(self.blocks, *images).gradients)
 
-    handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in layers.items()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _trained(net: nn.Module) -> dict[str, nn.Module]:
-    """Layers with parameters of their own that are trained, by name."""
-    return {
-        name: layer
-        for name, layer in net.named_modules()
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
-    }
+        ends: dict[str, nn.Module] = {f"{name}.": layer for name, layer in self.layers.items()}
+        begins: dict[str, nn.Module] = {}
+        if self.blocks:
+            begins[""], ends[""] = self.blocks[0].conv, self.blocks[-1].pool
+        keep = watched(begins, lambda prefix, inputs, output: images.append(inputs))
+        with torch.enable_grad(), keep, watched(ends, note):
+            return losses(tensors), outputs, shared
 
 
 class Shared(NamedTuple):

@@ -145,7 +145,7 @@ def rule_for(
     Raises:
         NotImplementedError: there is none.
     """
-    if type(layer) not in _RULES or not _plain(layer):
+    if type(layer) not in _RULES or not plain(layer):
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
     if alone and isinstance(layer, nn.Conv2d):
         work = [2 * copies * layer.weight[0].numel() * output.numel() for output in outputs]
@@ -244,11 +244,11 @@ def _at_outputs(outs: list[Tensor]) -> Tensor:
 
 def _products(layer: nn.Conv2d, inputs: Tensor, out: Tensor, last: bool) -> Tensor:
     """(B, O, I, K, K), or (B, O, K, K, I): one batch of matrix products, its patches written out."""
-    left, windows = out.flatten(2), _windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
+    left, seen = out.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
     if last:
-        right = windows.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
+        right = seen.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
         return torch.bmm(left, right).unflatten(2, (*layer.kernel_size, -1))
-    right = windows.permute(0, 1, 4, 5, 2, 3).flatten(4).flatten(1, 3)  # (B, I K K, P)
+    right = seen.permute(0, 1, 4, 5, 2, 3).flatten(4).flatten(1, 3)  # (B, I K K, P)
     if left.shape[1] < right.shape[1]:
         weight = torch.bmm(left, right.transpose(1, 2))
     else:
@@ -256,12 +256,12 @@ def _products(layer: nn.Conv2d, inputs: Tensor, out: Tensor, last: bool) -> Tens
     return weight.unflatten(2, layer.weight.shape[1:])
 
 
-def _windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     """(B, I, H', W', K, K): what the kernel sees at each place, a view.
 
     To be copied once; `F.unfold` walks the examples one by one, which on a busy CPU takes 50 times as long.
     """
-    assert not isinstance(layer.padding, str), "ruled out by `_plain`"
+    assert not isinstance(layer.padding, str), "ruled out by `plain`"
     (down, across), (above, beside) = layer.stride, layer.padding
     padded = F.pad(inputs, (beside, beside, above, above)) if above or beside else inputs
     height, width = layer.kernel_size
@@ -322,7 +322,7 @@ _RULES: dict[type[nn.Module], Rule] = {
 }
 
 
-def _plain(layer: nn.Module) -> bool:
+def plain(layer: nn.Module) -> bool:
     """Whether a rule has the layer's case."""
     if isinstance(layer, nn.Conv2d):
         zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

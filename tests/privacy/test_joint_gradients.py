@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring
+from pipeline.privacy import front_tangents, joint_gradients
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.joint_gradients import JointBookKeeping, joint_clipper, through_everything
 
@@ -43,7 +44,40 @@ def small() -> nn.Module:
     )
 
 
-NETWORKS = {"features": (features, (2304,)), "frozen": (frozen, (2304,)), "small": (small, (1, 3, 3))}
+def lenet5() -> nn.Module:
+    """Two blocks of convolutions in front."""
+    model = Model(name="lenet5", normalization="batch_bn", epsilon=0.1)
+    return build_net(model, (1, 28, 28), CLASSES)
+
+
+def block() -> nn.Module:
+    """One block, whose kernel jumps and whose pools overlap, without biases."""
+    return nn.Sequential(
+        nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0), bias=False),
+        BatchStatistics(3, 0.1),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=1, padding=1),
+        nn.Flatten(),
+        nn.Linear(75, CLASSES),
+    )
+
+
+def jumping() -> nn.Module:
+    """Two such blocks."""
+    first, norm, *rest = block()
+    own = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+    second = (own, BatchStatistics(4, 0.1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, CLASSES))
+    return nn.Sequential(first, norm, *rest[:2], *second)
+
+
+NETWORKS = {
+    "features": (features, (2304,)),
+    "frozen": (frozen, (2304,)),
+    "small": (small, (1, 3, 3)),
+    "lenet5": (lenet5, (1, 28, 28)),
+    "block": (block, (2, 9, 6)),
+    "jumping": (jumping, (2, 9, 6)),
+}
 
 
 class Joint:
@@ -100,15 +134,19 @@ def test_of_an_empty_sample_nothing_is_added() -> None:
         assert all((value == 0).all() for value in found.sums.values())
 
 
-def test_how_many_passes_run_side_by_side_changes_nothing() -> None:
-    joint = Joint("small")
-    sums = [joint.both(0.5, at_once)[0].sums for at_once in (1, 4, 100)]
-    for other in sums[1:]:
-        for name, value in other.items():
-            torch.testing.assert_close(value, sums[0][name])
+def test_how_many_passes_run_side_by_side_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("small", "lenet5"):
+        joint, sums = Joint(kind), []
+        for passes in (1, 4, 100):
+            monkeypatch.setattr(joint_gradients, "PASSES", passes)
+            monkeypatch.setattr(front_tangents, "IMAGES", passes)
+            sums.append(joint.both(0.5, at_once=1)[0].sums)
+        for other in sums[1:]:
+            for name, value in other.items():
+                torch.testing.assert_close(value, sums[0][name])
 
 
-@pytest.mark.parametrize("kind", ["features", "small"])
+@pytest.mark.parametrize("kind", ["features", "small", "lenet5"])
 @pytest.mark.parametrize("place", [0, SAMPLE])
 def test_what_is_not_finite_adds_nothing(kind: str, place: int) -> None:
     """One such example, private or public, spoils the statistics, and with them every gradient."""
@@ -132,9 +170,21 @@ def test_other_layers_and_other_machines_take_the_obvious_way() -> None:
     net, example = joint.net, joint.inputs[:1]
     assert joint_clipper(net, example, reference=True, alone=True) is through_everything
     assert joint_clipper(net, example, reference=False, alone=False) is through_everything
-    last = nn.Linear(CLASSES, CLASSES).double()
-    for more in (nn.PReLU().double(), nn.Sequential(last, last)):  # no rule; used twice
-        assert (
-            joint_clipper(nn.Sequential(net, more), example, reference=False, alone=True)
-            is through_everything
-        )
+    last, shares = (nn.Linear(CLASSES, CLASSES).double() for _ in range(2))
+    shares.weight = last.weight
+    # no rule; used twice; two layers with one weight
+    for more in (nn.PReLU().double(), nn.Sequential(last, last), nn.Sequential(last, shares)):
+        longer = nn.Sequential(net, more)
+        assert joint_clipper(longer, example, reference=False, alone=True) is through_everything
+
+
+def test_of_convolutions_it_takes_those_in_front_alone() -> None:
+    images = torch.rand(1, 2, 9, 6)
+    assert isinstance(joint_clipper(block(), images, reference=False, alone=True), JointBookKeeping)
+    frozen_norm, behind, no_norm, alike = block(), block(), block(), block()
+    frozen_norm[1].requires_grad_(False)
+    behind.insert(4, nn.Conv2d(3, 3, 1))
+    no_norm[1] = nn.Identity()
+    alike[2] = nn.Tanh()
+    for net in (frozen_norm, behind, no_norm, alike):
+        assert joint_clipper(net, images, reference=False, alone=True) is through_everything

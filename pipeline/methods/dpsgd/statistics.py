@@ -22,7 +22,8 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, fastest
-from pipeline.privacy.joint_gradients import joint_clipper, watched
+from pipeline.privacy.joint_gradients import joint_clipper
+from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement
 
 

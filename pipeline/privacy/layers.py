@@ -1,0 +1,41 @@
+"""Which layers of a network are trained, and what they see in a pass."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from torch import Tensor, nn
+
+
+def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
+    """Layers with parameters of their own that are trained, by name.
+
+    Raises:
+        NotImplementedError: two of them share a parameter, whose gradient would be a sum over both.
+    """
+    layers = {
+        name: layer
+        for name, layer in net.named_modules()
+        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
+    }
+    own = [parameter for layer in layers.values() for parameter in layer.parameters(recurse=False)]
+    if len({id(parameter) for parameter in own}) < len(own):
+        raise NotImplementedError("no fast per-example gradient for a parameter that two layers share")
+    return layers
+
+
+@contextmanager
+def watched(
+    layers: Mapping[str, nn.Module], seen: Callable[[str, Tensor, Tensor], Tensor | None]
+) -> Iterator[None]:
+    """Call ``seen`` with name, input and output at each use of a layer; it may return another output."""
+
+    def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+        return seen(name, arguments[0], output)
+
+    handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in layers.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
