@@ -75,6 +75,6 @@ def test_commands_end_with_what_they_found() -> None:
     assert "test accuracy 98.1" in infinite
     assert "(n = 3) percent" in infinite
     lines = list(accounted("davody-t5-bn-lenet5-literal", ROOT))
-    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.96 claimed: batch statistics couple")
+    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.99 claimed: batch statistics couple")
     (mu, *_) = accounted("nguyen-gdp-modules", ROOT)
     assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.09 proven")
