@@ -33,8 +33,11 @@ def front(net: nn.Module) -> list[Block]:
     """The blocks that a sequential network begins with; of more than two there are none.
 
     With a third, the tangents of two would have to go on, which are more than the examples of any batch.
+    Nor are there any where the network uses a layer twice: its children then don't tell their order.
     """
-    layers = list(net.named_children()) if isinstance(net, nn.Sequential) else []
+    layers = list(net.named_children())
+    if type(net) is not nn.Sequential or len(layers) < len(net):
+        return []
     blocks: list[Block] = []
     while True:
         match layers[4 * len(blocks) :]:

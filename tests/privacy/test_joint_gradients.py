@@ -181,10 +181,11 @@ def test_other_layers_and_other_machines_take_the_obvious_way() -> None:
 def test_of_convolutions_it_takes_those_in_front_alone() -> None:
     images = torch.rand(1, 2, 9, 6)
     assert isinstance(joint_clipper(block(), images, reference=False, alone=True), JointBookKeeping)
-    frozen_norm, behind, no_norm, alike = block(), block(), block(), block()
+    frozen_norm, behind, no_norm, alike, again = (block() for _ in range(5))
     frozen_norm[1].requires_grad_(False)
     behind.insert(4, nn.Conv2d(3, 3, 1))
     no_norm[1] = nn.Identity()
     alike[2] = nn.Tanh()
-    for net in (frozen_norm, behind, no_norm, alike):
+    again.insert(4, again[3])  # the same pool twice, which among the children stands once
+    for net in (frozen_norm, behind, no_norm, alike, again):
         assert joint_clipper(net, images, reference=False, alone=True) is through_everything
