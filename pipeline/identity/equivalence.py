@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,17 @@ from pipeline.data.prepared import PREPARED
 from pipeline.errors import UserError
 from pipeline.identity import equivalences, first_steps
 from pipeline.identity.code import measure_code, train_code
-from pipeline.identity.equivalences import DIFFERENT, SAME_BITS, TO_ROUNDING, Finding
+from pipeline.identity.equivalences import DIFFERENT, SAME_BITS, TO_ROUNDING, Finding, Findings
 from pipeline.identity.syntax import PACKAGE
+from pipeline.methods.registry import build_net
 from pipeline.params import Settings
 from pipeline.pretrained.joining import join
+from pipeline.pretrained.starts import join_start
 from pipeline.results import records
 
 STEPS = 3
 ROUNDING = 1e-5
+Made = tuple[str, str | None]  # the code that trained, and that which measured, if any did
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def unproven(settings: Settings, keys: Sequence[str], root: Path = Path()) -> It
     """What of the rows was made by code that differs from that here; a line of text where no commit has it.
 
     A number is asked about once, however many replicas share its code. Its own commit may have stayed on
-    another machine: any commit that is here serves, of which another row says that it has the same code.
+    another machine: any commit that is here serves, of which some row says that it has the same code, or code
+    that is proven to make the same.
     """
     findings = equivalences.load()
     commits = {
@@ -66,20 +70,27 @@ def unproven(settings: Settings, keys: Sequence[str], root: Path = Path()) -> It
     }
     for key in keys:
         row = settings.row(key)
-        now = findings.canonical("train", key, train_code(row.method, row.model.name).digest)
-        later = findings.canonical("evaluate", key, measure_code(row.method, row.model.name).digest)
+        now = train_code(row.method, row.model.name).digest, measure_code(row.method, row.model.name).digest
+        canonical = partial(_canonical, findings, key)
         for made in dict.fromkeys(made for made, _ in _made(key, root)):
-            code, measured_by = made
-            trained = findings.canonical("train", key, code) == now
-            if trained and (measured_by is None or findings.canonical("evaluate", key, measured_by) == later):
+            oldest = canonical(made)
+            if all(code in (None, here) for code, here in zip(oldest, canonical(now), strict=True)):
                 continue
-            if made in commits:
-                yield Asked(key, code, measured_by, commits[made])
+            same = (one for one in commits if canonical(one) == oldest)
+            if serving := made if made in commits else next(same, None):
+                yield Asked(key, *serving, commits[serving])
             else:
                 yield f"{key}: made by code that no commit here has"
 
 
-def _made(key: str, root: Path) -> Iterator[tuple[tuple[str, str | None], str | None]]:
+def _canonical(findings: Findings, key: str, made: Made) -> Made:
+    """The oldest code that is proven to train and to measure as ``made``."""
+    code, measured_by = made
+    measured = None if measured_by is None else findings.canonical("evaluate", key, measured_by)
+    return findings.canonical("train", key, code), measured
+
+
+def _made(key: str, root: Path) -> Iterator[tuple[Made, str | None]]:
     """Of each replica of a row: the code that trained and that measured it, and the commit that has both."""
     run, measured = records.read_run(key, root), records.read_evaluation(key, root)
     by = {(one.level, one.seed): one.code for one in measured.replicas} if measured else {}
@@ -102,6 +113,8 @@ def compare(settings: Settings, asked: Sequence[Asked], root: Path = Path()) -> 
     Raises:
         UserError: a commit is not here; a row's data are not prepared.
     """
+    for name in {_at_hand(settings, one.row, root) for one in asked}:
+        prepared.load(name, root)
     by_revision: dict[str, list[Asked]] = defaultdict(list)
     for one in asked:
         by_revision[one.revision].append(one)
@@ -230,17 +243,31 @@ def _job(settings: Settings, key: str, place: Path, root: Path) -> dict[str, Any
     return {"folder": str(folder), "row": key, "steps": STEPS}
 
 
-def _stand_in(settings: Settings, key: str, folder: Path) -> None:
-    """Where relevances aren't here, any others: it is steps that are compared, and both take the same."""
+def _at_hand(settings: Settings, key: str, root: Path) -> str:
+    """The row's prepared data; where they are joined with what isn't here, those that they are made of."""
     name = settings.rows[key].data
-    if name not in settings.relevances or (folder / PREPARED / name).exists():
+    joined = settings.derived.get(name)
+    return joined.data if joined and not (root / PREPARED / name).exists() else name
+
+
+def _stand_in(settings: Settings, key: str, folder: Path) -> None:
+    """For weights or relevances that aren't here any others: both take the same steps, which are compared."""
+    name, there = settings.rows[key].data, _at_hand(settings, key, folder)
+    if there == name:
         return
-    source = prepared.load(settings.relevances[name].data, folder)
+    source = prepared.load(there, folder)
+    about: dict[str, Any] = {"row": "none", "data": "none", "config": "none", "test_examples_seen": 0}
+    if name in settings.starts:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = settings.rows[settings.starts[name].row].model
+            weights = build_net(model, source.input_shape, source.classes).state_dict()
+        join_start(name, settings, source, weights, about, folder)
+        return
     mean = np.random.default_rng(0).random(source.input_shape)
-    about = {"row": "none", "data": "none", "config": "none", "examples": len(source.splits["train"])}
     public = settings.relevances[name].of == "public"
-    about |= {"of": "public" if public else "train", "informed": not public, "test_examples_seen": 0}
-    join(name, source, "relevance", {"mean": mean}, about, folder)
+    about |= {"examples": len(source.splits["train"]), "of": "public" if public else "train"}
+    join(name, source, "relevance", {"mean": mean}, about | {"informed": not public}, folder)
 
 
 def _collect(settings: Settings, key: str, parts: dict[str, dict[str, Any]]) -> None:

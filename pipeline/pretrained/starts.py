@@ -9,6 +9,7 @@ linear layers.
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,21 +58,29 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
         "test_examples_seen": shared["test"],
         "note": NOTE,
     }
-    weights = before.weights()
+    return join_start(name, settings, source, before.weights(), about, root)
+
+
+def join_start(
+    name: str, settings: Settings, source: Prepared, weights: Tensors, about: dict[str, Any], root: Path
+) -> Path:
+    """Write ``data/prepared/NAME`` from ``weights`` of the row that it starts from; see `make_start`."""
+    start, before = settings.starts[name], f"{FEATURES}."
     inputs: dict[str, np.ndarray] = {}
     if start.features:
-        net = build_net(settings.rows[start.row].model, before.data.input_shape, before.data.classes)
-        net.load_state_dict(weights)
-        inputs = {split: _features(net, examples.inputs) for split, examples in source.splits.items()}
-        weights = {key: value for key, value in weights.items() if not key.startswith(f"{FEATURES}.")}
+        net = build_net(settings.rows[start.row].model, source.input_shape, source.classes)
+        part = net.get_submodule(FEATURES).eval()
+        frozen = {key: value for key, value in weights.items() if key.startswith(before)}
+        part.load_state_dict({key.removeprefix(before): value for key, value in frozen.items()})
+        inputs = {split: _features(part, examples.inputs) for split, examples in source.splits.items()}
+        weights = {key: value for key, value in weights.items() if key not in frozen}
     arrays = {key: value.numpy() for key, value in weights.items()}
     return joined.join(name, source, "start", arrays, about, root, inputs)
 
 
 @torch.no_grad()
-def _features(net: nn.Module, images: np.ndarray) -> np.ndarray:
-    """(N, F) float32: what the network makes of (N, C, H, W) images as stored before its linear layers."""
-    part = net.get_submodule(FEATURES).eval()
+def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
+    """(N, F) float32: what ``part`` of a network makes of (N, C, H, W) images as stored."""
     passes = (torch.from_numpy(np.array(images[at : at + PASS])) for at in range(0, len(images), PASS))
     return np.concatenate([part(as_input(each)).numpy() for each in passes])
 

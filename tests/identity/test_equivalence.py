@@ -171,3 +171,60 @@ def test_another_rows_commit_serves_where_it_has_the_same_code(dprepro: Dprepro,
     edit(checkout, METHOD, "descended", "stepped")
     assert dprepro(checkout, "equivalence", "toy").count("same bits") == 2
     assert {one["revision"] for one in findings(checkout)} == {here}
+
+
+def test_a_commit_serves_whose_code_is_proven_to_make_the_same(dprepro: Dprepro, checkout: Path) -> None:
+    """Numbers that came from a lost commit keep up with the code, from proof to proof."""
+    edit(checkout, METHOD, "descended", "stepped")
+    assert dprepro(checkout, "equivalence", "toy").count("same bits") == 2
+    run(checkout, "git", "commit", "--quiet", "--all", "--message", "the proof")
+    kept = json.loads((checkout / "reports/runs/toy.json").read_text())
+    for folder in ("runs", "evaluations", "histories"):
+        shutil.rmtree(checkout / "reports" / folder)
+    for stage in ("train", "evaluate"):
+        dprepro(checkout, stage, "toy")
+    for folder in ("runs", "evaluations"):
+        record = (checkout / f"reports/{folder}/toy.json").read_text()
+        (checkout / f"reports/{folder}/other.json").write_text(record.replace('"toy"', '"other"'))
+    params = checkout / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("  toy:\n    paper", "  other: &other\n    paper") + "  toy: *other\n")
+    later = json.loads((checkout / "reports/runs/other.json").read_text())["origins"][0]["revision"]
+    kept["origins"][0]["revision"] = "0" * 40
+    (checkout / "reports/runs/toy.json").write_text(json.dumps(kept))
+    edit(checkout, METHOD, "released", "noised")
+    assert dprepro(checkout, "equivalence", "toy").count("same bits") == 2
+    made = {one["revision"]: one["before"] for one in findings(checkout) if one["kind"] == "train"}
+    assert made[later] != kept["origins"][0]["code"]
+
+
+def test_data_that_are_not_here_prove_nothing(dprepro: Dprepro, checkout: Path) -> None:
+    edit(checkout, METHOD, "descended", "stepped")
+    shutil.rmtree(checkout / "data/prepared/toy")
+    dprepro(checkout, "equivalence", status=1)
+    assert findings(checkout) == []
+
+
+def test_for_weights_that_are_not_here_others_stand_in(dprepro: Dprepro, checkout: Path) -> None:
+    """A pretrained network takes hours, and the steps that are compared may start anywhere."""
+    row = PARAMS.partition("  toy:\n    paper")[2].replace("name: lenet5", "name: tf_tutorial")
+    row = row.replace("seeds: 2", "seeds: 1")
+    params = checkout / "params.yaml"
+    before = row.replace("data: toy", "data: letters")
+    after = row.replace("data: toy", "data: tuned").replace("layer}", "layer, trainable: linear}")
+    text = params.read_text().replace("kmnist: {train: 20", "kmnist: {train: 60")
+    text = text.replace(
+        "rows:\n",
+        "  letters: {raw: kmnist, train: 40, validation: 10, public: {raw: kmnist, count: 8}}\n"
+        "starts:\n  tuned: {data: toy, row: before, features: true}\nrows:\n",
+    )
+    params.write_text(f"{text}  before:\n    paper{before}  after:\n    paper{after}")
+    run(checkout, "git", "commit", "--quiet", "--all", "--message", "a row that starts from another")
+    for told in ("fetch kmnist", "prepare letters", "prepare toy", "train before", "start tuned"):
+        dprepro(checkout, *told.split())
+    for stage in ("train", "evaluate"):
+        dprepro(checkout, stage, "after")
+    edit(checkout, METHOD, "descended", "stepped")
+    shutil.rmtree(checkout / "data/prepared/tuned")
+    shutil.rmtree(checkout / "runs/before")
+    assert dprepro(checkout, "equivalence", "after").count("same bits") == 2
