@@ -70,11 +70,12 @@ def unproven(settings: Settings, keys: Sequence[str], root: Path = Path()) -> It
     }
     for key in keys:
         row = settings.row(key)
-        now = train_code(row.method, row.model.name).digest, measure_code(row.method, row.model.name).digest
         canonical = partial(_canonical, findings, key)
+        name = row.model.name
+        now = canonical((train_code(row.method, name).digest, measure_code(row.method, name).digest))
         for made in dict.fromkeys(made for made, _ in _made(key, root)):
             oldest = canonical(made)
-            if all(code in (None, here) for code, here in zip(oldest, canonical(now), strict=True)):
+            if all(code in (None, here) for code, here in zip(oldest, now, strict=True)):
                 continue
             same = (one for one in commits if canonical(one) == oldest)
             if serving := made if made in commits else next(same, None):

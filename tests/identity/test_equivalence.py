@@ -90,6 +90,16 @@ def edit(checkout: Path, name: str, before: str, after: str) -> None:
     run(checkout, "git", "commit", "--quiet", "--all", "--message", "an edit")
 
 
+def add_other(checkout: Path) -> None:
+    """Declare the row a second time, as 'other', which has the same numbers."""
+    params = checkout / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("  toy:\n    paper", "  other: &other\n    paper") + "  toy: *other\n")
+    for folder in ("runs", "evaluations"):
+        record = (checkout / f"reports/{folder}/toy.json").read_text()
+        (checkout / f"reports/{folder}/other.json").write_text(record.replace('"toy"', '"other"'))
+
+
 def findings(checkout: Path) -> list[dict[str, Any]]:
     return json.loads((checkout / "pipeline/identity/equivalences.json").read_text())["findings"]
 
@@ -160,12 +170,8 @@ def test_what_no_commit_made_can_not_be_proven(dprepro: Dprepro, checkout: Path)
 
 def test_another_rows_commit_serves_where_it_has_the_same_code(dprepro: Dprepro, checkout: Path) -> None:
     """As when a machine trained from a commit of its own that never came here."""
-    toy, params = checkout / "reports/runs/toy.json", checkout / "params.yaml"
-    text = params.read_text()
-    params.write_text(text.replace("  toy:\n    paper", "  other: &other\n    paper") + "  toy: *other\n")
-    for folder in ("runs", "evaluations"):
-        record = (checkout / f"reports/{folder}/toy.json").read_text()
-        (checkout / f"reports/{folder}/other.json").write_text(record.replace('"toy"', '"other"'))
+    toy = checkout / "reports/runs/toy.json"
+    add_other(checkout)
     here = json.loads(toy.read_text())["origins"][0]["revision"]
     toy.write_text(toy.read_text().replace(here, "0" * 40))
     edit(checkout, METHOD, "descended", "stepped")
@@ -183,12 +189,7 @@ def test_a_commit_serves_whose_code_is_proven_to_make_the_same(dprepro: Dprepro,
         shutil.rmtree(checkout / "reports" / folder)
     for stage in ("train", "evaluate"):
         dprepro(checkout, stage, "toy")
-    for folder in ("runs", "evaluations"):
-        record = (checkout / f"reports/{folder}/toy.json").read_text()
-        (checkout / f"reports/{folder}/other.json").write_text(record.replace('"toy"', '"other"'))
-    params = checkout / "params.yaml"
-    text = params.read_text()
-    params.write_text(text.replace("  toy:\n    paper", "  other: &other\n    paper") + "  toy: *other\n")
+    add_other(checkout)
     later = json.loads((checkout / "reports/runs/other.json").read_text())["origins"][0]["revision"]
     kept["origins"][0]["revision"] = "0" * 40
     (checkout / "reports/runs/toy.json").write_text(json.dumps(kept))
