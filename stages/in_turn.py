@@ -7,21 +7,31 @@ longer than a small row does.
 import sys
 from itertools import groupby
 
-from pipeline.cluster.slot import BETWEEN
+from pipeline.cluster.worker import BETWEEN
 from stages.app import main
 
 
 def in_turn(arguments: list[str]) -> None:
     """Run the commands until one fails; its status is this process's."""
-    for is_command, found in groupby(arguments, lambda one: one != BETWEEN):
+    for is_command, words in groupby(arguments, lambda word: word != BETWEEN):
         if not is_command:
             continue
-        sys.argv = ["dprepro", *found]  # as if it had been started alone: a record names its command
+        sys.argv = ["dprepro", *words]  # as if it had been started alone: a record names its command
+        if sys.argv[1] == "train":
+            _until_nobody_trains(sys.argv[2])
         try:
             main()
         except SystemExit as ended:
             if ended.code:
                 raise
+
+
+def _until_nobody_trains(row: str) -> None:
+    """Wait for a trainer whose worker was killed: it goes on until its checkpoint is written."""
+    from pipeline.training.checkpoints import CHECKPOINTS, lock_of
+
+    with lock_of(CHECKPOINTS / row).acquire():
+        pass
 
 
 if __name__ == "__main__":

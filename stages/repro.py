@@ -2,25 +2,20 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
-from pipeline.errors import UserError, printable
+from pipeline.errors import UserError
 from stages.train import CheckpointEvery
 
 if TYPE_CHECKING:
-    from pipeline.cluster.coordinator import Look, Running, Show, Summary
     from pipeline.cluster.tasks import Todo
 
 ASKED_FROM = 3600.0  # seconds of training that nobody starts by mistake
-PLAIN_EVERY = 60.0  # seconds between lines of a task that runs, where nobody sees a live view
 
 
 def repro(
@@ -44,116 +39,49 @@ def repro(
 ) -> None:
     """Do all that rows lack: data, training, evaluation, ledger, several rows at once; sign them in dvc.lock.
 
-    Stopped or killed, the same command goes on. A row that fails stops no other; the end names them all.
+    Stopped or killed, the same command goes on. A row that fails stops no other; the end names all that did.
     """
     from pipeline import params
-    from pipeline.cluster import coordinator, pools, tasks
+    from pipeline.cluster import coordinator, executors, tasks, worker
     from pipeline.transport import dvclock
 
     settings = params.load()
-    work = tasks.todo(settings, rows or (), audit)
-    count = len(work.data) + len(work.tasks)
-    if not count and not work.unsigned:
+    work = tasks.todo(settings, rows or (), audit, ("--checkpoint-every", f"{checkpoint_every:g}"))
+    if not work.tasks and not work.unsigned:
         print("nothing to do")
         return
-    slots = pools.pool(on, jobs, settings, checkpoint_every)
-    told = f"{count} tasks, {jobs} at once on {on}"
+    slots = executors.slots(on, jobs)
+    told = f"{len(work.tasks)} tasks on {on}"
     if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:
         typer.confirm(f"{told}: some {long}, by rows that ran and by operations. Go on?", abort=True)
-    print(told, flush=True)
-    with _showing() as show:
+    print(f"{told}; their lines are in {worker.LOGS}", flush=True)
+    begun = time.monotonic()
+    with Console().status("") as status:
         summary = coordinator.run(
             settings,
             work,
             slots,
-            jobs,
-            show,
-            ("--checkpoint-every", f"{checkpoint_every:g}"),
-            rows or (),
+            lambda lines: status.update(Text(lines, no_wrap=True, overflow="ellipsis")),
         )
     pushed = ""
-    if push and (trained := [task.name for task, _ in summary.done if task.trains]):
-        dvclock.dvc("push", *(f"train@{row}" for row in trained))
+    trained = [f"train@{task.name}" for task in work.tasks if task.trains and task.name in summary.done]
+    if push and trained:
+        dvclock.dvc("push", *trained)
         pushed = ", pushed"
-    _tell(summary, pushed)
+    worked = sum(done.seconds for done in summary.done.values())
+    print(
+        f"{len(summary.done)} done{pushed}, {len(summary.failed)} failed, {len(summary.waits_for_gpu)} wait "
+        f"for a GPU, in {_span(time.monotonic() - begun)}; one after the other {_span(worked)}"
+    )
+    if summary.failed:
+        raise UserError("\n".join(f"{name}: failed: {why}" for name, why in summary.failed.items()))
 
 
 def _longer(work: "Todo", jobs: int) -> timedelta | None:
     """How long it will take without rows that need a GPU, where that is more than `ASKED_FROM`."""
-    known = sum(task.seconds or 0.0 for task in work.tasks if task.needs == "cpu") / jobs
+    known = sum(task.seconds for task in work.tasks if task.needs == "cpu") / jobs
     return timedelta(seconds=round(known, -2)) if known > ASKED_FROM else None
 
 
-def _tell(summary: "Summary", pushed: str) -> None:
-    """Every task by name.
-
-    Raises:
-        UserError: some failed.
-    """
-    for task, ended in summary.done:
-        print(f"{task.name}: done, {timedelta(seconds=round(ended.seconds))} on {ended.where}")
-    for name in summary.left_out:
-        print(f"{name}: waits for a GPU")
-    took, worked = summary.seconds, sum(ended.seconds for _, ended in summary.done)
-    print(
-        f"{len(summary.done)} done{pushed}, {len(summary.failed)} failed, {len(summary.left_out)} left out, "
-        f"in {timedelta(seconds=round(took))}; one after the other {timedelta(seconds=round(worked))}"
-    )
-    if summary.failed:
-        raise UserError("\n".join(f"{name}: failed: {why}" for name, why in summary.failed))
-
-
-@contextmanager
-def _showing() -> "Iterator[Show]":
-    """A function that shows where everything stands: a view on a terminal, lines elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        told: dict[str, tuple[float, str]] = {}
-
-        def plain(look: "Look") -> None:
-            for line in _events(look):
-                print(line, flush=True)
-            now = time.monotonic()
-            for one in look.running:
-                before, line = told.get(one.task.name, (one.since, ""))
-                if now - before >= PLAIN_EVERY and one.line != line:
-                    print(f"{one.task.name}: {_without_name(one)}", flush=True)
-                    told[one.task.name] = (now, one.line)
-
-        yield plain
-        return
-    with Live(console=console, refresh_per_second=2) as live:
-
-        def view(look: "Look") -> None:
-            for line in _events(look):
-                live.console.print(line, highlight=False, markup=False)
-            table = Table(box=None, pad_edge=False, show_header=False, expand=True)
-            table.add_column(no_wrap=True)
-            table.add_column(justify="right", no_wrap=True)
-            table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-            for one in look.running:
-                spent = timedelta(seconds=int(time.monotonic() - one.since))
-                table.add_row(one.task.name, str(spent), _without_name(one))
-            table.add_row(
-                f"{look.done} of {look.tasks} done", "", f"{look.failed} failed" if look.failed else ""
-            )
-            live.update(table)
-
-        yield view
-
-
-def _without_name(one: "Running") -> str:
-    """The last line of a task's log; most begin with its name."""
-    return printable(one.line.removeprefix(f"{one.task.name}: "))
-
-
-def _events(look: "Look") -> Iterator[str]:
-    for event in look.events:
-        if event.kind == "signed":
-            yield f"signed: {event.name} stages"
-        elif event.kind == "not signed":
-            yield f"not signed yet: {event.name} stages: {printable(event.note)}"
-        elif event.kind != "began":
-            again = "its worker died, tried again: " if event.kind == "again" else f"{event.kind}, "
-            left = look.tasks - look.done - look.failed
-            yield printable(f"{event.name}: {again}{event.note} ({left} left)")
+def _span(seconds: float) -> timedelta:
+    return timedelta(seconds=round(seconds))

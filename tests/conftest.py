@@ -14,7 +14,6 @@ from tests.warm.commands import commands
 
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = (
-    "test_apart.py",
     "test_dvc.py",
     "test_repro.py",
     "test_equivalence.py",

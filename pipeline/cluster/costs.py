@@ -1,4 +1,7 @@
-"""What training a row costs, by counting: floating-point operations of its forward and backward passes."""
+"""What training a row costs, by counting: floating-point operations of its forward and backward passes.
+
+`python -m pipeline.cluster.costs` writes the hours of rows that need a GPU to where the report reads them.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,13 +10,18 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from pipeline import params
 from pipeline.data.catalog import CATALOG
+from pipeline.files import write_json
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Row, Settings
+from pipeline.reporting.budgets import GPU_HOURS
 
-CLASSES = 10
 COUNTED = 4  # examples of the pass that is counted
+# Assumed of an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses here
+# (`set_float32_matmul_precision("highest")`), and seconds that the smallest step takes to start its kernels
+GPU_RATE, GPU_STEP = 20e12, 0.01
 
 
 @dataclass(frozen=True)
@@ -24,57 +32,58 @@ class Cost:
     steps: int
     replicas: int
 
-    @property
-    def alone(self) -> "Cost":
-        """Of one of them."""
-        return Cost(self.operations / self.replicas, self.steps, 1)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a slot does."""
-
-    rate: float  # operations a second that training sustains
-    step: float  # seconds that a step takes at least, however small
-
-    def seconds(self, cost: Cost) -> float:
-        """How long they take."""
-        return max(cost.operations / self.rate, cost.steps * self.step)
-
 
 def costs(row: Row, settings: Settings) -> list[Cost]:
-    """Count a row's training: every copy of every example once forward and once backward, in every step.
+    """Count a row's training: every example that a step reads once forward and once backward.
 
     What comes on top is left out: clipping, noise, public data, tests. On a processor most of our steps took
     .7 to 1.8 times what plain SGD's take, which are counted here (reports/benchmarks/steps.md).
+
+    Raises:
+        UserError: its network can't be built.
+        RuntimeError: its network can't take the data.
     """
     split = settings.split(row.data)
-    stored = CATALOG[settings.raw[split.raw].of or split.raw].shape
+    if (files := settings.own.get(split.raw)) is not None:
+        stored, classes = files.image_shape, len(files.classes)
+    else:
+        entry = CATALOG[settings.raw_set(split.raw)]
+        stored, classes = entry.shape, len(entry.classes)
     groups: dict[object, Cost] = {}
-    for own, _ in row.trainings:
-        steps = own.total_steps(split.train)
+    for trained, _ in row.trainings:
         if stored is None:
             assert split.text is not None
             shape: tuple[int, ...] = (split.text.tokens, split.text.vocabulary)
         else:
-            shape = own.input_shape(stored)
-        examples = steps * own.batch * getattr(own, "copies", 1)
-        before = groups.get(own.batching_key, Cost(0.0, steps, 0))
-        operations = before.operations + examples * _of_an_example(row.model, shape)
-        groups[own.batching_key] = Cost(operations, steps, before.replicas + 1)
+            shape = trained.input_shape(stored)
+        steps = trained.total_steps(split.train)
+        before = groups.get(trained.batching_key, Cost(0.0, steps, 0))
+        passes = steps * trained.passes_per_step * _operations_of_a_pass(row.model, shape, classes)
+        groups[trained.batching_key] = Cost(before.operations + passes, steps, before.replicas + 1)
     return list(groups.values())
 
 
+def gpu_hours(settings: Settings) -> dict[str, float]:
+    """Hours of one GPU, two digits of them, for each row that needs one."""
+    hours: dict[str, float] = {}
+    for key, row in settings.rows.items():
+        if row.needs == "gpu":
+            counted = costs(row, settings)
+            seconds = sum(max(cost.operations / GPU_RATE, cost.steps * GPU_STEP) for cost in counted)
+            hours[key] = float(f"{seconds / 3600:.2g}")
+    return hours
+
+
 @cache
-def _of_an_example(model: Model, shape: tuple[int, ...]) -> float:
-    """One forward and one backward pass."""
-    net = build_net(model, shape, CLASSES)
-    if len(shape) == 2:
-        inputs = torch.randint(1, shape[1], (COUNTED, shape[0]), dtype=torch.int32)
-    else:
-        inputs = torch.rand(COUNTED, *shape)
-    with FlopCounterMode(display=False) as counter:
+def _operations_of_a_pass(model: Model, shape: tuple[int, ...], classes: int) -> float:
+    """One forward and one backward pass of one example."""
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:  # which computes nothing
+        net = build_net(model, shape, classes)
+        texts = len(shape) == 2
+        inputs = torch.ones(COUNTED, shape[0], dtype=torch.int32) if texts else torch.ones(COUNTED, *shape)
         F.cross_entropy(net(inputs), torch.zeros(COUNTED, dtype=torch.int64)).backward()
-    found = counter.get_total_flops()
-    assert found > 0
-    return found / COUNTED
+    return counter.get_total_flops() / COUNTED
+
+
+if __name__ == "__main__":
+    write_json(GPU_HOURS, gpu_hours(params.load()))

@@ -1,10 +1,12 @@
 """What there is to do, as tasks that wait for each other. Read from records, prepared data and the lock."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pipeline.cluster.costs import costs
+from pipeline.cluster.worker import Task
 from pipeline.data import prepared
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
@@ -19,81 +21,82 @@ from pipeline.transport import dvclock
 
 # Operations a second of training on one core here: the median of 75 rows. Only compares rows that never ran
 A_CORE = 16e9
-
-Command = tuple[str, ...]  # of dprepro: ('train', 'ROW')
-
-
-@dataclass(frozen=True)
-class Task:
-    """Commands that one slot runs in turn."""
-
-    name: str  # a row's key, or 'relevance@NAME' and the like, as DVC calls the stage
-    commands: tuple[Command, ...]
-    stages: tuple[str, ...]  # of DVC, which the results are signed as
-    after: frozenset[str] = frozenset()  # names of tasks whose results it reads
-    seconds: float | None = None  # that it took before, or is reckoned to take; None: nobody knows
-    needs: str = "cpu"  # 'gpu': not to be tried on a CPU
-
-    @property
-    def trains(self) -> str | None:
-        """The row that it trains."""
-        return next((command[1] for command in self.commands if command[0] == "train"), None)
+AT_LEAST = 1e-3  # seconds of a task, so that what waits for it has a shorter way to go
 
 
 @dataclass(frozen=True)
 class Todo:
     """Everything there is to do."""
 
-    data: tuple[Task, ...]  # on this machine, before all else: others may have no network
     tasks: tuple[Task, ...]
     unsigned: tuple[str, ...]  # rows whose results are all here, and which the lock doesn't hold yet
 
 
-def todo(settings: Settings, rows: Sequence[str] = (), audit: bool = False) -> Todo:
+def longest_way_first(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks in the order to hand them out, none before what it comes after.
+
+    First comes what takes longest together with what waits for it: a long one that starts last is what
+    everybody waits for in the end.
+    """
+    every = {task.name: task for task in tasks}
+    then: dict[str, list[str]] = {name: [] for name in every}
+    for task in every.values():
+        for name in task.after & every.keys():
+            then[name].append(task.name)
+
+    @cache
+    def way(name: str) -> float:
+        return max(AT_LEAST, every[name].seconds) + max(map(way, then[name]), default=0.0)
+
+    return sorted(every.values(), key=lambda task: (-way(task.name), task.name))
+
+
+def todo(
+    settings: Settings, rows: Sequence[str] = (), audit: bool = False, options: Sequence[str] = ()
+) -> Todo:
     """What ``rows`` lack, with all that they are made from; all rows and accounts where none is named.
 
     Args:
         settings: all settings.
-        rows: keys of rows.
+        rows: keys of rows, which are tried even where there is no GPU.
         audit: whether their code is attacked too, where that was not done yet.
+        options: more arguments for `dprepro train`.
 
     Raises:
         UserError: there is no such row.
     """
     for key in rows:
         settings.row(key)
-    work = _Work(settings, list(dict.fromkeys(rows)) or list(settings.rows))
-    own = [task for key in work.rows if (task := work.row(key)) is not None]
-    alone = [
+    work = _Work(settings, list(dict.fromkeys(rows)), options)
+    lacking = [task for key in work.rows if (task := work.row(key)) is not None]
+    busy = {task.name for task in lacking}
+    tasks = (
+        *work.bare(task.name for task in lacking if task.commands[0][0] != "ledger"),
+        *map(work.derive, work.derived),
+        *lacking,
         *(work.alone("account", settings.accounts) if not rows else ()),
-        *(work.alone("audit", work.asked) if audit else ()),
-    ]
-    busy = {task.name for task in own}
-    return Todo(
-        tuple(work.bare(task.name for task in own)),
-        (*(work.derive(name) for name in work.derived), *own, *alone),
-        tuple(key for key in work.rows if key not in busy and work.unsigned(key)),
+        *(work.alone("audit", rows or settings.rows) if audit else ()),
     )
+    return Todo(tasks, tuple(key for key in work.rows if key not in busy and work.unsigned(key)))
 
 
 class _Work:
     """What is asked for, and what of it is here."""
 
-    def __init__(self, settings: Settings, asked: list[str]):
-        self.settings, self.asked = settings, asked
+    def __init__(self, settings: Settings, named: list[str], options: Sequence[str]):
+        self.settings, self.named, self.options = settings, named, options
         # as on a machine with a GPU: who has one is found out later
-        self.planned: dict[str, Planned] = {one.row: one for one in plan(settings, gpu=True)}
-        found = entries.entries(settings)
+        self.planned: dict[str, Planned] = {row.row: row for row in plan(settings, gpu=True)}
         self.digests = {
             f"{stage}@{key}": digest
-            for stage, table in found.items()
+            for stage, table in entries.entries(settings).items()
             if isinstance(table, dict)
             for key, digest in table.items()
         }
         self.signed = dvclock.Signed()
         # prepared data to join anew with something of a row, and all rows that this takes
         self.derived: list[str] = []
-        self.rows = list(asked)
+        self.rows = list(named or settings.rows)
         for key in self.rows:  # grows while it is walked
             name = settings.rows[key].data
             if name in settings.derived and name not in self.derived and self._stale(name):
@@ -104,42 +107,42 @@ class _Work:
         """What a row lacks."""
         row, planned = self.settings.rows[key], self.planned.get(key)
         fresh = row.data in self.derived
-        commands: list[Command] = [("train", key)] if planned or fresh else []
+        commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []
         if commands or not self._measured(key):
             commands.append(("evaluate", key))
         if commands or f"ledger@{key}" in self.unsigned(key):
             commands.append(("ledger", key))
         if not commands:
             return None
+        trains = commands[0][0] == "train"
         return Task(
             key,
             tuple(commands),
             tuple(f"{stage}@{key}" for stage in dvclock.STAGES_OF_A_ROW),
-            frozenset({f"{self.settings.stage_of(row.data)}@{row.data}"} if fresh else ()),
-            self._seconds(key, planned) if commands[0][0] == "train" else 0.0,
-            row.needs if commands[0][0] == "train" else "cpu",
+            frozenset({self._stage(row.data)}),
+            self._seconds(key, planned) if planned else 0.0,
+            row.needs if trains else "cpu",
+            named=key in self.named,
         )
 
-    def _seconds(self, key: str, planned: Planned | None) -> float | None:
+    def _seconds(self, key: str, planned: Planned) -> float:
         """How long training takes: as it did before, or as is reckoned from what there is to count."""
-        if planned is None:
-            return None
         if planned.seconds is not None:
             return planned.seconds
         try:
-            found = costs(self.settings.rows[key], self.settings)
-        except UserError:  # its training will say so
-            return None
-        share = planned.replicas / sum(one.replicas for one in found)
-        return share * sum(one.operations for one in found) / A_CORE
+            counted = costs(self.settings.rows[key], self.settings)
+        except (UserError, RuntimeError):  # its training will say so
+            return 0.0
+        share = planned.replicas / sum(cost.replicas for cost in counted)
+        return share * sum(cost.operations for cost in counted) / A_CORE
 
     def derive(self, name: str) -> Task:
         """Join prepared data with something of a row."""
-        kind, row = self.settings.stage_of(name), self.settings.derived[name].row
-        stage = f"{kind}@{name}"
-        return Task(stage, ((kind, name),), (stage,), frozenset({row} if self.row(row) else ()))
+        joined, stage = self.settings.derived[name], self._stage(name)
+        after = frozenset({joined.row, self._stage(joined.data)})
+        return Task(stage, ((self.settings.stage_of(name), name),), (stage,), after)
 
-    def bare(self, keys: Collection[str] | Iterator[str]) -> Iterator[Task]:
+    def bare(self, keys: Iterable[str]) -> Iterator[Task]:
         """Fetch and prepare what rows lack: what isn't here, or was prepared by other settings."""
         data = self.settings.data
         rows = [self.settings.rows[key] for key in keys]
@@ -148,13 +151,16 @@ class _Work:
             for row in rows
         )
         wanted = [name for name in names if not (prepared.PREPARED / name).exists() or self._otherwise(name)]
-        raw = dict.fromkeys(one for name in wanted for one in (data[name].raw, data[name].public.raw))
-        lacking = [one for one in raw if not (RAW / one).exists()]
-        for name in lacking:
-            stage = f"{'own' if name in self.settings.own else 'fetch'}@{name}"
-            yield Task(stage, (("fetch", name),), (stage,))
+        raw = dict.fromkeys(key for name in wanted for key in (data[name].raw, data[name].public.raw))
+        lacking = [key for key in raw if not (RAW / key).exists()]
+        stages = {name: f"{'own' if name in self.settings.own else 'fetch'}@{name}" for name in lacking}
+        for name, stage in stages.items():
+            yield Task(stage, (("fetch", name),), (stage,), here=True)
         for name in wanted:
-            yield Task(f"prepare@{name}", (("prepare", name),), (f"prepare@{name}",))
+            raws = (data[name].raw, data[name].public.raw)
+            after = frozenset(stages[raw] for raw in raws if raw in stages)
+            stage = self._stage(name)
+            yield Task(stage, (("prepare", name),), (stage,), after, here=True)
 
     def alone(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
         """Of stages that read no other's results, those that the lock doesn't hold."""
@@ -184,8 +190,12 @@ class _Work:
             return True
         return False
 
+    def _stage(self, name: str) -> str:
+        """DVC's stage that makes prepared data."""
+        return f"{self.settings.stage_of(name)}@{name}"
+
     def _otherwise(self, name: str) -> bool:
-        stage = f"prepare@{name}"
+        stage = self._stage(name)
         return self.signed.digests.get(stage, self.digests[stage]) != self.digests[stage]
 
     def _measured(self, key: str) -> bool:

@@ -54,6 +54,11 @@ class MethodSettings(Strict):
         """Replicas with the same values here can share a step."""
         return (self.batch,)
 
+    @property
+    def passes_per_step(self) -> int:
+        """Examples that a step takes forward and backward: what training costs, beside the network."""
+        return self.batch
+
     def total_steps(self, examples: int) -> int:
         """Number of steps over so many training examples."""
         raise NotImplementedError

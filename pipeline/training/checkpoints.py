@@ -53,6 +53,13 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
         raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 
+def lock_of(folder: Path) -> FileLock:
+    """The lock of a checkpoint folder, which whoever trains there holds."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder.with_suffix(".lock"))
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold a checkpoint folder's lock: a killed `dvc` leaves its trainer running, and the next must not join.
@@ -60,9 +67,7 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         UserError: another process holds it.
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_suffix(".lock"))
+    lock = lock_of(folder)
     try:
         with lock.acquire(blocking=False):
             yield

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
-from pipeline.data.prepare import prepare
+from pipeline.data.own.describe import describe
+from pipeline.data.own.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
 
@@ -22,15 +24,14 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 HEAD = """\
 source: {kind: synthetic}
-own: {}
+own: {%(own)s}
 raw:
   mnist: {train: 700, test: 100}
   kmnist: {train: 60, test: 10}
 data:
   mnist: {raw: mnist, train: 600, validation: 50, public: {raw: kmnist, count: 16}}
-starts: {}
-relevances:
-  mnist-relevance: {data: mnist, row: relevant, examples: 40}
+%(data)sstarts: {}
+relevances: {%(relevances)s}
 accounts: {}
 rows:
 """
@@ -39,7 +40,7 @@ ROW = """\
     paper: davody2020
     table: t5
     label: row %(number)02d
-    data: mnist
+    data: %(data)s
     model: {name: lenet5, normalization: layer}
     method: dpsgd
     seeds: 1
@@ -73,6 +74,26 @@ CHAIN = """\
       {batch: 50, noise_batch: 600, epochs: 0.2, learning_rate: 0.003, variant: paper, sensitivity: maps}
     levels: [{epsilon: 8}]
 """
+# Slots of workers that Parsl keeps, as a cluster has them, on this machine; a lost one is soon missed
+SLOTS = """\
+from parsl.config import Config
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+
+config = Config(
+    executors=[
+        HighThroughputExecutor(
+            address="127.0.0.1",
+            encrypted=False,
+            max_workers_per_node=1,
+            heartbeat_period=1,
+            heartbeat_threshold=10,
+            provider=LocalProvider(init_blocks=0, max_blocks=2),
+        )
+    ],
+    strategy_period=1,
+)
+"""
 # of a run, which differ from one to the next
 OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty", "device")
 
@@ -89,8 +110,16 @@ def environment() -> dict[str, str]:
     }
 
 
-def make(folder: Path, count: int, epochs: float, chain: bool = True) -> None:
-    """Make the checkout: settings and stages, no data and no results."""
+def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool = False) -> None:
+    """Make the checkout: settings and stages, no data and no results.
+
+    Args:
+        folder: where.
+        count: rows of their own.
+        epochs: that they train.
+        chain: whether there are rows of which one's data need another's network.
+        own: whether the last of the rows trains on somebody's own files.
+    """
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
@@ -98,15 +127,31 @@ def make(folder: Path, count: int, epochs: float, chain: bool = True) -> None:
         (ROOT / "dvc.yaml").read_text().replace("[pipeline, stages]", f"[{ROOT}/pipeline, {ROOT}/stages]")
     )
     (folder / "dvc.yaml").write_text(stages)
-    text = (
-        HEAD
-        if chain
-        else HEAD.replace("\n  mnist-relevance: {data: mnist, row: relevant, examples: 40}", " {}")
+    head = dict.fromkeys(("own", "data", "relevances"), "")
+    if own:
+        labels = np.arange(700) % 10
+        np.savez(folder / "mine.npz", inputs=_images(labels), labels=labels)
+        said = describe("mine", "npz", {"path": "mine.npz"}, folder)
+        head["own"] = f"mine: {said.own.model_dump_json()}"
+        head["data"] = f"  mine: {said.data.model_dump_json()}\n"
+    if chain:
+        head["relevances"] = "mnist-relevance: {data: mnist, row: relevant, examples: 40}"
+    on = ["mine" if own and number == count - 1 else "mnist" for number in range(count)]
+    text = HEAD % head + "".join(
+        ROW % {"number": number, "epochs": epochs, "data": data} for number, data in enumerate(on)
     )
-    text += "".join(ROW % {"number": number, "epochs": epochs} for number in range(count))
+    (folder / "slots.py").write_text(SLOTS)
     (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
     (folder / "reports/searches").mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(), check=True)
+
+
+def _images(labels: np.ndarray) -> np.ndarray:
+    """Bright stripes whose height is the label."""
+    images = np.random.default_rng(0).integers(0, 10, (len(labels), 28, 28), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[2 + 2 * label : 5 + 2 * label] = 255
+    return images
 
 
 def unbroken(folder: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -114,10 +159,11 @@ def unbroken(folder: Path, names: Sequence[str]) -> dict[str, Any]:
     own = params.load(folder / "params.yaml")
     for name in own.raw:
         fetch(name, own, folder)
-    prepare("mnist", own, folder)
-    data = prepared.load("mnist", folder)
+    for name in own.data:
+        prepare(name, own, folder)
     cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
     for row in names:
+        data = prepared.load(own.rows[row].data, folder)
         rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
         evaluation.evaluate(row, own, data, cpu, folder)
     return numbers(folder)

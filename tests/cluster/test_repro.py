@@ -1,127 +1,198 @@
-"""Rows on two local blocks of Parsl, one worker of which is killed."""
+"""The graph of tasks, with work that trains nothing; and the slots that there can be."""
 
 import os
 import re
-import shutil
 import signal
 import time
-from contextlib import closing
-from datetime import timedelta
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import parsl
 import pytest
 from filelock import FileLock
 from parsl.config import Config
+from parsl.executors import ThreadPoolExecutor
 
 from pipeline import params
-from pipeline.cluster import coordinator, pools, slot, tasks
-from pipeline.errors import UserError
-from pipeline.results import records
+from pipeline.cluster import coordinator, executors, worker
+from pipeline.cluster.coordinator import Summary
+from pipeline.cluster.executors import Slots
+from pipeline.cluster.tasks import Todo
+from pipeline.cluster.worker import CommandFailed, Died, Done, NeedsGpu, Task
+from pipeline.errors import Stopped, UserError
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
-from stages.repro import _longer
 from tests.cluster import project
-from tests.faults.cluster_kills import workers
 
-ROWS = ("row-00", "row-01")
 NOTHING = params.parse({"raw": {}, "data": {}, "rows": {}})
-# a network for larger images
-MISFIT = """\
-  misfit:
-    paper: davody2020
-    table: t5
-    label: misfit
-    data: mnist
-    model: {name: lenet5_tanh}
-    method: dpsgd
-    seeds: 1
-    reproducible: true
-    settings: {batch: 60, epochs: 1, learning_rate: 0.1}
-    levels: [{epsilon: 3}]
-"""
+Work = Callable[[Task], None]
 
 
-def test_a_killed_worker_and_a_row_that_cannot_be_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, other = tmp_path / "grid", tmp_path / "unbroken"
-    for place in (folder, other):
-        project.make(place, 2, epochs=5, chain=False)
-        with (place / "params.yaml").open("a") as file:
-            file.write(MISFIT)
-    expected = project.unbroken(other, ROWS)
-    shutil.copytree(other / "data", folder / "data")
-
-    running = project.repro(folder, "--jobs", "2", "--checkpoint-every", "0.2")
-    until = time.monotonic() + 300
-    while not any((folder / CHECKPOINTS).rglob("*.pt")):
-        assert running.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    begun = time.time()
-    had = {path.relative_to(folder / CHECKPOINTS).parts[0] for path in (folder / CHECKPOINTS).rglob("*.pt")}
-    os.kill(next(pid for pid, kind in workers(running.pid) if kind == "worker"), signal.SIGKILL)
-    said, _ = running.communicate(timeout=600)
-
-    assert running.returncode == 1
-    assert "its worker died, tried again" in said
-    assert "2 done, 1 failed" in said
-    (misfit,) = [line for line in said.splitlines() if line.startswith("dprepro: ")]
-    assert misfit.startswith("dprepro: misfit: failed: ")
-    assert "32x32 are needed" in misfit
-    # tried once
-    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("32x32 are needed") == 1
-    assert project.numbers(folder) == expected
-    # what had begun went on from its checkpoint
-    monkeypatch.chdir(folder)
-    for row in had - {"misfit"}:
-        run = records.read_run(row)
-        assert run is not None
-        assert run.replicas[0].started < begun
-    # signed, with the weights in DVC's cache
-    left = tasks.todo(params.load())
-    assert ([task.name for task in left.tasks], left.data, left.unsigned) == (["misfit"], (), ())
-    assert dvclock.dvc(
-        "status", *(f"{stage}@{row}" for row in ROWS for stage in dvclock.STAGES_OF_A_ROW)
-    ).strip() == ("Data and pipelines are up to date.")
-
-
-def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.make(tmp_path, 2, epochs=5)
+@pytest.fixture
+def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What DVC was asked to sign, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    own = params.load()
-    todo = tasks.todo(own, ["adlm"])
-    assert [task.name for task in todo.data] == ["fetch@mnist", "fetch@kmnist", "prepare@mnist"]
-    found = {task.name: task.after for task in todo.tasks}
-    # the row behind its data comes with it
-    assert found == {
-        "relevance@mnist-relevance": {"relevant"},
-        "adlm": {"relevance@mnist-relevance"},
-        "relevant": set(),
+    names: list[str] = []
+    monkeypatch.setattr(dvclock, "sign", lambda settings, rows, stages: names.extend(stages))
+    yield names
+    assert parsl.DataFlowKernelLoader._dfk is None
+
+
+def task(name: str, *after: str, **more: Any) -> Task:
+    return Task(name, (("train", name),), (f"train@{name}",), frozenset(after), **more)
+
+
+def run(*tasks: Task, does: Work, ending: Event | None = None) -> Summary:
+    """As `dprepro repro` runs them, on two slots that do something else."""
+
+    def work(task: Task, folder: str, inputs: list[Done]) -> Done:
+        assert len(inputs) == len(task.after)
+        does(task)
+        return Done(1.0, "a machine")
+
+    config = Config(executors=[ThreadPoolExecutor(max_threads=2)], strategy="none")
+    slots = Slots(config, work=work, ending=ending or Event())
+    return coordinator.run(NOTHING, Todo(tasks, ()), slots, lambda lines: None)
+
+
+def test_a_task_that_fails_stops_those_alone_that_need_it(signed: list[str]) -> None:
+    tried = []
+
+    def does(task: Task) -> None:
+        tried.append(task.name)
+        if task.name == "wrong":
+            raise CommandFailed("no such model")
+        if task.name == "large":
+            raise NeedsGpu("here")
+
+    summary = run(
+        task("wrong"),
+        task("behind", "wrong"),
+        task("last", "behind"),
+        task("large"),
+        task("tuned", "large"),
+        task("right", seconds=5.0),
+        task("next", "right"),
+        does=does,
+    )
+    assert sorted(tried) == ["large", "next", "right", "wrong"]  # each once
+    assert tried.index("right") < tried.index("next")
+    assert summary.done.keys() == {"right", "next"}
+    assert summary.failed == {
+        "wrong": "no such model (.dprepro/repro/logs/wrong.log)",
+        "behind": "needs wrong",
+        "last": "needs behind",
     }
-    assert {task.name for task in tasks.todo(own).tasks} == {*found, *ROWS}
-    assert all(task.seconds for task in tasks.todo(own).tasks if task.trains)
-    with pytest.raises(UserError, match="no row 'nowhere'"):
-        tasks.todo(own, ["nowhere"])
+    assert summary.waits_for_gpu == ["large", "tuned"]
+    assert sorted(signed) == ["train@next", "train@right"]
+
+
+def test_a_worker_that_dies_is_tried_again_while_the_row_gets_on(
+    signed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tries: list[str] = []
+
+    def does(task: Task) -> None:
+        tries.append(task.name)
+        if task.name == "slow" and tries.count("slow") < 6:
+            checkpoint = CHECKPOINTS / "slow/0.pt"
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_bytes(b"")
+            later = time.time() + 1  # a file's clock may be a little slow
+            os.utime(checkpoint, (later, later))
+            raise Died("killed")
+        if task.name == "deadly":
+            raise Died("killed")
+
+    summary = run(task("slow"), task("deadly"), does=does)
+    assert tries.count("slow") == 6
+    assert tries.count("deadly") == 3
+    assert summary.done.keys() == {"slow"}
+    (why,) = summary.failed.values()
+    assert why.startswith("its worker died 3 times with nothing done between: killed")
+    said = capsys.readouterr().out
+    assert said.count("slow: its worker died, tried again: killed") == 5
+    assert said.count("deadly: its worker died, tried again: killed") == 2
+
+
+def test_a_signal_leaves_a_checkpoint_and_begins_nothing_more(signed: list[str]) -> None:
+    ending, tried = Event(), []
+
+    def does(task: Task) -> None:
+        tried.append(task.name)
+        if task.name == "done":
+            return
+        if not ending.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert ending.wait(60)
+        raise CommandFailed("stopped")
+
+    with pytest.raises(Stopped, match="the same command goes on from there"):
+        run(task("done", seconds=9.0), task("running", "done"), does=does, ending=ending)
+    assert tried == ["done", "running"]
+    assert signed == ["train@done"]
+
+
+def test_what_dvc_refuses_to_sign_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(*_: Any) -> None:
+        raise UserError("somebody else's DVC works here")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dvclock, "sign", refuses)
+    assert run(task("row"), does=lambda task: None).failed.keys() == {"dvc.lock"}
+    assert "not signed yet: somebody else's DVC works here" in capsys.readouterr().out
+
+
+def test_only_one_coordinator_works_in_a_folder(signed: list[str]) -> None:
+    executors.STATE.mkdir(parents=True)
+    with (
+        FileLock(executors.STATE / "lock"),
+        pytest.raises(UserError, match="another `dprepro repro` works here"),
+    ):
+        run(task("row"), does=lambda task: None)
+
+
+def test_slots_that_all_break_end_it(signed: list[str]) -> None:
+    Path("slots.py").write_text(
+        project.SLOTS.replace("max_blocks=2", "max_blocks=1, worker_init='exit 3'").replace(
+            "heartbeat_period=1,", "heartbeat_period=1, block_error_handler=True,"
+        )
+    )
+    with pytest.raises(UserError, match=r"^HighThroughputExecutor: no slot works: .*EXIT CODE: 3"):
+        coordinator.run(NOTHING, Todo((task("row"),), ()), executors.slots("slots.py", 1), lambda lines: None)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "jobs", "said"),
     [
-        (None, "no such file; allowed: local, slurm, or a file"),
-        ("config = 1 / 0", "ZeroDivisionError"),
-        ("config = 3", "`config` must be a parsl.config.Config"),
-        ("from parsl.config import Config\nconfig = Config()\nplace = 3", "`place` must be a function"),
-        ("from parsl.config import Config\nconfig = Config()\nclone = '-x'", "`clone` must be the URL of a"),
+        (None, 1, "no such file; allowed: local, slurm, or a file"),
+        ("config = 1 / 0", 1, "ZeroDivisionError"),
+        ("config = 3", 1, "`config` must be a parsl.config.Config"),
+        ("from parsl.config import Config\nconfig = Config()\nplace = 3", 1, "`place` must be a function"),
+        ("", 2, "how many rows run at once is said by"),
     ],
 )
-def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, jobs: int, said: str) -> None:
     path = tmp_path / "slots.py"
     if text is not None:
         path.write_text(text)
     with pytest.raises(UserError, match=said):
-        pools.pool(str(path), 4, NOTHING, 60.0)
+        executors.slots(str(path), jobs)
+
+
+def test_the_pages_file_of_slots_is_one() -> None:
+    """As far as no cluster is needed: Parsl takes it, and rows are placed."""
+    page = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
+    (text,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    told: dict[str, Any] = {}
+    exec(text, told)
+    assert isinstance(told["config"], Config)
+    labels = {executor.label for executor in told["config"].executors}
+    assert {told["place"](row, "cpu") for row in ("davody-t6-vgg", "davody-t5-lenet5")} == labels
 
 
 SLOTS = """\
@@ -135,57 +206,38 @@ def place(row, needs):
 """
 
 
-def test_a_file_of_slots_that_places_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_of_slots_that_places_rows(signed: list[str]) -> None:
     Path("slots.py").write_text(SLOTS)
-    with closing(pools.pool("slots.py", 2, NOTHING, 60.0)()) as found:
-        placed = [found.label(tasks.Task(row, (), ())) for row in ROWS]
-        assert (found.labels, placed) == (("small", "large"), ["small", "large"])
-        with pytest.raises(UserError, match="'cpu'; allowed: small, large"):
-            found.label(tasks.Task("row-02", (), ()))
-        jobs = [slot.Job((command,), str(tmp_path), "log") for command in (("--help",), ("nothing",))]
-        ended = [found.submit("large", job).result() for job in jobs]
-    assert [one.status for one in ended] == [0, 2]
-    assert "Usage: dprepro" in Path("log").read_text()
-
-
-def test_the_pages_files_of_slots_are_some() -> None:
-    """As far as no cluster is needed: Parsl takes them, and rows are placed."""
-    page = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
-    shared, apart = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    found: dict[str, Any] = {}
-    exec(shared, found)
-    assert isinstance(found["config"], Config)
-    labels = {executor.label for executor in found["config"].executors}
-    assert {found["place"](row, "cpu") for row in ("davody-t6-vgg", "davody-t5-lenet5")} == labels
-    exec(apart, found)
-    assert [executor.label for executor in found["config"].executors] == ["far"]
-    assert found["clone"].endswith(".git")
+    slots = executors.slots("slots.py", 1)
+    with slots.started(lambda problem, record: 9, 0) as submit:
+        done = submit(Task("row-00", (("--help",),)), [])
+        wrong = submit(Task("row-01", (("nothing",),)), [done])
+        assert [future.task_record["executor"] for future in (done, wrong)] == ["small", "large"]
+        assert done.result().seconds > 0
+        with pytest.raises(CommandFailed):
+            wrong.result()
+        with pytest.raises(UserError, match="'cpu' for row-02; allowed: small, large"):
+            submit(Task("row-02", ()), [])
+    assert "Usage: dprepro" in worker.LOGS.joinpath("row-00.log").read_text()
+    assert "No such command" in worker.LOGS.joinpath("row-01.log").read_text()
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:
-    own = {"SLURM_CPUS_ON_NODE": "12", "PARSL_WORKER_COUNT": "4"}
-    assert slot.environment(None, own) == {"OMP_NUM_THREADS": "3"}
-    assert slot.environment(5, own) == {"OMP_NUM_THREADS": "5"}
-    assert slot.environment(5, {**own, "OMP_NUM_THREADS": "1"}) == {}
-    assert slot.environment(None, {"SLURM_CPUS_ON_NODE": "1", "PARSL_WORKER_COUNT": "4"}) == {
-        "OMP_NUM_THREADS": "1"
-    }
+    given = {"SLURM_CPUS_ON_NODE": "12", "PARSL_WORKER_COUNT": "4"}
+    assert worker.share_of_cores(given) == {"OMP_NUM_THREADS": "3"}
+    assert worker.share_of_cores({**given, "OMP_NUM_THREADS": "1"}) == {}
+    assert worker.share_of_cores({**given, "SLURM_CPUS_ON_NODE": "1"}) == {"OMP_NUM_THREADS": "1"}
 
 
-def test_only_one_coordinator_works_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    pools.STATE.mkdir(parents=True)
-    nothing = tasks.Todo((), (), ())
-    said = "another `dprepro repro` works here"
-    with FileLock(pools.STATE / "lock"), pytest.raises(UserError, match=said):
-        coordinator.run(NOTHING, nothing, pools.Here, 1, print)
-
-
-def test_hours_of_training_are_asked_about() -> None:
-    """By what rows took before; those that need a GPU don't count, and what nobody knows doesn't either."""
-    hour = [tasks.Task(str(number), (), (), seconds=1800.0) for number in range(4)]
-    others = [tasks.Task("gpu", (), (), seconds=1e6, needs="gpu"), tasks.Task("new", (), ())]
-    work = tasks.Todo((), (*hour, *others), ())
-    assert _longer(work, 1) == timedelta(hours=2)
-    assert _longer(work, 2) is None
+def test_slots_here_share_cores_and_gpus(signed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(executors, "work", lambda task, folder, given, ending: told.append(given))
+    slots = executors.slots("local", 4)
+    for _ in range(5):
+        slots.work(task("row"), "", [])
+    numbers = [(given["OMP_NUM_THREADS"], given["CUDA_VISIBLE_DEVICES"]) for given in told]
+    assert numbers == [("2", "4"), ("2", "6"), ("2", "4"), ("2", "6"), ("2", "4")]

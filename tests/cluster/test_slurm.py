@@ -39,7 +39,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
-    project.make(folder, 2, epochs=5, chain=False)
+    project.make(folder, 2, epochs=5)
     running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
     until = time.monotonic() + 300
     while not any((folder / CHECKPOINTS).rglob("*.pt")):
@@ -48,7 +48,7 @@ def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
         time.sleep(0.1)
     jobs = subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).split()
     assert sorted(jobs) == ["one", "two"]
-    os.kill(next(pid for pid, kind in workers(running.pid) if kind == "worker"), signal.SIGKILL)
+    os.kill(next(pid for pid, kind in workers(folder) if kind == "worker"), signal.SIGKILL)
     said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
     assert "its worker died, tried again" in said

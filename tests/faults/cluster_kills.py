@@ -1,9 +1,10 @@
-"""`python -m tests.faults.cluster_kills`: a grid on two local blocks, killed at random moments, as it ends.
+"""`python -m tests.faults.cluster_kills`: a grid of two slots, killed at random moments, as it ends.
 
-Each trial takes a fresh checkout whose data are prepared, runs `dprepro repro --jobs 2`, and kills (-9) by
-turns something that works for it, the coordinator, or all of it, at random moments; a killed coordinator is
-started again. In the end every row must have the unbroken run's numbers, the lock must hold them all, and no
-row may have begun anew that had a checkpoint before. One JSON line a kill and one a trial.
+Each trial takes a fresh checkout whose data are prepared, runs `dprepro repro`, by turns on this machine's
+own slots and on Parsl's workers, and kills (-9) by turns something that works for it, the coordinator, or
+all of it, at random moments; a killed coordinator is started again. In the end every row must have the
+unbroken run's numbers, the lock must hold them all, and no row may have begun anew that had a checkpoint
+before. One JSON line a kill and one a trial.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
 
 WHOM = ("worker", "coordinator", "all")
+PLACES = (("--jobs", "2"), ("--on", "slots.py"))
 PATIENCE = 900.0  # seconds for a whole run on a busy machine
 
 
@@ -45,14 +47,14 @@ def main() -> int:
     torch.set_num_threads(1)  # as many as a trainer has there, whose sums are added up in the same order
     with tempfile.TemporaryDirectory(prefix="dprepro-kills-") as scratch:
         made, folder = Path(scratch) / "made", Path(scratch) / "trial"
-        project.make(made, len(rows), wanted.epochs, chain=False)
+        project.make(made, len(rows), wanted.epochs)
         shutil.copytree(made, folder)
         expected = project.unbroken(folder, rows)
         shutil.copytree(folder / "data", made / "data")
         for number in range(wanted.trials):
             shutil.rmtree(folder)
             shutil.copytree(made, folder)
-            found = _Trial(folder, wanted.kills, wanted.gap, chance).run()
+            found = _Trial(folder, PLACES[number % 2], wanted.kills, wanted.gap, chance).run()
             own = project.numbers(folder)
             found["differs"] = sorted(
                 name for name in own.keys() | expected.keys() if own.get(name) != expected.get(name)
@@ -68,8 +70,8 @@ def main() -> int:
 class _Trial:
     """One grid, killed many times."""
 
-    def __init__(self, folder: Path, kills: int, gap: float, chance: random.Random):
-        self.folder, self.wanted, self.gap, self.chance = folder, kills, gap, chance
+    def __init__(self, folder: Path, place: tuple[str, str], kills: int, gap: float, chance: random.Random):
+        self.folder, self.place, self.wanted, self.gap, self.chance = folder, place, kills, gap, chance
         self.begun = time.monotonic()
         self.first: dict[str, float] = {}  # by row, when a checkpoint or its run was first seen at a kill
 
@@ -83,7 +85,7 @@ class _Trial:
             except subprocess.TimeoutExpired:
                 pass
             whom = WHOM[done % len(WHOM)]
-            below = [] if whom == "coordinator" else list(workers(coordinator.pid))
+            below = [] if whom == "coordinator" else list(workers(self.folder))
             if whom == "worker":
                 below = [self.chance.choice(below)] if below else []
             else:
@@ -120,7 +122,7 @@ class _Trial:
         }
 
     def _start(self) -> subprocess.Popen[str]:
-        return project.repro(self.folder, "--jobs", "2", "--checkpoint-every", "0.5")
+        return project.repro(self.folder, *self.place, "--checkpoint-every", "0.5")
 
     def _here(self) -> set[str]:
         """Rows that have a checkpoint, or are trained."""
@@ -129,16 +131,15 @@ class _Trial:
         return begun | {path.stem for path in self.folder.glob("reports/runs/*.json")}
 
 
-def workers(coordinator: int) -> Iterator[tuple[int, str]]:
-    """What works for a coordinator: pools, their workers that have a trainer, trainers, and other helpers.
+def workers(folder: Path) -> Iterator[tuple[int, str]]:
+    """What works in a folder for a coordinator: trainers, Parsl's pools, workers that have a trainer, others.
 
-    Blocks have other parents: they are found by the folder that they work in.
+    Blocks have other parents than the coordinator: they are told by the folder that they work in.
     """
-    folder = os.readlink(f"/proc/{coordinator}/cwd")
     lines, parents = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(entry / "cwd") == folder:
+            if os.readlink(entry / "cwd") == str(folder):
                 lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:

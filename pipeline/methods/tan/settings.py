@@ -45,6 +45,11 @@ class TanSettings(MethodSettings):
         shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
         return (*super().batching_key, self.private, *shared)
 
+    @property
+    def passes_per_step(self) -> int:
+        """Every copy of every example."""
+        return self.batch * self.copies
+
     @check
     def simulates(self, whole: Self) -> bool:
         """Whether these are ``whole`` with batch and noise smaller by one factor (section 3.4)."""

@@ -1,0 +1,160 @@
+"""Where tasks run: Parsl's executors, threads that start processes on this machine or workers elsewhere."""
+
+import logging
+import os
+import runpy
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+from typing import Any
+
+import parsl
+from parsl.config import Config
+from parsl.dataflow.futures import AppFuture
+from parsl.executors import HighThroughputExecutor, ThreadPoolExecutor
+from parsl.jobs.error_handlers import windowed_error_handler
+from parsl.providers import SlurmProvider
+
+from pipeline.cluster.tied import tied
+from pipeline.cluster.worker import Done, Task, work
+from pipeline.errors import UserError, shown
+
+STATE = Path(".dprepro/repro")
+HERE, LOCAL, SLURM = "this machine", "local", "slurm"
+WALLTIME = "24:00:00"  # of a Slurm job; SBATCH_TIMELIMIT says otherwise
+ANY_TIME = 7 * 24 * 3600.0  # seconds that a Slurm job may have no row
+
+Submit = Callable[[Task, list[AppFuture]], AppFuture]  # of a task, and of those that it waits for
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What runs tasks, before it is started."""
+
+    config: Config
+    place: Callable[[str, str], str] | None = None  # the executor's label for a row, by its key and needs
+    work: Callable[..., Done] = work
+    ending: Event = field(default_factory=Event)  # asks what runs on this machine to end
+
+    @contextmanager
+    def started(self, cost_of_a_try: Callable[[Exception, Any], float], retries: int) -> Iterator[Submit]:
+        """Start them, yield what hands them a task, and end them with all that runs.
+
+        Args:
+            cost_of_a_try: what one that failed costs, by its exception and Parsl's record of the task.
+            retries: that a task may cost at most.
+        """
+        labels = [executor.label for executor in self.config.executors]
+        for executor in self.config.executors:
+            if isinstance(executor, HighThroughputExecutor):
+                # its workers would wait for a killed coordinator for ever
+                executor.interchange_launch_cmd = tied(*executor.interchange_launch_cmd)
+        self.config.run_dir = str(STATE / "parsl")
+        self.config.retries, self.config.retry_handler = retries, cost_of_a_try
+        # for Parsl's scripts, where this Python is not the shell's
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        # Parsl's own lines are in its folder, whoever else in this process sets up logging
+        logging.getLogger("parsl").propagate = False
+        kernel = parsl.load(self.config)
+        kernel.add_executors([ThreadPoolExecutor(label=HERE, max_threads=1)])
+
+        def work_here(task: Task, folder: str, inputs: Any) -> Done:
+            return work(task, folder, ending=self.ending)
+
+        def submit(task: Task, after: list[AppFuture]) -> AppFuture:
+            label = self.place(task.name, task.needs) if self.place else labels[0]
+            if label not in labels:
+                raise UserError(f"place: {shown(label)} for {task.name}; allowed: {', '.join(labels)}")
+            function, label = (work_here, HERE) if task.here else (self.work, label)
+            app = parsl.python_app(function, data_flow_kernel=kernel, executors=[label])
+            return app(task, str(Path.cwd()), inputs=after)
+
+        try:
+            yield submit
+        finally:
+            self.ending.set()
+            kernel.cleanup()
+
+
+def slots(on: str, jobs: int) -> Slots:
+    """The slots that ``--on`` and ``--jobs`` ask for.
+
+    Raises:
+        UserError: a file is none, or says itself how many rows run at once.
+    """
+    if on == LOCAL:
+        return _local(jobs)
+    return _slurm(jobs) if on == SLURM else _of_file(Path(on), jobs)
+
+
+def _local(jobs: int) -> Slots:
+    """Threads that start processes, each with its share of the cores, and a GPU where there are some."""
+    import torch
+
+    free, ending = SimpleQueue[dict[str, str]](), Event()
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // jobs)))
+    gpus = [str(number) for number in range(torch.cuda.device_count())]
+    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        gpus = visible.split(",")[: len(gpus)]
+    for slot in range(jobs):
+        gpu = {"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if gpus else {}
+        free.put({"OMP_NUM_THREADS": threads, **gpu})
+
+    def work_on_a_slot(task: Task, folder: str, inputs: Any) -> Done:
+        environment = free.get()
+        try:
+            return work(task, folder, environment, ending)
+        finally:
+            free.put(environment)
+
+    config = Config(executors=[ThreadPoolExecutor(label=LOCAL, max_threads=jobs)], strategy="none")
+    return Slots(config, work=work_on_a_slot, ending=ending)
+
+
+def _slurm(jobs: int) -> Slots:
+    """A Slurm job a slot. Its partition, account and GPUs are told by Slurm's own variables, SBATCH_*."""
+    folder = shlex.quote(str(Path(sys.executable).parent))
+    modules = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2]))))
+    executor = HighThroughputExecutor(
+        label=SLURM,
+        max_workers_per_node=1,
+        heartbeat_period=10,
+        heartbeat_threshold=60,
+        # gives up when the first jobs all fail by themselves, as with a partition that isn't there
+        block_error_handler=partial(windowed_error_handler, threshold=3 * jobs),
+        provider=SlurmProvider(
+            init_blocks=0,
+            max_blocks=jobs,
+            walltime=WALLTIME,
+            exclusive=False,
+            # this process's Python, and its modules
+            worker_init=f"export PATH={folder}:$PATH PYTHONPATH={shlex.quote(modules)}",
+        ),
+    )
+    return Slots(Config(executors=[executor], strategy_period=10, max_idletime=ANY_TIME))
+
+
+def _of_file(path: Path, jobs: int) -> Slots:
+    """A file's `config`, and its `place` where it has one."""
+    if not path.is_file():
+        raise UserError(
+            f"--on {path}: no such file; allowed: {LOCAL}, {SLURM}, or a file with a Parsl `config`"
+        )
+    if jobs != 1:
+        raise UserError(f"--jobs {jobs}: how many rows run at once is said by {path}; leave it out")
+    try:
+        told = runpy.run_path(str(path))
+    except Exception as problem:  # whatever somebody's file raises
+        raise UserError(f"--on {path}: {type(problem).__name__}: {shown(str(problem))}") from problem
+    config, place = told.get("config"), told.get("place")
+    if not isinstance(config, Config):
+        raise UserError(f"--on {path}: `config` must be a parsl.config.Config")
+    if place is not None and not callable(place):
+        raise UserError(f"--on {path}: `place` must be a function of a row's key and what it needs")
+    return Slots(config, place)

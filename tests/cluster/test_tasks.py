@@ -1,0 +1,77 @@
+"""What there is to do, and in which order."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline import params
+from pipeline.cluster import tasks
+from pipeline.cluster.costs import gpu_hours
+from pipeline.cluster.tasks import longest_way_first
+from pipeline.cluster.worker import Task
+from pipeline.errors import UserError
+from pipeline.reporting.budgets import GPU_HOURS
+from stages.repro import _longer
+from tests.cluster import project
+
+ROOT = Path(__file__).parents[2]
+ROWS = ("row-00", "row-01")
+
+
+def task(name: str, seconds: float, *after: str) -> Task:
+    return Task(name, (("train", name),), (), frozenset(after), seconds)
+
+
+def test_the_longest_way_comes_first_and_nothing_before_its_inputs() -> None:
+    chain = [
+        task("short", 1),
+        task("long", 50),
+        task("last", 80, "joined"),
+        task("joined", 0, "behind", "relevance@there"),
+        task("behind", 5),
+    ]
+    assert [one.name for one in longest_way_first(chain)] == ["behind", "joined", "last", "long", "short"]
+
+
+def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.make(tmp_path, 2, epochs=5, chain=True, own=True)
+    monkeypatch.chdir(tmp_path)
+    settings = params.load()
+    todo = tasks.todo(settings, ["adlm"], options=("--device", "cpu"))
+    # the row behind its data comes with it
+    assert {task.name: set(task.after) for task in todo.tasks} == {
+        "fetch@mnist": set(),
+        "fetch@kmnist": set(),
+        "prepare@mnist": {"fetch@mnist", "fetch@kmnist"},
+        "relevant": {"prepare@mnist"},
+        "relevance@mnist-relevance": {"relevant", "prepare@mnist"},
+        "adlm": {"relevance@mnist-relevance"},
+    }
+    assert [task.name for task in todo.tasks if task.here] == ["fetch@mnist", "fetch@kmnist", "prepare@mnist"]
+    assert [task.name for task in todo.tasks if task.named] == ["adlm"]
+    (adlm,) = (task for task in todo.tasks if task.name == "adlm")
+    assert adlm.commands == (("train", "adlm", "--device", "cpu"), ("evaluate", "adlm"), ("ledger", "adlm"))
+    whole = {task.name: task for task in tasks.todo(settings).tasks}
+    assert whole.keys() == {task.name for task in todo.tasks} | {*ROWS, "own@mine", "prepare@mine"}
+    # also on somebody's own data, as many of images as large
+    assert whole["row-01"].seconds == pytest.approx(
+        whole["row-00"].seconds * settings.data["mine"].train / settings.data["mnist"].train, rel=0.1
+    )
+    assert whole["row-01"].seconds > 0
+    with pytest.raises(UserError, match="no row 'nowhere'"):
+        tasks.todo(settings, ["nowhere"])
+
+
+def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> None:
+    """Else `python -m pipeline.cluster.costs` writes them anew."""
+    assert gpu_hours(params.load(ROOT / "params.yaml")) == json.loads((ROOT / GPU_HOURS).read_text())
+
+
+def test_hours_of_training_are_asked_about() -> None:
+    """By what rows took before; those that need a GPU don't count."""
+    hour = [task(str(number), 1800) for number in range(4)]
+    work = tasks.Todo((*hour, Task("gpu", (), seconds=1e6, needs="gpu")), ())
+    assert _longer(work, 1) == timedelta(hours=2)
+    assert _longer(work, 2) is None
