@@ -1,13 +1,22 @@
 """`dprepro plan`: what would be trained, and why."""
 
+from typing import Annotated
 
-def plan() -> None:
+import typer
+
+
+def plan(
+    rows: Annotated[
+        list[str] | None, typer.Argument(help="Keys of 'rows' in params.yaml; none: all.")
+    ] = None,
+) -> None:
     """Say which rows would be trained here, why, and how long that took before."""
     from pipeline.identity import plan as planning
     from pipeline.params import load
 
     settings = load()
-    planned = planning.plan(settings, planning.gpu_here())
+    wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
+    planned = [one for one in planning.plan(settings, planning.gpu_here()) if one.row in wanted]
     for each in planned:
         told = "nobody knows how long"
         if each.seconds is not None:

@@ -9,7 +9,7 @@ from pipeline.reporting.printed import Table
 from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
-GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.makespan`
+GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
 
 

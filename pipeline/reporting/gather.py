@@ -67,7 +67,7 @@ class Sources:
     root: Path
     paper: Paper
     records: dict[str, Record | None]  # by row
-    gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.makespan`
+    gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.costs`
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:

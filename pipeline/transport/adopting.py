@@ -53,7 +53,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     Raises:
         UserError: a file is damaged, or settings, data or code differ; nothing has then been placed.
     """
-    placed = place_rows(settings, source)
+    placed = _placed(settings, source)
     whole = [one.row for one in placed if not lacks(settings, one.row)]
     signed = dvclock.sign(settings, whole)
     return [
@@ -63,26 +63,22 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A row taken in, which nobody has signed yet."""
+class _Placed:
+    """A row taken in, before it is signed."""
 
     row: str
     replicas: int  # that were taken in
     weights: bool  # whether it came with them
 
 
-def place_rows(settings: Settings, source: Path) -> list[Placed]:
-    """As `adopt`, but DVC signs nothing, which takes seconds and can be done for many packs at once.
-
-    Raises:
-        UserError: as `adopt`.
-    """
+def _placed(settings: Settings, source: Path) -> list[_Placed]:
+    """Check all rows of a pack, and place them together."""
     with _staging() as staged:
         manifest = archive.read(source, staged)
         origin = f"{source.name} ({digest_file(source)})"
         merged = [_merged(settings, row, staged, origin) for row in manifest.rows]
         _place(staged / "merged", [part for one in merged for part in one.parts])
-    return [Placed(one.row, one.taken, manifest.rows[one.row].weights) for one in merged]
+    return [_Placed(one.row, one.taken, manifest.rows[one.row].weights) for one in merged]
 
 
 @dataclass(frozen=True)
@@ -208,7 +204,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
         undo.pop_all()
 
 
-def _notes(settings: Settings, placed: Placed, signed: bool, whole: bool) -> Iterator[str]:
+def _notes(settings: Settings, placed: _Placed, signed: bool, whole: bool) -> Iterator[str]:
     name = settings.rows[placed.row].data
     if prepared.digests_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"

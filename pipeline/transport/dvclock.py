@@ -5,7 +5,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -28,8 +27,6 @@ from pipeline.results.weights import RUNS
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
 STAGES_OF_A_ROW = ("train", "evaluate", "ledger")
-# DVC lets one at a time into a checkout and refuses the others; threads of this process wait instead
-_ONE_AT_A_TIME = threading.RLock()
 
 
 def available() -> bool:
@@ -53,37 +50,16 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
     """
     if not available():
         return False
-    with _ONE_AT_A_TIME:
-        entries.write(settings)
-        here = [row for row in rows if (PREPARED / settings.rows[row].data / "manifest.json").exists()]
-        here = [row for row in here if (RUNS / row).exists()]
-        sign_stages([*stages, *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW)])
-        if rest := [row for row in rows if row not in here]:
-            lock, digests = _read(), entries.entries(settings)
-            for row in rest:
-                lock["stages"] |= row_entries(settings, row, digests, lock["stages"])
-            _write(lock)
+    entries.write(settings)
+    here = [row for row in rows if (PREPARED / settings.rows[row].data / "manifest.json").exists()]
+    here = [row for row in here if (RUNS / row).exists()]
+    sign_stages([*stages, *(f"{stage}@{row}" for row in here for stage in STAGES_OF_A_ROW)])
+    if rest := [row for row in rows if row not in here]:
+        lock, digests = _read(), entries.entries(settings)
+        for row in rest:
+            lock["stages"] |= row_entries(settings, row, digests, lock["stages"])
+        _write(lock)
     return True
-
-
-def push_data(settings: Settings, name: str) -> str:
-    """Push the prepared data ``name``, which are here, and return the text of a lock of their stage alone.
-
-    They are signed first where the lock doesn't hold them as they are here.
-
-    Raises:
-        UserError: DVC can't; the line says why.
-    """
-    kind = settings.stage_of(name)
-    stage = f"{kind}@{name}"
-    with _ONE_AT_A_TIME:
-        if not Signed().holds(stage, entries.entries(settings)[kind][name], [PREPARED / name]):
-            sign(settings, (), [stage])
-        dvc("push", stage)
-        lock = _read()
-    text = StringIO()
-    _yaml().dump({"schema": lock["schema"], "stages": {stage: lock["stages"][stage]}}, text)
-    return text.getvalue()
 
 
 def sign_stages(names: Sequence[str]) -> None:
@@ -103,7 +79,7 @@ def sign_stages(names: Sequence[str]) -> None:
     from dvc.stage.serialize import to_lockfile
 
     try:
-        with _ONE_AT_A_TIME, Repo() as repo, repo.lock:
+        with Repo() as repo, repo.lock:
             declared = load_file(repo, STAGES.name).stages
             # the demo has no audits
             stages = [declared[name] for name in names if name in declared]
@@ -274,8 +250,7 @@ def dvc(*arguments: str) -> str:
         UserError: it failed; the last line it printed says why.
     """
     # As a module of this Python: `dvc` need not be on the PATH.
-    with _ONE_AT_A_TIME:
-        done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise UserError(f"dvc {' '.join(arguments)}: {reason}")

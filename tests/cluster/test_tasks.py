@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from typer.testing import CliRunner
+
 from pipeline import params
 from pipeline.cluster import tasks
 from pipeline.cluster.costs import gpu_hours
@@ -13,6 +15,7 @@ from pipeline.cluster.tasks import longest_way_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
 from pipeline.reporting.budgets import GPU_HOURS
+from stages.app import app
 from stages.repro import _longer
 from tests.cluster import project
 
@@ -60,6 +63,9 @@ def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         whole["row-00"].seconds * settings.data["mine"].train / settings.data["mnist"].train, rel=0.1
     )
     assert whole["row-01"].seconds > 0
+    said = CliRunner().invoke(app, ["plan", "row-01"], catch_exceptions=False).output
+    assert said.splitlines()[0] == "row-01: 1 replicas (never ran); nobody knows how long"
+    assert "row-00" not in said
     with pytest.raises(UserError, match="no row 'nowhere'"):
         tasks.todo(settings, ["nowhere"])
 
