@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-
 from typer.testing import CliRunner
 
 from pipeline import params
