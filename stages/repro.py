@@ -56,13 +56,13 @@ def repro(
         typer.confirm(f"{told}: some {long}, by rows that ran and by operations. Go on?", abort=True)
     print(f"{told}; their lines are in {worker.LOGS}", flush=True)
     begun = time.monotonic()
-    with Console().status("") as status:
-        summary = coordinator.run(
-            settings,
-            work,
-            slots,
-            lambda lines: status.update(Text(lines, no_wrap=True, overflow="ellipsis")),
-        )
+    console = Console()
+    with console.status("") as status:
+
+        def show(lines: list[str]) -> None:
+            status.update(Text("\n".join(line[: console.width - 3] for line in lines)))
+
+        summary = coordinator.run(settings, work, slots, show)
     pushed = ""
     trained = [f"train@{task.name}" for task in work.tasks if task.trains and task.name in summary.done]
     if push and trained:

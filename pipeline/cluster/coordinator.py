@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 from parsl.dataflow.errors import DependencyError
+from parsl.dataflow.futures import AppFuture
 from parsl.executors.errors import ExecutorError
 
 from pipeline.cluster.executors import STATE, Slots
@@ -37,14 +38,14 @@ class Summary:
     waits_for_gpu: list[str] = field(default_factory=list)
 
 
-def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[str], None]) -> Summary:
+def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
     """Do all there is to do, sign it, and print a line a task. One that fails stops those that need it.
 
     Args:
         settings: all settings.
         work: what there is to do.
         slots: where.
-        show: is told about once a second what runs, in lines.
+        show: is given lines of what runs, about once a second.
 
     Raises:
         UserError: another coordinator works here, or no slot works.
@@ -59,7 +60,7 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[str], None
                     grid.futures[task.name] = submit(task, after)
                 while grid.waiting:
                     grid.take_back()
-                    show("\n".join(grid.lines()))
+                    show(list(grid.lines()))
                     if (signal := asked()) is not None:
                         how = "stopped, what ran has a checkpoint; the same command goes on from there"
                         raise Stopped(signal, how)
@@ -88,7 +89,7 @@ class _Grid:
     def __init__(self, settings: Settings, work: Todo):
         self.settings, self.summary = settings, Summary()
         self.waiting = {task.name: task for task in longest_way_first(work.tasks)}
-        self.futures: dict[str, Future[Done]] = {}
+        self.futures: dict[str, AppFuture] = {}
         self.unsigned = list(work.unsigned)  # rows, and DVC's names of other stages
         self._since: dict[str, float] = {}  # when a task was first seen to run
         self._begun, self._signed, self._count = time.time(), time.monotonic(), len(work.tasks)

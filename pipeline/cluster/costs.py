@@ -44,6 +44,7 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         RuntimeError: its network can't take the data.
     """
     split = settings.split(row.data)
+    stored: tuple[int, ...] | None  # of texts None
     if (files := settings.own.get(split.raw)) is not None:
         stored, classes = files.image_shape, len(files.classes)
     else:

@@ -25,6 +25,7 @@ from pipeline.errors import Stopped, UserError
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
+from tests.faults.cluster_kills import workers
 
 NOTHING = params.parse({"raw": {}, "data": {}, "rows": {}})
 Work = Callable[[Task], None]
@@ -220,6 +221,34 @@ def test_a_file_of_slots_that_places_rows(signed: list[str]) -> None:
             submit(Task("row-02", ()), [])
     assert "Usage: dprepro" in worker.LOGS.joinpath("row-00.log").read_text()
     assert "No such command" in worker.LOGS.joinpath("row-01.log").read_text()
+
+
+# Slurm's commands, for jobs that are processes of this machine
+SBATCH = 'setsid bash "$1" >/dev/null 2>&1 </dev/null & echo "Submitted batch job $!"'
+SQUEUE = """for id in $(echo "$*" | sed "s/.*--job '*//; s/'//g; s/,/ /g"); do
+kill -0 $id 2>/dev/null && echo "$id R" || echo "$id CD"; done"""
+SCANCEL = 'for id in "$@"; do kill -- -$id; done'
+
+
+def test_jobs_of_slurm_take_tasks_and_are_cancelled(
+    signed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By stand-ins of its commands; `test_slurm.py` has a real one."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    scripts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL, "sacct": "exit 1"}
+    for name, script in scripts.items():
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    with executors.slots("slurm", 1).started(lambda problem, record: 9, 0) as submit:
+        first = submit(Task("row-00", (("--version",),)), [])
+        assert submit(Task("row-01", (("--version",),)), [first]).result(120).seconds > 0
+        assert [kind for _, kind in workers(tmp_path)].count("pool") == 1
+    until = time.monotonic() + 60
+    while list(workers(tmp_path)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:
