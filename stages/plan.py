@@ -16,7 +16,7 @@ def plan(
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
-    planned = [one for one in planning.plan(settings, planning.gpu_here()) if one.row in wanted]
+    planned = [each for each in planning.plan(settings, planning.gpu_here()) if each.row in wanted]
     for each in planned:
         told = "nobody knows how long"
         if each.seconds is not None:

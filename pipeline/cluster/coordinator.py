@@ -136,9 +136,9 @@ class _Grid:
     def sign(self) -> None:
         """Have DVC sign what is done, many rows at once; what it refuses now waits for the next time."""
         rows = [name for name in self.unsigned if name in self.settings.rows]
+        others = [name for name in self.unsigned if name not in rows]
         try:
-            if self.unsigned:
-                dvclock.sign(self.settings, rows, [name for name in self.unsigned if name not in rows])
+            if self.unsigned and dvclock.sign(self.settings, rows, others):
                 print(f"signed: {', '.join(self.unsigned)}", flush=True)
             self.unsigned = []
         except UserError as problem:  # somebody else's DVC, as a rule

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from pipeline.cluster.costs import costs
 from pipeline.cluster.worker import Task
@@ -87,12 +86,7 @@ class _Work:
         self.settings, self.named, self.options = settings, named, options
         # as on a machine with a GPU: who has one is found out later
         self.planned: dict[str, Planned] = {row.row: row for row in plan(settings, gpu=True)}
-        self.digests = {
-            f"{stage}@{key}": digest
-            for stage, table in entries.entries(settings).items()
-            if isinstance(table, dict)
-            for key, digest in table.items()
-        }
+        self.digests = entries.entries(settings)  # by stage and key
         self.signed = dvclock.Signed()
         # prepared data to join anew with something of a row, and all rows that this takes
         self.derived: list[str] = []
@@ -110,7 +104,7 @@ class _Work:
         commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []
         if commands or not self._measured(key):
             commands.append(("evaluate", key))
-        if commands or f"ledger@{key}" in self.unsigned(key):
+        if commands or "ledger" in self.unsigned(key):
             commands.append(("ledger", key))
         if not commands:
             return None
@@ -166,16 +160,22 @@ class _Work:
         """Of stages that read no other's results, those that the lock doesn't hold."""
         for key in keys:
             stage = f"{kind}@{key}"
-            if self.signed.digests.get(stage) != self.digests[stage]:
+            if self.signed.digests.get(stage) != self.digests[kind][key]:
                 yield Task(stage, ((kind, key),), (stage,))
 
     def unsigned(self, key: str) -> list[str]:
         """Stages of a row that the lock doesn't hold with the files that are here."""
-        names = {f"{stage}@{key}": _files(stage, key) for stage in dvclock.STAGES_OF_A_ROW}
+        files = {
+            "train": [records.run_path(key), records.history_path(key)],
+            "evaluate": [records.evaluation_path(key)],
+            "ledger": [records.ledger_path(key)],
+        }
         if not dvclock.available():  # nobody signs here
-            return [name for name, files in names.items() if not all(path.exists() for path in files)]
+            return [stage for stage, paths in files.items() if not all(path.exists() for path in paths)]
         return [
-            name for name, files in names.items() if not self.signed.holds(name, self.digests[name], files)
+            stage
+            for stage, paths in files.items()
+            if not self.signed.holds(f"{stage}@{key}", self.digests[stage][key], paths)
         ]
 
     def _stale(self, name: str) -> bool:
@@ -195,27 +195,18 @@ class _Work:
         return f"{self.settings.stage_of(name)}@{name}"
 
     def _otherwise(self, name: str) -> bool:
-        stage = self._stage(name)
-        return self.signed.digests.get(stage, self.digests[stage]) != self.digests[stage]
+        digest = self.digests["prepare"][name]
+        return self.signed.digests.get(self._stage(name), digest) != digest
 
     def _measured(self, key: str) -> bool:
         """Whether all that a row trained was measured, by code like that here."""
-        run, found = records.read_run(key), records.read_evaluation(key)
-        if run is None or found is None:
+        run, evaluation = records.read_run(key), records.read_evaluation(key)
+        if run is None or evaluation is None:
             return False
         stands = Standing(key, self.settings.rows[key], None)
-        measured = {(one.level, one.seed): one for one in found.replicas}
-        ours = [measured.get((one.level, one.seed)) for one in run.replicas]
-        return all(
-            one is not None and one.weights == trained.weights and not stands.measured_otherwise(one)
-            for one, trained in zip(ours, run.replicas, strict=True)
-        )
-
-
-def _files(stage: str, key: str) -> list[Path]:
-    """The small files that a row's stage writes."""
-    return {
-        "train": [records.run_path(key), records.history_path(key)],
-        "evaluate": [records.evaluation_path(key)],
-        "ledger": [records.ledger_path(key)],
-    }[stage]
+        measured = {
+            (replica.level, replica.seed): replica.weights
+            for replica in evaluation.replicas
+            if not stands.measured_otherwise(replica)
+        }
+        return all(measured.get((trained.level, trained.seed)) == trained.weights for trained in run.replicas)
