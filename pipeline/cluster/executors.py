@@ -28,7 +28,6 @@ from pipeline.errors import UserError, shown
 STATE = Path(".dprepro/repro")
 HERE, LOCAL, SLURM = "this machine", "local", "slurm"
 WALLTIME = "24:00:00"  # of a Slurm job; SBATCH_TIMELIMIT says otherwise
-ANY_TIME = 7 * 24 * 3600.0  # seconds that a Slurm job may have no row
 
 Submit = Callable[[Task, list[AppFuture]], AppFuture]  # of a task, and of those that it waits for
 
@@ -137,7 +136,7 @@ def _slurm(jobs: int) -> Slots:
             worker_init=f"export PATH={folder}:$PATH PYTHONPATH={shlex.quote(modules)}",
         ),
     )
-    return Slots(Config(executors=[executor], strategy_period=10, max_idletime=ANY_TIME))
+    return Slots(Config(executors=[executor], strategy_period=10))
 
 
 def _of_file(path: Path, jobs: int) -> Slots:
