@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.identity.code import measure_code, train_code
+
 from pipeline.results import records
 from pipeline.results.records import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pipeline.identity.code import measure_code, train_code
 
 from pipeline import params
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json, write_text
-from pipeline.identity.code import measure_code, train_code
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.spending import Spending

@@ -193,7 +193,7 @@ class _Work:
         run, found = records.read_run(key), records.read_evaluation(key)
         if run is None or found is None:
             return False
-        stands = Standing(key, self.settings.rows[key], None)
+        stands = Standing(self.settings.rows[key], None)
         measured = {(one.level, one.seed): one for one in found.replicas}
         ours = [measured.get((one.level, one.seed)) for one in run.replicas]
         return all(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
-from pipeline.fields import Count, Key, Strict, check
+from pipeline.fields import Count, Key, Strict
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
@@ -125,7 +125,6 @@ class Line(Strict):
         return f"{axis}={value:g}" if isinstance(value, float) else f"{axis}={value}"
 
 
-@check
 def _known_method(name: str) -> str:
     if name not in METHOD_SETTINGS:
         raise ValueError(f"no method {name!r}; allowed: {', '.join(METHOD_SETTINGS)}")

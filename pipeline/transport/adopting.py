@@ -23,7 +23,7 @@ from pipeline.files import (
     write_text,
 )
 from pipeline.identity.plan import lacks
-from pipeline.identity.standing import Standing
+from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
@@ -123,10 +123,10 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     except Damaged as problem:
         raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
     here = records.read_run(row)
-    stands = Standing(row, own, prepared.digests_here(own.data))
+    stands = Standing(own, prepared.digests_here(own.data))
     wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
-    if any(stands.measured_otherwise(one) for one in evaluation.replicas):
-        wrong.add("measuring code")
+    if any(measured_otherwise(one) for one in evaluation.replicas):
+        wrong.add("measuring version")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
     measured = {(one.level, one.seed): one for one in evaluation.replicas}

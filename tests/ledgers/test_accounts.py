@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline.identity.code import account_code
 
 from pipeline.errors import UserError
-from pipeline.identity.code import account_code
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.params import Settings, parse

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline.identity.code import measure_code
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.identity.code import measure_code
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.ledgers.spending import spent_so_far
 from pipeline.methods.base import Execution

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pipeline.identity.equivalences import Findings
 
 from pipeline import params
 from pipeline.data import prepared
@@ -26,7 +27,6 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
 from pipeline.files import read_sealed, write_bytes
 from pipeline.identity import equivalences
-from pipeline.identity.equivalences import Findings
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution

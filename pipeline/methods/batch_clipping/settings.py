@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.fields import Count, NotNegative, Positive, Share, check
+from pipeline.fields import Count, NotNegative, Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
 from pipeline.privacy.parameters import Delta, Sampling
 
@@ -14,6 +14,7 @@ class BatchClippingSettings(EpochSettings):
 
     method: ClassVar[str] = "batch_clipping"
     trained_by: ClassVar[str] = "method.BatchClipping"
+    version: ClassVar[int] = 1
     # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
@@ -90,7 +91,6 @@ class BatchClippingSettings(EpochSettings):
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored if self.side is None else (stored[0], self.side, self.side)
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if self.batch % self.set_size:
@@ -131,7 +131,6 @@ class BatchClippingSettings(EpochSettings):
             return problem
         return super().problem(circumstances)
 
-    @check
     def _public_problem(self, circumstances: Circumstances) -> str | None:
         """Gradients of public examples say something of private ones only where labels mean the same."""
         data = circumstances.data
