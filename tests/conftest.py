@@ -17,7 +17,6 @@ LONG = (
     "test_apart.py",
     "test_dvc.py",
     "test_repro.py",
-    "test_equivalence.py",
     "test_training.py",
     "test_publishers.py",
     "test_library.py",

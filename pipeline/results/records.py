@@ -1,8 +1,8 @@
 """What is kept of a row, in git: what ran, what was measured, what it spends; and the three joined.
 
 Each is a file and a DVC stage of its own, because each is made from less than the one before: training needs
-the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one: they
-may come from different machines and times.
+the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one:
+they may come from different machines and times.
 """
 
 from collections.abc import Iterable

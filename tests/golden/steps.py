@@ -7,7 +7,9 @@ examples; all else is as the first row of the kind has it.
 
 import math
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,14 @@ from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
+from pipeline.privacy.gradients import Tensors
 from pipeline.training.loop import Replica, make_task
 
 STEPS = 3
+OF_LARGE = {"resnet18": 1, "vgg16": 1, "wrn16_4": 2}  # networks whose steps take too long
 BATCH, EXAMPLES, PUBLIC = 8, 16, 6
 TOKENS, VOCABULARY = 12, 50
+EPS = torch.finfo(torch.float32).eps
 CLASSES = 10
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 # settings that only set a number of a step, whatever they are; one that isn't the default stands for all
@@ -59,6 +64,16 @@ class Kind:
     row: Row
     level: MethodSettings
 
+    @classmethod
+    def of(cls, key: str, row: Row, level: MethodSettings, settings: Settings) -> "Kind":
+        """The kind of replica that a row has at a level."""
+        return cls(_name(row, level, settings), key, row, level)
+
+    @property
+    def steps(self) -> int:
+        """How many are taken of it."""
+        return OF_LARGE.get(self.row.model.name, STEPS)
+
     @property
     def numbers(self) -> int:
         """How many settings that set a number aren't at their default, nor 0."""
@@ -73,7 +88,7 @@ def kinds(settings: Settings) -> dict[str, dict[str, Kind]]:
     every: dict[str, dict[str, Kind]] = {}
     for key, row in settings.rows.items():
         for level in row.resolved:
-            kind = Kind(_name(row, level, settings), key, row, level)
+            kind = Kind.of(key, row, level, settings)
             known = every.setdefault(row.method, {}).setdefault(kind.name, kind)
             if kind.numbers > known.numbers:
                 every[row.method][kind.name] = kind
@@ -147,13 +162,13 @@ def small(level: MethodSettings) -> MethodSettings:
     return type(level).model_validate(level.model_dump() | cut)
 
 
-def method_of(kind: Kind, settings: Settings, execution: Execution = CPU) -> tuple[Method, Task]:
+def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
     """The method over one replica of the kind, and what it learns."""
     level = small(kind.level)
     with tempfile.TemporaryDirectory() as folder:
         data = made_up(kind, settings, Path(folder))
         replica = Replica(kind.row.level(kind.level), 0, level)
-        task = make_task([replica], kind.row.model, True, data, execution)
+        task = make_task([replica], kind.row.model, True, data, CPU)
     if (relevance := settings.relevances.get(kind.row.data)) is not None:
         mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
         public = relevance.of == "public"
@@ -162,36 +177,73 @@ def method_of(kind: Kind, settings: Settings, execution: Execution = CPU) -> tup
 
 
 @dataclass(frozen=True)
+class Moved:
+    """How far a tensor has moved from the start, or from 0 where it wasn't there."""
+
+    norm: float
+    projection: float  # on random signs
+    rounding: float  # what float32 can't hold of its norm
+
+
+@dataclass(frozen=True)
 class Steps:
     """What the first steps made of one replica."""
 
-    metrics: dict[str, Tensor]  # (steps,) or (steps, ...) each
-    # by group of the state: how far each tensor has moved from the start, from 0 where it wasn't there
-    moved: dict[str, dict[str, Tensor]]
-    rounding: dict[str, dict[str, float]]  # of each of these tensors: what float32 loses of its norm
+    metrics: dict[str, list[float]]  # a number a step; of a metric that is a tensor at each step its norm
+    moved: dict[str, dict[str, Moved]]  # by group of the state, and the tensor's name there
     classes: list[int]  # that the model after them predicts for the training inputs
 
 
 @torch.no_grad()
-def take(kind: Kind, settings: Settings, count: int = STEPS, execution: Execution = CPU) -> Steps:
-    """Take the first ``count`` steps of a kind."""
-    method, task = method_of(kind, settings, execution)
+def take(kind: Kind, settings: Settings, count: int, jitter: bool = False) -> Iterator[Steps]:
+    """Take the first ``count`` steps of a kind, and tell after each what all so far have made.
+
+    Args:
+        kind: what to train.
+        settings: of all rows.
+        count: how many steps.
+        jitter: whether to start from weights that are off by what float32 rounds.
+    """
+    method, task = method_of(kind, settings)
     state = begun = method.init()
-    noted: dict[str, list[Tensor]] = {}
+    if jitter:
+        off = {name: (1 + EPS) * value for name, value in state["parameters"].items()}
+        state = state | {"parameters": off}
+    metrics: dict[str, list[float]] = {}
     for step in range(count):
-        state, metrics = method.step(state, step)
-        for name, value in metrics.items():
-            noted.setdefault(name, []).append(value[0].double())
-    moved: dict[str, dict[str, Tensor]] = {}
-    rounding: dict[str, dict[str, float]] = {}
-    for group, tensors in state.items():
-        moved[group], rounding[group] = {}, {}
-        for name, value in sorted(tensors.items()):
-            after, before = value[0].double().flatten(), begun.get(group, {}).get(name)
-            same = before is not None and before.shape == value.shape
-            moved[group][name] = after - before[0].double().flatten() if same else after
-            rounding[group][name] = float(after.norm()) * torch.finfo(torch.float32).eps
-    network = method.network(method.model(state), 0)
-    classes = method.predict(network, task.inputs)[0].tolist()
-    metrics = {name: torch.stack(values) for name, values in sorted(noted.items())}
-    return Steps(metrics, moved, rounding, classes)
+        state, noted = method.step(state, step)
+        for name, number in _joined(noted).items():
+            metrics.setdefault(name, []).append(number)
+        network = method.network(method.model(state), 0)
+        yield Steps(
+            {name: list(values) for name, values in sorted(metrics.items())},
+            {group: _moved(tensors, begun.get(group, {})) for group, tensors in state.items() if tensors},
+            method.predict(network, task.inputs)[0].tolist(),
+        )
+
+
+def _joined(noted: Tensors) -> dict[str, float]:
+    """A number a metric: of NAME/PLACE, a histogram's bars or a picture's pixels, one for all places."""
+    joined: dict[str, float] = {}
+    for metric, value in noted.items():
+        number = float(value[0].double().norm() if value.dim() > 1 else value[0])
+        name, _, place = metric.partition("/")
+        joined[name] = math.hypot(joined.get(name, 0.0), number) if place else number
+    return joined
+
+
+def _moved(tensors: Tensors, begun: Tensors) -> dict[str, Moved]:
+    moved = {}
+    for name, value in sorted(tensors.items()):
+        after, before = value[0].double().flatten(), begun.get(name)
+        same = before is not None and before.shape == value.shape
+        way = after - before[0].double().flatten() if same else after
+        signs = _signs(1 << max(0, len(way) - 1).bit_length())[: len(way)]
+        moved[name] = Moved(float(way.norm()), float(way @ signs), EPS * float(after.norm()))
+    return moved
+
+
+@cache
+def _signs(size: int) -> Tensor:
+    drawn = np.random.default_rng(0).integers(0, 2, size, dtype=np.int8)
+    return torch.from_numpy(2.0 * drawn - 1)
