@@ -39,6 +39,7 @@ def copy(tmp_path: Path) -> Path:
     for folder in ("pipeline", "stages"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "reports/searches", tmp_path / "reports/searches")
     return tmp_path
 
 
