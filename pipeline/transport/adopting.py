@@ -1,4 +1,4 @@
-"""Take in the replicas of a pack that were made from the settings, data and code that there are here.
+"""Take in the replicas of a pack that were made from the settings, data and versions that there are here.
 
 DVC signs whatever lies in the workspace, so the checks made here are all that stands between a record and
 numbers made from something else. Replicas that stand here already stay; ledgers are computed anew.
@@ -51,7 +51,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     A row whose other replicas are still to be trained is not signed: DVC would take it for done.
 
     Raises:
-        UserError: a file is damaged, or settings, data or code differ; nothing has then been placed.
+        UserError: a file is damaged, or settings, data or versions differ; nothing has then been placed.
     """
     placed = place_rows(settings, source)
     whole = [one.row for one in placed if not lacks(settings, one.row)]

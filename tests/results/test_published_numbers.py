@@ -1,8 +1,8 @@
 """No number is lost: what the records said at commit d3ebca1 still stands, however it is kept.
 
 `published_numbers.json` holds [level, seed, test accuracy, claimed, accounted] of every replica of every row
-and account there. Accuracies are the same to the digit. A number that is corrected is changed here too, in the
-commit that corrects it; replicas that were trained since may stand beside these.
+and account there. Accuracies are the same to the digit. A number that is corrected is changed here too, in
+the commit that corrects it; replicas that were trained since may stand beside these.
 """
 
 import json

@@ -101,8 +101,7 @@ class BatchClippingSettings(EpochSettings):
         if self.set_size % self.local_steps:
             return (
                 f"settings.local_steps: {self.local_steps} does not divide the mini-set; allowed: divisors "
-                "of "
-                f"{self.set_size}"
+                f"of {self.set_size}"
             )
         if self.local_steps > 1 and self.sampling == "poisson":
             # pieces of a set are cut by the longest set's length, so one example would change other sets too
@@ -137,8 +136,7 @@ class BatchClippingSettings(EpochSettings):
         if not circumstances.one_set:
             return (
                 f"data: {data!r} has a public split of {circumstances.public_raw!r}; {self.method!r} needs "
-                "one of "
-                f"{circumstances.raw!r} itself"
+                f"one of {circumstances.raw!r} itself"
             )
         if (self.public_examples or 0) > circumstances.public:
             return f"settings.public_examples: {self.public_examples}; allowed: 1 to {circumstances.public}"

@@ -126,6 +126,6 @@ class AdlmSettings(IlmSettings):
         if self.input_share < 1e-9:  # 1 - .7 - .3 is 6e-17
             return (
                 f"settings.relevance_share: {self.relevance_share} leaves the inputs nothing; allowed: below "
-                + (f"{1 - self.loss_share:g}")
+                f"{1 - self.loss_share:g}"
             )
         return super().problem(circumstances)

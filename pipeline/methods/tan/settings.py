@@ -76,8 +76,7 @@ class TanSettings(MethodSettings):
         if self.learning_rate * self.weight_decay >= 1:
             return (
                 f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
-                "leaves "
-                "nothing of the weights; allowed: a product below 1"
+                "leaves nothing of the weights; allowed: a product below 1"
             )
         if self.private and (problem := delta_problem(self.delta, circumstances)):
             return problem
