@@ -33,7 +33,7 @@ class Errand:
     source: Source
     data: Data
     records: tuple[tuple[str, str | None], ...]  # path and text of what the coordinator has of the row
-    digests: tuple[tuple[str, str], ...]  # stage and digest of the settings and versions behind it
+    digests: tuple[tuple[str, str], ...]  # stage and digest of the code and settings behind it
     checkpoints: str  # folder of the row's
     lock: str  # file that whoever trains this row holds
     transit: str  # the coordinator's folder in the remote
