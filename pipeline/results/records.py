@@ -143,6 +143,8 @@ class Provenance(Strict):
     """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
 
     config: str  # digest of the row's settings
+    # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
+    plan: str | None = None
     # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
     made_by: dict[str, int]
     revision: str | None  # git commit; None outside a checkout

@@ -176,6 +176,7 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     revision, dirty = provenance.revision()
     return Provenance(
         config=settings.row_digest(key),
+        plan=settings.plan_digest(key),
         made_by=versions.training(row.method, row.model.name),
         revision=revision,
         dirty=dirty,
