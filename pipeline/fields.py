@@ -1,7 +1,6 @@
 """Fields of everything read from YAML and JSON, and its base: frozen, and strict about keys."""
 
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,15 +10,9 @@ Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # more can neither 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-F = TypeVar("F", bound=Callable)
 
 
 class Strict(BaseModel):
     """Frozen; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True, ser_json_inf_nan="strings")
-
-
-def check(function: F) -> F:
-    """Mark a function that can only refuse: whatever it says, no number that is computed depends on it."""
-    return function

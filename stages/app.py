@@ -13,7 +13,6 @@ from stages.account import account
 from stages.audit import audit
 from stages.compare import compare
 from stages.epsilon import epsilon
-from stages.equivalence import equivalence
 from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.identity import identity
@@ -63,7 +62,6 @@ for command in (
     ui,
     pack,
     adopt,
-    equivalence,
     verify,
 ):
     app.command()(command)

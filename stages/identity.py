@@ -2,7 +2,7 @@
 
 
 def identity() -> None:
-    """Write a digest of the settings and the code behind each stage; DVC runs those whose digest moved."""
+    """Write a digest of the settings and versions behind each stage; DVC runs those whose digest moved."""
     from pipeline import params
     from pipeline.identity import entries
 

@@ -30,7 +30,7 @@ def pack(
 def adopt(
     file: Annotated[Path, typer.Argument(help="A file that `dprepro pack` wrote.")],
 ) -> None:
-    """Take in rows trained elsewhere, if settings, data and code are the same as here."""
+    """Take in rows trained elsewhere, if settings, data and versions are the same as here."""
     from pipeline.params import load
     from pipeline.transport import adopt as run
 

@@ -16,7 +16,6 @@ from tests.warm.commands import commands
 LONG = (
     "test_dvc.py",
     "test_repro.py",
-    "test_equivalence.py",
     "test_training.py",
     "test_publishers.py",
     "test_library.py",

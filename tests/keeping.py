@@ -2,23 +2,23 @@
 
 from pathlib import Path
 
-from pipeline.identity.code import measure_code, train_code
+from pipeline.identity import versions
 from pipeline.results import records
 from pipeline.results.records import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
 
 
-def keep(record: Record, root: Path, by_other_code: bool = False) -> None:
+def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     """Write a row's run, evaluation and ledgers, without weights; of an account its ledgers alone.
 
-    As made by the code that is here, unless ``by_other_code``: then by what the record says.
+    As made by the versions that are here, unless ``by_other_version``: then by what the record says.
     """
     made = record.provenance
     account = record.method == records.ACCOUNTING
-    origins, measured_by = record.origins, "other code"
-    if not account and not by_other_code:
-        trained_by = train_code(record.method, record.model["name"]).digest
-        origins = tuple(one.model_copy(update={"code": trained_by}) for one in origins)
-        measured_by = measure_code(record.method, record.model["name"]).digest
+    origins, measured_by = record.origins, versions.MEASURING - 1
+    if not account and not by_other_version:
+        trained_by = versions.training(record.method, record.model["name"])
+        origins = tuple(one.model_copy(update={"made_by": trained_by}) for one in origins)
+        measured_by = versions.MEASURING
     entries = tuple(
         Entry(
             level=one.level,
@@ -29,9 +29,7 @@ def keep(record: Record, root: Path, by_other_code: bool = False) -> None:
         )
         for one in record.replicas
     )
-    ledgers = Ledgers(
-        row=record.row, config=made.config, code=made.code, versions=made.versions, replicas=entries
-    )
+    ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, replicas=entries)
     records.write(ledgers, root)
     if account:
         return
@@ -66,7 +64,7 @@ def keep(record: Record, root: Path, by_other_code: bool = False) -> None:
     )
     records.write(run, root)
     measured = tuple(
-        Evaluated(level=one.level, seed=one.seed, weights=None, code=measured_by, metrics=one.metrics)
+        Evaluated(level=one.level, seed=one.seed, weights=None, measured_by=measured_by, metrics=one.metrics)
         for one in record.replicas
     )
     records.write(Evaluation(row=record.row, replicas=measured), root)

@@ -272,12 +272,15 @@ def test_a_setting_trains_its_row_and_plan_says_why(bare: Checkout) -> None:
     assert "other" not in bare.run("dprepro", "plan")
 
 
-def test_a_method_trains_its_rows_and_plan_says_why(bare: Checkout) -> None:
-    method = bare.folder / "pipeline/methods/dpsgd/method.py"
+def test_a_methods_version_trains_its_rows_and_plan_says_why(bare: Checkout) -> None:
+    settings, method = (bare.folder / f"pipeline/methods/dpsgd/{name}.py" for name in ("settings", "method"))
     method.write_text(method.read_text().replace("value / self.batch", "2 * value / self.batch"))
     bare.run("dvc", "repro", "identity")
+    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")  # golden values would say so
+    settings.write_text(settings.read_text().replace("ClassVar[int] = 1", "ClassVar[int] = 2"))
+    bare.run("dvc", "repro", "identity")
     said = bare.run("dprepro", "plan")
-    assert "toy: 1 replicas (method code)" in said
+    assert "toy: 1 replicas (method version)" in said
     assert "other" not in said
 
 

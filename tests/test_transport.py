@@ -15,7 +15,7 @@ from pipeline import params
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file, write_json, write_text
-from pipeline.identity.code import measure_code, train_code
+from pipeline.identity import versions
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.spending import Spending
@@ -90,7 +90,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
     write_text(history, history_csv([(level, seed, 2, 1.0, "train_loss", seed) for seed in seeds]))
     origin = records.Provenance(
         config=made.row_digest(name),
-        code=train_code(row.method, row.model.name).digest,
+        made_by=versions.training(row.method, row.model.name),
         revision=None,
         dirty=None,
         data=data,
@@ -130,13 +130,12 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         history=digest_file(history),
     )
     records.write(run, root)
-    code = measure_code(row.method, row.model.name).digest
     measured = tuple(
         records.Evaluated(
             level=level,
             seed=seed,
             weights=weights[seed],
-            code=code,
+            measured_by=versions.MEASURING,
             metrics={"test_accuracy": 0.5 + seed / 10},
         )
         for seed in seeds
@@ -320,16 +319,16 @@ def test_other_data_are_refused(bring: Callable[..., list[Adopted]], home: Path)
     assert placed(home) == []
 
 
-def test_other_code_is_refused(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_refused(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
     assert run is not None
     assert measured is not None
-    made = run.origins[0].model_copy(update={"code": "sha256:other"})
+    made = run.origins[0].model_copy(update={"made_by": {"method": 0, "model": 1}})
     other = run.model_copy(update={"origins": (made,)})
     late = measured.model_copy(
-        update={"replicas": (measured.replicas[0].model_copy(update={"code": "sha256:other"}),)}
+        update={"replicas": (measured.replicas[0].model_copy(update={"measured_by": 0}),)}
     )
-    for kept, said in (((other, measured), "code"), ((run, late), "measuring code")):
+    for kept, said in (((other, measured), "method version"), ((run, late), "measuring version")):
         monkeypatch.chdir(away)
         for one in kept:
             records.write(one, away)

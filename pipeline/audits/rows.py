@@ -9,8 +9,7 @@ import numpy as np
 from pipeline.audits import bounds, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
 from pipeline.data.own import sets
-from pipeline.identity.code import audit_code
-from pipeline.identity.provenance import versions
+from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
 from pipeline.methods.batch_clipping import layer_bounds
@@ -35,8 +34,8 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     attacks = tuple(attack for own in private for attack in attacks_on(key, row, own, settings))
     found = Audit(
         row=key,
-        code=audit_code(row.method, row.model.name),
-        versions=versions(),
+        made_by=versions.auditing(row.method, row.model.name),
+        versions=provenance.versions(),
         attacks=attacks,
         why_none=None if attacks else statement("nothing_to_attack"),
     )

@@ -203,7 +203,7 @@ class _Work:
         run, evaluation = records.read_run(key), records.read_evaluation(key)
         if run is None or evaluation is None:
             return False
-        stands = Standing(key, self.settings.rows[key], None)
+        stands = Standing(self.settings.rows[key], None)
         measured = {
             (replica.level, replica.seed): replica.weights
             for replica in evaluation.replicas

@@ -53,7 +53,7 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     waits = row.needs == "gpu" and not gpu
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits, None, None)
-    stands = Standing(key, row, prepared.digests_here(row.data))
+    stands = Standing(row, prepared.digests_here(row.data))
     why = [stands.why_not(run, one) for one in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))

@@ -1,4 +1,4 @@
-"""Which code, at which commit, with which packages: what a record says of its own making."""
+"""Which commit, with which packages: what a record says of its own making."""
 
 import platform
 import subprocess

@@ -3,7 +3,6 @@
 from math import isfinite, sqrt
 from pathlib import Path
 
-from pipeline.identity.code import account_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
 from pipeline.ledgers.precision import up
@@ -27,7 +26,6 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
         Ledgers(
             row=key,
             config=settings.account_digest(key),
-            code=account_code(),
             versions=versions(),
             replicas=tuple(entry(line.level(own), own) for own in line.resolved),
         ),

@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json
-from pipeline.identity.code import ledger_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.ledger import ledger_of
@@ -34,7 +33,6 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     ledgers = Ledgers(
         row=key,
         config=digest_json(row.search),
-        code=ledger_code(),
         versions=versions(),
         replicas=tuple(entries(run, row.search, steps)),
         together=together(run, row.search, settings, root),

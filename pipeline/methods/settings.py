@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, Positive, Strict, check
+from pipeline.fields import Count, Positive, Strict
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class MethodSettings(Strict):
 
     method: ClassVar[str]  # its name in params.yaml
     trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room
+    # Of the numbers it makes: raised where the same settings would give other numbers, whether this room or
+    # the engine is why
+    version: ClassVar[int]
     # The normalisations that it can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
     # private network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
     # `response` is local response normalisation, each example's own.
@@ -78,12 +81,10 @@ class MethodSettings(Strict):
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored
 
-    @check
     def simulates(self, whole: Self) -> bool:
         """Whether training with these foretells ``whole`` at a fraction of its cost."""
         return False
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         normalization, data = circumstances.normalization, circumstances.data
@@ -127,7 +128,6 @@ class EpochSettings(MethodSettings):
         return int(step * self.epochs / steps)
 
 
-@check
 def delta_problem(delta: float, circumstances: Circumstances) -> str | None:
     """Why ``delta`` means nothing for so many examples; None where it does.
 

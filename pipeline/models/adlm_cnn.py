@@ -5,6 +5,7 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
+VERSION = 1  # raised where the same settings would give other numbers
 GREY = ((32, 5), (64, 5)), 25  # feature maps and side of each convolution; units of the linear layer
 COLOUR = ((128, 3), (128, 5), (256, 5)), 30
 

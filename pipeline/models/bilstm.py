@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.models.model import Model
 
+VERSION = 1  # raised where the same settings would give other numbers
 PADDING = 0  # the token number that stands for no word; only ever at a text's end
 EMBEDDING = 100
 HIDDEN = 32

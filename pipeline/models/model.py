@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline import models
+from pipeline.errors import UserError
 from pipeline.fields import Count, Positive, Strict
 
 _LAZY = re.compile(r"Lazy(Linear|Conv|BatchNorm|InstanceNorm)\w*")
@@ -26,6 +27,25 @@ def architectures() -> dict[str, frozenset[str]]:
     files = [path for folder in reversed(models.__path__) for path in sorted(Path(folder).glob("*.py"))]
     defined = {path.stem: _defined(path) for path in files}
     return {name: names for name, names in defined.items() if "build" in names}
+
+
+@cache
+def version(name: str) -> int:
+    """The version of a model's numbers: `VERSION` of its file, read as `architectures` reads it; else 1.
+
+    Raises:
+        UserError: it is no whole number above 0.
+    """
+    path = _file(name)
+    for node in ast.parse(path.read_text()).body if path else ():
+        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "VERSION" for one in node.targets):
+            declared = getattr(node.value, "value", None)
+            if type(declared) is not int or declared < 1:
+                raise UserError(
+                    f"{path}: VERSION: {ast.unparse(node.value)}; allowed: a whole number above 0"
+                )
+            return declared
+    return 1
 
 
 def _file(name: str) -> Path | None:

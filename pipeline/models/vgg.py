@@ -6,6 +6,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 from pipeline.models.vgg_stages import vgg_stages
 
+VERSION = 1  # raised where the same settings would give other numbers
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage
 
 

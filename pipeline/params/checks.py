@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from pipeline.fields import check
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.models.model import architectures
 from pipeline.params.schema import Relevance, Row, Start
 from pipeline.params.settings import Settings
 
 
-@check
 def check_all(settings: Settings) -> None:
     """Every check there is.
 
@@ -35,7 +33,6 @@ def check_all(settings: Settings) -> None:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
 
 
-@check
 def _check_start(settings: Settings, name: str, start: Start) -> None:
     """Weights to start from come of a row on public data, which starts afresh."""
     where = f"starts.{name}"
@@ -56,7 +53,6 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
     _check_public(settings, where, start)
 
 
-@check
 def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> None:
     """Relevances are of images, by a network for such images, one average for all who use them."""
     where = f"relevances.{name}"
@@ -77,7 +73,6 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
         raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
 
 
-@check
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
     """What was trained with the very data that are private here is not public."""
     seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
@@ -90,7 +85,6 @@ def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> 
             )
 
 
-@check
 def _check_row(settings: Settings, key: str, row: Row) -> None:
     """A row's data, model, settings and search fit each other."""
     where = f"rows.{key}"
@@ -118,6 +112,8 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
     for level in row.resolved:
         if problem := level.problem(circumstances):
             raise ValueError(f"{where}.{problem}")
+    if row.plan is not None:
+        _check_plan(settings, where, row, row.plan)
     if row.search is not None:
         _exists(f"{where}.search", row.search, settings.searches)
         searched = settings.rows.get(settings.searches[row.search].row)
@@ -125,7 +121,20 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
             raise ValueError(f"{where}.search: {row.search!r} searched on other data, {searched.data!r}")
 
 
-@check
+def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
+    """A planned row is of its plan's table, and each of its levels has as many seeds as was planned."""
+    _exists(f"{where}.plan", plan, settings.plans)
+    if plan != f"{row.paper}-{row.table}":
+        raise ValueError(f"{where}.plan: {plan!r}; allowed: '{row.paper}-{row.table}', its paper and table")
+    for count in (row.seeds, *(level["seeds"] for level in row.levels if "seeds" in level)):
+        if count != settings.plans[plan].seeds:
+            raise ValueError(
+                f"{where}.seeds: {count}; allowed: {settings.plans[plan].seeds} at each level, as planned"
+            )
+    if row.budget == "reduced":
+        raise ValueError(f"{where}.budget: 'reduced'; allowed with a plan: 'full', 'own'")
+
+
 def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
     """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
     _exists(where, whole, settings.rows)
@@ -143,7 +152,6 @@ def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> N
             )
 
 
-@check
 def _exists(where: str, name: str, table: dict[str, Any]) -> None:
     if name not in table:
         raise ValueError(f"{where}: no such entry {name!r}; allowed: {', '.join(sorted(table))}")

@@ -67,7 +67,7 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
     first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
-    stands = Standing(row, settings.rows[row], data.digests)
+    stands = Standing(settings.rows[row], data.digests)
     if stands.misdeclared(run, first):
         raise UserError(
             f"{path}: trained with other settings than {PARAMS} has now; run `dprepro train {row}`"

@@ -1,8 +1,8 @@
 """What is kept of a row, in git: what ran, what was measured, what it spends; and the three joined.
 
-Each is a file and a DVC stage of its own, with a digest of the code behind it, because each is made from less
-than the one before: training needs the data, measuring the weights, and a ledger only what ran. Every file
-holds a row's replicas one by one: they may come from different machines and times.
+Each is a file and a DVC stage of its own, because each is made from less than the one before: training needs
+the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one:
+they may come from different machines and times.
 """
 
 from collections.abc import Iterable
@@ -143,9 +143,10 @@ class Provenance(Strict):
     """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
 
     config: str  # digest of the row's settings
-    code: str  # digest of the code that trained
-    # digests of that code's parts, 'engine', 'method' and 'model', to tell which has changed since
-    parts: dict[str, str] = Field(default_factory=dict)
+    # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
+    plan: str | None = None
+    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
+    made_by: dict[str, int]
     revision: str | None  # git commit; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[str, str]  # digest of each prepared array
@@ -191,7 +192,7 @@ class Trained(Strict):
 class Kept(Strict):
     """A file of its own. What is at its default is left out of it, but for the version of its form."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
 
     @model_serializer(mode="wrap")
     def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -229,7 +230,7 @@ class Evaluated(Strict):
     level: str
     seed: int
     weights: str | None  # digest of the file that was measured
-    code: str  # digest of the code that measured
+    measured_by: int  # version of measuring
     metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
 
     @model_validator(mode="after")
@@ -275,7 +276,6 @@ class Ledgers(Kept):
 
     row: str
     config: str  # digest of what params.yaml says of the account, or of the row's search
-    code: str  # digest of the code that accounted
     versions: dict[str, str]  # of Python and the libraries that did
     replicas: tuple[Entry, ...]
     together: Together | None = None  # where the row's trainings spend more than each alone
@@ -293,7 +293,7 @@ class Replica(Strict):
     started: float | None = None  # None: nothing ran
     ended: float | None = None
     origin: int = 0  # its place among the record's `origins`
-    measured_by: str | None = None  # digest of the code that measured
+    measured_by: int | None = None  # version of measuring
     attacks: tuple[Attack, ...] = ()  # on the code of its level
 
 
@@ -328,7 +328,7 @@ class Audit(Kept):
     """`reports/audits/ROW.json`: what attacks on a row's code show."""
 
     row: str
-    code: str  # digest of the code that was attacked, and of the attacks
+    made_by: dict[str, int]  # versions of the 'method' and 'model' that were attacked, and of the 'audit'
     versions: dict[str, str]
     attacks: tuple[Attack, ...]
     why_none: Statement | None = None  # why there is nothing to attack
@@ -462,7 +462,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 started=one.started,
                 ended=one.ended,
                 origin=one.origin,
-                measured_by=measured[name].code,
+                measured_by=measured[name].measured_by,
                 attacks=tuple(attack for attack in attacks if attack.level == one.level),
             )
         )
@@ -502,7 +502,7 @@ def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
     )
     made = Provenance(
         config=ledgers.config,
-        code=ledgers.code,
+        made_by={},
         revision=None,
         dirty=None,
         data={},

@@ -8,9 +8,8 @@ from pydantic import ValidationError
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, shown
-from pipeline.fields import check
-from pipeline.identity.code import measure_code
-from pipeline.identity.standing import Standing
+from pipeline.identity import versions
+from pipeline.identity.standing import measured_otherwise
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.rooms import METHOD_SETTINGS
@@ -47,14 +46,12 @@ def evaluate(
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
-    code = measure_code(row.method, row.model.name).digest
     before = records.read_evaluation(key, root)
     kept = {(one.level, one.seed): one for one in before.replicas} if before else {}
-    stands = Standing(key, row, data.digests)
     wanted = []
     for one in run.replicas:
         old = kept.get((one.level, one.seed))
-        if old is None or old.weights != one.weights or stands.measured_otherwise(old):
+        if old is None or old.weights != one.weights or measured_otherwise(old):
             wanted.append(one)
         else:
             show(f"{one.level}/seed={one.seed}")
@@ -87,7 +84,7 @@ def evaluate(
                     level=one.level,
                     seed=one.seed,
                     weights=one.weights,
-                    code=code,
+                    measured_by=versions.MEASURING,
                     metrics={**found, **noise(one.spending)},
                 )
                 show(member.name)
@@ -132,7 +129,6 @@ def measure(
     return [found[place] for place in range(len(members))]
 
 
-@check
 def _check_fit(weights: Tensors, wanted: Tensors, member: Replica) -> None:
     """Make sure that weights are those of the network; ``wanted`` is (R, ...) each."""
     for name, value in wanted.items():

@@ -16,8 +16,7 @@ import torch
 
 from pipeline.data.prepared import Prepared
 from pipeline.files import digest_file, digest_json, write_text
-from pipeline.identity import provenance
-from pipeline.identity.code import train_code
+from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution
 from pipeline.params import Row, Settings
@@ -82,7 +81,7 @@ def train(
     # by the row, whatever of it is trained: what stands must not change before the results are written
     with alone(root / CHECKPOINTS / key):
         before = records.read_run(key, root)
-        stands = Standing(key, row, data.digests)
+        stands = Standing(row, data.digests)
         kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
         names = {(one.level, one.seed) for one in kept}
         wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
@@ -93,7 +92,7 @@ def train(
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
             return Done(records.run_path(key, root), 0, len(kept))
         missing = [replica.name for replica in wanted]
-        identity = digest_json([source.config, source.code, source.data, missing])
+        identity = digest_json([source.config, source.made_by, source.data, missing])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
@@ -175,11 +174,10 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     """What is about to make a row's numbers."""
     row = settings.row(key)
     revision, dirty = provenance.revision()
-    code = train_code(row.method, row.model.name)
     return Provenance(
         config=settings.row_digest(key),
-        code=code.digest,
-        parts=code.parts,
+        plan=settings.plan_digest(key),
+        made_by=versions.training(row.method, row.model.name),
         revision=revision,
         dirty=dirty,
         data=data.digests,

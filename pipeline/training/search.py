@@ -51,7 +51,7 @@ def search(
     check_relevance(data, settings)
     row = settings.row(asked.row)
     source = provenance_of(asked.row, settings, data, execution)
-    identity = digest_json([asked.model_dump(mode="json"), source.config, source.code, source.data])
+    identity = digest_json([asked.model_dump(mode="json"), source.config, source.made_by, source.data])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
     candidates: list[dict[str, Any]] = []
     with alone(checkpoint):

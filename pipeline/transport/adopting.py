@@ -1,4 +1,4 @@
-"""Take in the replicas of a pack that were made from the settings, data and code that there are here.
+"""Take in the replicas of a pack that were made from the settings, data and versions that there are here.
 
 DVC signs whatever lies in the workspace, so the checks made here are all that stands between a record and
 numbers made from something else. Replicas that stand here already stay; ledgers are computed anew.
@@ -23,7 +23,7 @@ from pipeline.files import (
     write_text,
 )
 from pipeline.identity.plan import lacks
-from pipeline.identity.standing import Standing
+from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
@@ -51,7 +51,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     A row whose other replicas are still to be trained is not signed: DVC would take it for done.
 
     Raises:
-        UserError: a file is damaged, or settings, data or code differ; nothing has then been placed.
+        UserError: a file is damaged, or settings, data or versions differ; nothing has then been placed.
     """
     placed = _placed(settings, source)
     whole = [one.row for one in placed if not lacks(settings, one.row)]
@@ -119,10 +119,10 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     except Damaged as problem:
         raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
     here = records.read_run(row)
-    stands = Standing(row, own, prepared.digests_here(own.data))
+    stands = Standing(own, prepared.digests_here(own.data))
     wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
-    if any(stands.measured_otherwise(one) for one in evaluation.replicas):
-        wrong.add("measuring code")
+    if any(measured_otherwise(one) for one in evaluation.replicas):
+        wrong.add("measuring version")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
     measured = {(one.level, one.seed): one for one in evaluation.replicas}

@@ -80,7 +80,7 @@ def first(content: Any) -> Any:
         (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
         (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
         (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
-        (RUN, lambda x: x["origins"][0].update(code="sha256:0"), "made from other code"),
+        (RUN, lambda x: x["origins"][0].update(made_by={}), "made from other method version"),
         (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
         (RUN, lambda x: first(x).update(level="../../evil"), "level or seed"),
     ],

@@ -1,20 +1,36 @@
-"""Which rows an edit of the code reaches: `dprepro identity` in a copy, over the rows of params.yaml."""
+"""What an edit reaches: the stages of params.yaml whose digest it moves."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reporting.test_kinds import CLAIM, FIGURE, PAPER
 from test_contributing import FILES
 
 from pipeline import params
+from pipeline.errors import UserError
+from pipeline.identity import entries, versions
+from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.models import model
 
 ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")
+
+
+def flat(stages: dict[str, Any]) -> dict[str, str]:
+    """Digest of every stage: 'train@ROW', 'report'."""
+    every: dict[str, str] = {}
+    for stage, entry in stages.items():
+        keyed = {"": entry} if isinstance(entry, str) else entry
+        every |= {f"{stage}@{key}".rstrip("@"): digest for key, digest in keyed.items()}
+    return every
+
+
+HERE = flat(entries.entries(OWN))
 
 
 @pytest.fixture
@@ -23,29 +39,8 @@ def copy(tmp_path: Path) -> Path:
     for folder in ("pipeline", "stages"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "reports/searches", tmp_path / "reports/searches")
     return tmp_path
-
-
-def identity(checkout: Path) -> dict[str, str]:
-    """Digest of every stage of params.yaml, by the code of a checkout: 'train@ROW', 'report'."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    line = [sys.executable, "-m", "stages", "identity"]
-    done = subprocess.run(line, cwd=checkout, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads((checkout / "reports/identity.json").read_text())
-    stages: dict[str, str] = {}
-    for stage, entry in found.items():
-        stages |= {stage: entry} if isinstance(entry, str) else {f"{stage}@{k}": v for k, v in entry.items()}
-    return stages
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The digests by the code as it is."""
-    checkout = tmp_path_factory.mktemp("unchanged")
-    for name in ("pipeline", "stages", "params.yaml"):
-        (checkout / name).symlink_to(ROOT / name)
-    return identity(checkout)
 
 
 def edit(path: Path, before: str, after: str) -> None:
@@ -54,35 +49,35 @@ def edit(path: Path, before: str, after: str) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
-def moved(copy: Path, here: dict[str, str]) -> set[str]:
+def moved_in(copy: Path) -> set[str]:
     """Stages whose digest is another one in the copy."""
-    there = identity(copy)
-    assert there.keys() == here.keys()
-    return {stage for stage in here if there[stage] != here[stage]}
+    line = [sys.executable, "-m", "stages", "identity"]
+    done = subprocess.run(line, cwd=copy, env={"PYTHONPATH": str(copy)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return moved(flat(json.loads((copy / entries.PATH).read_text())))
 
 
-def of_rows(stages: tuple[str, ...], method: str | None = None) -> set[str]:
+def moved(there: dict[str, str]) -> set[str]:
+    assert there.keys() == HERE.keys()
+    return {stage for stage in HERE if there[stage] != HERE[stage]}
+
+
+def of_rows(*stages: str, method: str | None = None, model: str | None = None) -> set[str]:
     rows = [key for key, row in OWN.rows.items() if method in (None, row.method)]
+    rows = [key for key in rows if model in (None, OWN.rows[key].model.name)]
+    assert rows
     return {f"{stage}@{key}" for stage in stages for key in rows}
 
 
-def test_every_stage_has_its_digest(here: dict[str, str]) -> None:
-    assert of_rows(("train", "evaluate", "ledger", "audit")) <= here.keys()
-    assert {f"account@{key}" for key in OWN.accounts} <= here.keys()
-    assert {"report", "publish"} <= here.keys()
+def test_every_stage_has_its_digest() -> None:
+    assert of_rows("train", "evaluate", "ledger", "audit") <= HERE.keys()
+    assert {f"account@{key}" for key in OWN.accounts} <= HERE.keys()
+    assert {"report", "publish"} <= HERE.keys()
 
 
-def test_words_in_the_engine_move_nothing(copy: Path, here: dict[str, str]) -> None:
-    loop, checkpoints = (copy / f"pipeline/training/{name}.py" for name in ("loop", "checkpoints"))
-    edit(loop, '"""Train replicas that share', '"""Trains replicas that share')
-    edit(loop, "    validation = data.splits[", "    # what it is judged on\n    validation = data.splits[")
-    edit(checkpoints, "damaged; delete it", "damaged: delete it")
-    edit(copy / "pipeline/privacy/randomness.py", '"""Random streams', '"""The random streams')
-    assert moved(copy, here) == set()
-
-
-def test_what_is_new_moves_no_other_row(copy: Path, here: dict[str, str]) -> None:
-    """A method's room, a model, a paper with its claim and its figure: nobody else reaches them."""
+def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(copy: Path) -> None:
+    """Nor do a method's room, a model, and a paper with its claim and its figure."""
+    edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
     reporting = copy / "pipeline/reporting"
     new = {copy / name: code for name, code in FILES.items()}
     new |= {reporting / "claims/even.py": CLAIM, reporting / "figures/toy.py": FIGURE}
@@ -91,48 +86,44 @@ def test_what_is_new_moves_no_other_row(copy: Path, here: dict[str, str]) -> Non
         assert not path.exists()
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert moved(copy, here) == {"report", "publish"}
+    assert moved_in(copy) == {"report", "publish"}
 
 
-def test_a_methods_line_moves_its_rows_alone(copy: Path, here: dict[str, str]) -> None:
-    edit(
-        copy / "pipeline/methods/batch_clipping/method.py",
-        "count = self.first.sets",
-        "count = 2 * self.first.sets",
-    )
-    assert moved(copy, here) == of_rows(("train", "evaluate", "audit"), "batch_clipping")
+def test_a_setting_moves_its_row_and_a_label_only_the_report(copy: Path) -> None:
+    row = OWN.rows["davody-t5-ln-lenet5"]
+    edit(copy / "params.yaml", f"label: {row.label}", f"label: Another {row.label}")
+    assert moved_in(copy) == {"report", "publish"}
 
 
-def test_a_models_line_moves_its_rows_alone(copy: Path, here: dict[str, str]) -> None:
-    edit(copy / "pipeline/models/resnet18.py", "kernel // 2", "kernel // 3")
-    rows = [key for key, row in OWN.rows.items() if row.model.name == "resnet18"]
-    assert rows
-    assert moved(copy, here) == {f"{stage}@{key}" for stage in ("train", "evaluate", "audit") for key in rows}
+def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHOD_SETTINGS["tan"], "version", 2)
+    assert moved(flat(entries.entries(OWN))) == of_rows("train", "audit", method="tan") | {"report"}
 
 
-def test_the_engine_moves_every_row_and_no_ledger(copy: Path, here: dict[str, str]) -> None:
-    edit(copy / "pipeline/training/loop.py", "range(last.done, steps)", "range(last.done, steps + 1)")
-    found = moved(copy, here)
-    assert of_rows(("train",)) <= found
-    assert not any(stage.startswith(("ledger@", "account@", "prepare@", "fetch@")) for stage in found)
+def test_a_models_version_moves_its_rows_alone(copy: Path) -> None:
+    edit(copy / "pipeline/models/resnet18.py", "VERSION = 1", "VERSION = 2")
+    assert moved_in(copy) == of_rows("train", "audit", model="resnet18") | {"report"}
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        ("privacy/accounting.py", "delta_error=delta / 1000", "delta_error=delta / 2000"),
-        ("ledgers/ledger.py", "least = min(epsilons", "least = max(epsilons"),
-    ],
+    ("name", "stages"),
+    [("MEASURING", ("evaluate",)), ("AUDITING", ("audit",)), ("PREPARING", ("prepare",))],
 )
-def test_an_accountant_moves_ledgers_and_trains_nothing(
-    copy: Path, here: dict[str, str], name: str, before: str, after: str
+def test_other_versions_move_their_stage(
+    name: str, stages: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edit(copy / "pipeline" / name, before, after)
-    assert moved(copy, here) == of_rows(("ledger",)) | {f"account@{key}" for key in OWN.accounts}
+    monkeypatch.setattr(versions, name, getattr(versions, name) + 1)
+    reached = {stage for stage in moved(flat(entries.entries(OWN))) if stage != "report"}
+    assert reached == {stage for stage in HERE if stage.startswith(tuple(f"{one}@" for one in stages))}
 
 
-def test_a_setting_moves_its_row_and_a_label_only_the_report(copy: Path, here: dict[str, str]) -> None:
-    settings = copy / "params.yaml"
-    found = OWN.rows["davody-t5-ln-lenet5"]
-    edit(settings, f"label: {found.label}", f"label: Another {found.label}")
-    assert moved(copy, here) == {"report", "publish"}
+def test_a_models_version_is_a_whole_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "toy.py"
+    monkeypatch.setattr(model, "_file", lambda name: path)
+    for text, found in (("", 1), ("VERSION = 7\n", 7)):
+        path.write_text(text)
+        assert model.version.__wrapped__("toy") == found
+    for wrong in ("0", "True", "'2'", "one()"):
+        path.write_text(f"VERSION = {wrong}\n")
+        with pytest.raises(UserError, match=r"VERSION: .*; allowed: a whole number above 0"):
+            model.version.__wrapped__("toy")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.identity.code import account_code
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.params import Settings, parse
@@ -53,7 +52,6 @@ def test_an_account_is_a_record_of_nothing_trained(record: records.Record) -> No
         "noise_multiplier=0.01875",
     ]
     assert record.provenance.config == declared().account_digest("gdp")
-    assert record.provenance.code == account_code()
     assert record.provenance.examples == 54_000
     assert all((one.started, one.ended, one.seconds) == (None, None, 0) for one in record.replicas)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.identity.code import measure_code
+from pipeline.identity.versions import MEASURING
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.ledgers.spending import spent_so_far
 from pipeline.methods.base import Execution
@@ -111,17 +111,17 @@ def test_what_was_measured_is_kept_without_its_weights(
     assert path.read_bytes() == before
 
 
-def test_what_nobody_measured_and_what_other_weights_or_code_made_is_measured(
+def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = records.read_evaluation("row", measured)
     assert found is not None
-    assert {one.code for one in found.replicas} == {measure_code("dpsgd", "lenet5").digest}
+    assert {one.measured_by for one in found.replicas} == {MEASURING}
     first, second = found.replicas
     for changed in (
         (first,),
         (first, second.model_copy(update={"weights": "sha256:other"})),
-        (first, second.model_copy(update={"code": "sha256:other"})),
+        (first, second.model_copy(update={"measured_by": MEASURING - 1})),
     ):
         records.write(found.model_copy(update={"replicas": changed}), measured)
         assert measure(measured, tiny, cpu, monkeypatch) == [1]

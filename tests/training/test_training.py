@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from pipeline.data.prepare import prepare
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
 from pipeline.files import read_sealed, write_bytes
-from pipeline.identity import equivalences
-from pipeline.identity.equivalences import Findings
+from pipeline.identity import versions
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
@@ -409,30 +407,23 @@ def test_other_settings_and_other_data_train_anew(done: Path, cpu: Execution) ->
     assert grow(done, other, more, cpu).trained == 4
 
 
-def test_other_code_trains_anew_unless_it_is_proven_equal(
-    done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("part", ["method", "model"])
+def test_another_version_trains_anew_and_only_it(
+    part: str, done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, data = loaded(done)
     run = records.read_run("quick", done)
     assert run is not None
-    here = run.origins[0].code
-    records.write(
-        run.model_copy(update={"origins": (run.origins[0].model_copy(update={"code": "sha256:old"}),)}), done
-    )
-    finding = {
-        "row": "quick",
-        "kind": "train",
-        "before": "sha256:old",
-        "after": here,
-        "revision": "",
-        "difference": 0,
-    }
-    finding |= {"steps": 3, "replicas": 2, "machine": "", "date": ""}
-    for found, expected in (("same bits", 0), ("same to rounding", 0), ("different", 4)):
-        findings = Findings.model_validate({"findings": [finding | {"found": found}]})
-        monkeypatch.setattr(equivalences, "load", lambda findings=findings: findings)
-        monkeypatch.setattr(Standing, "__init__", partialmethod(Standing.__init__, findings=findings))
-        assert training.train("quick", own, data, cpu, quiet, 1e9, done).trained == expected, found
+    assert run.origins[0].made_by == {"method": 1, "model": 1}
+    assert Standing(own.rows["quick"], data.digests).why_not(run, run.replicas[0]) is None
+    there = run.origins[0].made_by | {part: 2}
+    monkeypatch.setattr(versions, "training", lambda method, model: there)
+    assert Standing(own.rows["quick"], data.digests).why_not(run, run.replicas[0]) == f"{part} version"
+    assert grow(done, own, data, cpu).trained == 4
+    assert grow(done, own, data, cpu).trained == 0
+    raised = records.read_run("quick", done)
+    assert raised is not None
+    assert [one.made_by for one in raised.origins] == [there]
 
 
 def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution) -> None:
@@ -726,3 +717,13 @@ def test_a_gpu_that_is_too_small_is_one_line() -> None:
         enough_memory("cuda"),
     ):
         raise torch.cuda.OutOfMemoryError
+
+
+def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    raw = own.model_dump()
+    raw["plans"] = {"davody2020-t5": {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}}
+    raw["rows"]["quick"] |= {"plan": "davody2020-t5", "seeds": 5, "budget": "own"}
+    planned = params.parse(raw)
+    assert training.provenance_of("quick", own, data, cpu).plan is None
+    assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")

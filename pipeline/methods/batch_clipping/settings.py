@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.fields import Count, NotNegative, Positive, Share, check
+from pipeline.fields import Count, NotNegative, Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
 from pipeline.privacy.parameters import Delta, Sampling
 
@@ -14,6 +14,7 @@ class BatchClippingSettings(EpochSettings):
 
     method: ClassVar[str] = "batch_clipping"
     trained_by: ClassVar[str] = "method.BatchClipping"
+    version: ClassVar[int] = 1
     # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
@@ -90,7 +91,6 @@ class BatchClippingSettings(EpochSettings):
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored if self.side is None else (stored[0], self.side, self.side)
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if self.batch % self.set_size:
@@ -101,8 +101,7 @@ class BatchClippingSettings(EpochSettings):
         if self.set_size % self.local_steps:
             return (
                 f"settings.local_steps: {self.local_steps} does not divide the mini-set; allowed: divisors "
-                "of "
-                f"{self.set_size}"
+                f"of {self.set_size}"
             )
         if self.local_steps > 1 and self.sampling == "poisson":
             # pieces of a set are cut by the longest set's length, so one example would change other sets too
@@ -131,15 +130,13 @@ class BatchClippingSettings(EpochSettings):
             return problem
         return super().problem(circumstances)
 
-    @check
     def _public_problem(self, circumstances: Circumstances) -> str | None:
         """Gradients of public examples say something of private ones only where labels mean the same."""
         data = circumstances.data
         if not circumstances.one_set:
             return (
                 f"data: {data!r} has a public split of {circumstances.public_raw!r}; {self.method!r} needs "
-                "one of "
-                f"{circumstances.raw!r} itself"
+                f"one of {circumstances.raw!r} itself"
             )
         if (self.public_examples or 0) > circumstances.public:
             return f"settings.public_examples: {self.public_examples}; allowed: 1 to {circumstances.public}"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.fields import Positive, Share, check
+from pipeline.fields import Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
 from pipeline.privacy.parameters import Delta, Epsilon
 
@@ -15,6 +15,7 @@ class DpsgdSettings(EpochSettings):
 
     method: ClassVar[str] = "dpsgd"
     trained_by: ClassVar[str] = "method.Dpsgd"
+    version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = (
         *("none", "layer", "group", "response"),
         *("batch_bn", "public_bn", "noisy_bn"),
@@ -47,7 +48,6 @@ class DpsgdSettings(EpochSettings):
         statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
         return (*super().batching_key, self.private, *statistics)
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if circumstances.normalization == "noisy_bn" and not self.private:

@@ -5,12 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pipeline.fields import Count, Positive, Share, check
+from pipeline.fields import Count, Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings
 from pipeline.privacy.parameters import Epsilon
 
 
-@check
 def _sensitivity(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
     if value is None or value in ("maps", "neurons") or number:
@@ -27,6 +26,7 @@ class IlmSettings(EpochSettings):
 
     method: ClassVar[str] = "ilm"
     trained_by: ClassVar[str] = "ilm.Ilm"
+    version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
@@ -68,7 +68,6 @@ class IlmSettings(EpochSettings):
         """Replicas with the same values here can share a step."""
         return (*super().batching_key, self.private, self.variant, self.limit, self.optimizer)
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if (self.sensitivity is None) != (self.variant == "sound"):
@@ -94,6 +93,7 @@ class AdlmSettings(IlmSettings):
 
     method: ClassVar[str] = "adlm"
     trained_by: ClassVar[str] = "adlm.Adlm"
+    version: ClassVar[int] = 1
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
     note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)
@@ -108,7 +108,6 @@ class AdlmSettings(IlmSettings):
         """Replicas with the same values here can share a step."""
         return (*super().batching_key, self.note_relevance)
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if circumstances.relevances is None:
@@ -127,6 +126,6 @@ class AdlmSettings(IlmSettings):
         if self.input_share < 1e-9:  # 1 - .7 - .3 is 6e-17
             return (
                 f"settings.relevance_share: {self.relevance_share} leaves the inputs nothing; allowed: below "
-                + (f"{1 - self.loss_share:g}")
+                f"{1 - self.loss_share:g}"
             )
         return super().problem(circumstances)

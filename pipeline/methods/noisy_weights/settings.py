@@ -13,6 +13,7 @@ class NoisyWeightsSettings(EpochSettings):
 
     method: ClassVar[str] = "noisy_weights"
     trained_by: ClassVar[str] = "method.NoisyWeights"
+    version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
     axis: ClassVar[str] = "sigma"
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}

@@ -3,7 +3,7 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Positive, Share, check
+from pipeline.fields import Count, NotNegative, Positive, Share
 from pipeline.methods.settings import Circumstances, MethodSettings, delta_problem
 from pipeline.privacy.parameters import Delta
 
@@ -13,6 +13,7 @@ class TanSettings(MethodSettings):
 
     method: ClassVar[str] = "tan"
     trained_by: ClassVar[str] = "method.Tan"
+    version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
@@ -51,7 +52,6 @@ class TanSettings(MethodSettings):
         """Every copy of every example."""
         return self.batch * self.copies
 
-    @check
     def simulates(self, whole: Self) -> bool:
         """Whether these are ``whole`` with batch and noise smaller by one factor (section 3.4)."""
         scaled = {"batch": whole.batch, "sigma": whole.sigma, "note_norms": whole.note_norms}
@@ -67,7 +67,6 @@ class TanSettings(MethodSettings):
         """Whether another tenth of the steps is done."""
         return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
 
-    @check
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if self.augment == "none" and self.copies > 1:
@@ -82,8 +81,7 @@ class TanSettings(MethodSettings):
         if self.learning_rate * self.weight_decay >= 1:
             return (
                 f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
-                "leaves "
-                "nothing of the weights; allowed: a product below 1"
+                "leaves nothing of the weights; allowed: a product below 1"
             )
         if self.private and (problem := delta_problem(self.delta, circumstances)):
             return problem

@@ -267,7 +267,7 @@ def _digests(record: Record) -> dict[str, Any]:
 
 
 def _origin(made: Provenance) -> dict[str, Any]:
-    wanted = {"config", "code", "parts", "revision", "dirty", "data", "edition", "versions"}
+    wanted = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
     return made.model_dump(mode="json", include=wanted)
 
 

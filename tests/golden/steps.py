@@ -1,0 +1,249 @@
+"""The first three steps of every kind of replica, seeded, on a few made-up examples.
+
+A kind is a method with a model, the options that change what is computed, and the shape of its inputs: rows
+whose settings differ in numbers alone share one. Lengths and batches are cut down to three steps of a few
+examples; all else is as the first row of the kind has it.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.data.catalog import CATALOG
+from pipeline.data.prepared import Prepared, Split
+from pipeline.methods.base import Execution, Method, Relevances, Task
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Row, Settings
+from pipeline.pretrained.starts import features_shape
+from pipeline.privacy.gradients import Tensors
+from pipeline.training.loop import Replica, make_task
+
+STEPS = 3
+OF_LARGE = {"resnet18": 1, "vgg16": 1, "wrn16_4": 2}  # networks whose steps take too long
+BATCH, EXAMPLES, PUBLIC = 8, 16, 6
+TOKENS, VOCABULARY = 12, 50
+EPS = torch.finfo(torch.float32).eps
+CLASSES = 10
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+# settings that only set a number of a step, whatever they are; one that isn't the default stands for all
+NUMBERS = (
+    *("batch", "epochs", "steps", "learning_rate", "schedule", "rate_decay", "clip", "clip_decay"),
+    *("sigma", "epsilon", "delta", "draws", "scales", "loss_share"),
+)
+ALWAYS: dict[str, Any] = {"batch": BATCH, "epochs": STEPS * BATCH / EXAMPLES, "steps": STEPS}
+# Of what a level has other than 0, 1, infinite or none: short ways, and little noise, so that gradients show
+SMALL: dict[str, Any] = {
+    "learning_rate": 0.02,
+    "sigma": 0.1,
+    "epsilon": 8.0,
+    "copies": 2,
+    "mini_set": 4,
+    "local_steps": 2,
+    "public_examples": PUBLIC - 1,
+    "noise_batch": 2 * BATCH,
+    "sparsify": 1,
+}
+LAPLACE_EPSILON = 1000.0  # of noise on every input, which leaves nothing of them at 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of replica, and the first row and level that has it."""
+
+    name: str
+    key: str
+    row: Row
+    level: MethodSettings
+
+    @classmethod
+    def of(cls, key: str, row: Row, level: MethodSettings, settings: Settings) -> "Kind":
+        """The kind of replica that a row has at a level."""
+        return cls(_name(row, level, settings), key, row, level)
+
+    @property
+    def steps(self) -> int:
+        """How many are taken of it."""
+        return OF_LARGE.get(self.row.model.name, STEPS)
+
+    @property
+    def numbers(self) -> int:
+        """How many settings that set a number aren't at their default, nor 0."""
+        fields = type(self.level).model_fields
+        return sum(
+            getattr(self.level, name) not in (fields[name].default, 0) for name in NUMBERS if name in fields
+        )
+
+
+def kinds(settings: Settings) -> dict[str, dict[str, Kind]]:
+    """Every kind that a row has, by method and name; of its rows the one that sets most numbers itself."""
+    every: dict[str, dict[str, Kind]] = {}
+    for key, row in settings.rows.items():
+        for level in row.resolved:
+            kind = Kind.of(key, row, level, settings)
+            known = every.setdefault(row.method, {}).setdefault(kind.name, kind)
+            if kind.numbers > known.numbers:
+                every[row.method][kind.name] = kind
+    return every
+
+
+def _name(row: Row, level: MethodSettings, settings: Settings) -> str:
+    model = row.model.model_dump(exclude_defaults=True, exclude={"epsilon"})
+    words = [model.pop("name"), *(f"{name} {value}" for name, value in model.items())]
+    shape = _shape(row, settings)
+    words.append("texts" if shape is None else "x".join(map(str, shape)))
+    if row.data in settings.starts:
+        words.append("from a start")
+    if row.data in settings.relevances:
+        words.append(f"relevances of {settings.relevances[row.data].of}")
+    if not level.private and row.method != "noisy_weights":
+        words.append("not private")
+    for name, field in type(level).model_fields.items():
+        value = getattr(level, name)
+        if name in NUMBERS or value == field.default:
+            continue
+        words.append(name if _plain(value) else f"{name} {value}")
+    return ", ".join(words)
+
+
+def _plain(value: Any) -> bool:
+    """Whether a setting's value is a number like any other."""
+    return type(value) in (int, float) and value not in (0, 1, math.inf)
+
+
+def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
+    """Of one example as stored; None: a text."""
+    if settings.has_features(row.data):
+        return features_shape(row.model)
+    raw = settings.split(row.data).raw
+    return CATALOG[settings.raw[raw].of or raw].shape
+
+
+def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
+    """Random examples of the shape of the kind's, with weights to start from if it wants such."""
+    generator, shape = np.random.default_rng(0), _shape(kind.row, settings)
+
+    def split(count: int) -> Split:
+        if shape is None:
+            inputs = generator.integers(1, VOCABULARY, (count, TOKENS), dtype=np.int32)
+        elif len(shape) == 1:
+            inputs = generator.random((count, *shape), dtype=np.float32)
+        else:
+            inputs = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
+        return Split(inputs, np.arange(count) % CLASSES)
+
+    text = {"text": {"vocabulary": VOCABULARY}} if shape is None else {}
+    manifest = {"classes": [str(one) for one in range(CLASSES)], "digests": {}, "raw": {}, **text}
+    data = Prepared("made up", {"train": split(EXAMPLES), "public": split(PUBLIC)}, manifest)
+    if kind.row.data not in settings.starts:
+        return data
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = build_net(kind.row.model, data.input_shape, 2 * CLASSES)
+    start = folder / "start.npz"
+    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
+    return replace(data, start=start)
+
+
+def small(level: MethodSettings) -> MethodSettings:
+    """The level's settings, cut down to three steps of a few examples."""
+    cut = {name: value for name, value in ALWAYS.items() if name in type(level).model_fields}
+    cut |= {name: value for name, value in SMALL.items() if _plain(getattr(level, name, None))}
+    if hasattr(level, "variant") and level.private:
+        cut["epsilon"] = LAPLACE_EPSILON
+    return type(level).model_validate(level.model_dump() | cut)
+
+
+def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
+    """The method over one replica of the kind, and what it learns."""
+    level = small(kind.level)
+    with tempfile.TemporaryDirectory() as folder:
+        data = made_up(kind, settings, Path(folder))
+        replica = Replica(kind.row.level(kind.level), 0, level)
+        task = make_task([replica], kind.row.model, True, data, CPU)
+    if (relevance := settings.relevances.get(kind.row.data)) is not None:
+        mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
+        public = relevance.of == "public"
+        task = replace(task, relevance=Relevances(mean, EXAMPLES, public=public, informed=not public))
+    return build_method(kind.row.method, task, [level], kind.row.model.normalization), task
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far a tensor has moved from the start, or from 0 where it wasn't there."""
+
+    norm: float
+    projection: float  # on random signs
+    rounding: float  # what float32 can't hold of its norm
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the first steps made of one replica."""
+
+    metrics: dict[str, list[float]]  # a number a step; of a metric that is a tensor at each step its norm
+    moved: dict[str, dict[str, Moved]]  # by group of the state, and the tensor's name there
+    classes: list[int]  # that the model after them predicts for the training inputs
+
+
+@torch.no_grad()
+def take(kind: Kind, settings: Settings, count: int, jitter: bool = False) -> Iterator[Steps]:
+    """Take the first ``count`` steps of a kind, and tell after each what all so far have made.
+
+    Args:
+        kind: what to train.
+        settings: of all rows.
+        count: how many steps.
+        jitter: whether to start from weights that are off by what float32 rounds.
+    """
+    method, task = method_of(kind, settings)
+    state = begun = method.init()
+    if jitter:
+        off = {name: (1 + EPS) * value for name, value in state["parameters"].items()}
+        state = state | {"parameters": off}
+    metrics: dict[str, list[float]] = {}
+    for step in range(count):
+        state, noted = method.step(state, step)
+        for name, number in _joined(noted).items():
+            metrics.setdefault(name, []).append(number)
+        network = method.network(method.model(state), 0)
+        yield Steps(
+            {name: list(values) for name, values in sorted(metrics.items())},
+            {group: _moved(tensors, begun.get(group, {})) for group, tensors in state.items() if tensors},
+            method.predict(network, task.inputs)[0].tolist(),
+        )
+
+
+def _joined(noted: Tensors) -> dict[str, float]:
+    """A number a metric: of NAME/PLACE, a histogram's bars or a picture's pixels, one for all places."""
+    joined: dict[str, float] = {}
+    for metric, value in noted.items():
+        number = float(value[0].double().norm() if value.dim() > 1 else value[0])
+        name, _, place = metric.partition("/")
+        joined[name] = math.hypot(joined.get(name, 0.0), number) if place else number
+    return joined
+
+
+def _moved(tensors: Tensors, begun: Tensors) -> dict[str, Moved]:
+    moved = {}
+    for name, value in sorted(tensors.items()):
+        after, before = value[0].double().flatten(), begun.get(name)
+        same = before is not None and before.shape == value.shape
+        way = after - before[0].double().flatten() if same else after
+        signs = _signs(1 << max(0, len(way) - 1).bit_length())[: len(way)]
+        moved[name] = Moved(float(way.norm()), float(way @ signs), EPS * float(after.norm()))
+    return moved
+
+
+@cache
+def _signs(size: int) -> Tensor:
+    drawn = np.random.default_rng(0).integers(0, 2, size, dtype=np.int8)
+    return torch.from_numpy(2.0 * drawn - 1)

@@ -1,0 +1,60 @@
+"""A sample of the committed ledgers, of every kind, computed anew: ledgers have no version of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.ledgers import accounts
+from pipeline.ledgers.rows import entries
+from pipeline.params import load
+from pipeline.privacy.spending import Spending
+from pipeline.results import records
+from pipeline.results.records import Entry, Run
+
+ROOT = Path(__file__).parents[2]
+OWN = load(ROOT / "params.yaml")
+
+
+def kind(run: Run) -> tuple[str, ...]:
+    """What the ledger of a row's last replica is computed from."""
+    last = run.replicas[-1]
+    drawn = last.spending.sampling if isinstance(last.spending, Spending) else type(last.spending).__name__
+    return run.method, drawn, str(last.claimed_by), "broken" if last.broken else "holds"
+
+
+def rows() -> list[str]:
+    """Of every kind the row with the fewest replicas."""
+    runs = [run for key in OWN.rows if (run := records.read_run(key, ROOT)) is not None]
+    runs.sort(key=lambda run: len(run.replicas), reverse=True)
+    return sorted({kind(run): run.row for run in runs}.values())
+
+
+def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
+    known = {(one.level, one.seed): one.ledger for one in kept}
+    for one in due:
+        ledger = known[one.level, one.seed]
+        for name in ("claimed", "accounted", "shown", "noise_multiplier"):
+            value = getattr(one.ledger, name)
+            wanted = value if value is None else pytest.approx(value, rel=1e-6)
+            assert getattr(ledger, name) == wanted, (one.level, name)
+        for name in ("steps", "delta", "reasons", "protects"):
+            assert getattr(ledger, name) == getattr(one.ledger, name), (one.level, name)
+
+
+@pytest.mark.parametrize("key", rows())
+def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
+    run, kept = records.read_run(key, ROOT), records.read_ledgers(key, ROOT)
+    assert run is not None
+    assert kept is not None
+    last = run.model_copy(update={"replicas": run.replicas[-1:]})
+    same(kept.replicas, entries(last, OWN.rows[key].search))
+
+
+@pytest.mark.parametrize("claimed_by", ["clt", "rdp"])
+def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: str) -> None:
+    key, line = next(
+        (key, line) for key, line in OWN.accounts.items() if line.resolved[0].claimed_by == claimed_by
+    )
+    kept = records.read_ledgers(key, ROOT)
+    assert kept is not None
+    same(kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved[:2]])
