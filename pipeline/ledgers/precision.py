@@ -3,8 +3,8 @@
 from pipeline.results.records import Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
-# What two machines, or two versions of numpy, share: they round a Fourier transform of a training's losses in
-# other ways, which after 600,000 steps is a relative 1e-5 of epsilon. Where the end of a digit lies in between,
+# What two machines, or two versions of numpy, share: they round a Fourier transform of a training's losses
+# otherwise, which after 600,000 steps is a relative 1e-5 of epsilon. Where the end of a digit lies between,
 # one writes one more of the last: what two machines' numbers may be apart is `SAME`.
 DIGITS, NOISE = 5, 14
 SAME = 10.0 ** (1 - DIGITS)

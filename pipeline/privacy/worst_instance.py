@@ -8,8 +8,8 @@ is trained: this is what the mechanism spends on that pair, however good the net
 
 All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
 rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off. Beside it stands what the
-sum of all releases alone tells, in closed form: all there is to tell of a single step or of whole batches, and
-a bound at deltas that a transform can't carry.
+sum of all releases alone tells, in closed form: all there is to tell of a single step or of whole batches,
+and a bound at deltas that a transform can't carry.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from scipy.stats import binom
 from pipeline.privacy.gaussian import least_epsilon
 from pipeline.privacy.inclusion import successes
 from pipeline.privacy.spending import Spending
-from pipeline.privacy.subsampling import ROUNDING
+from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 CELLS = 100_000  # of what one step releases; a cell's probabilities are exact, so that more only sharpen
 REACH = 10.0  # standard deviations beyond the outermost means that cells cover
@@ -163,7 +163,7 @@ def _profile(
     (1963). So has a sum that leaves the grid, by Chernoff.
     """
     off = OFF * delta
-    if delta <= ROUNDING * times:
+    if delta <= ROUNDING * times or times > MOST_AT_ONCE:
         return None
     reach = sqrt(times / 2 * log(1 / off))
     grain = GRAIN * bound / reach
