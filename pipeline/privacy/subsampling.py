@@ -5,7 +5,7 @@ bounds: losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import inf, isfinite
 
 import numpy as np
@@ -90,12 +90,14 @@ def composed(spending: Spending, steps: int, interval: float) -> Losses:
         )
     else:
         one = _of_one_step(spending, interval)
-    rest = steps % MOST_AT_ONCE
-    found = one.self_compose(rest) if rest else None
-    if steps > rest:
-        whole = one.self_compose(MOST_AT_ONCE).self_compose(steps // MOST_AT_ONCE)
-        found = whole.compose(found) if found else whole
-    return Losses(found, ROUNDING * steps)
+    rounding = ROUNDING * steps
+    if steps == 1:  # composing it with nothing takes as long as with others
+        return Losses(one, rounding)
+    # the more at a time the better, as each composition leaves out what hardly ever happens
+    whole, rest = divmod(steps, MOST_AT_ONCE)
+    parts = [one.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
+    parts += [one.self_compose(rest)] if rest else []
+    return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
 def amplified(spending: Spending, epsilons: np.ndarray) -> np.ndarray:
