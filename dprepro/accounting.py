@@ -1,16 +1,14 @@
 """What DP-SGD spends."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ValidationError
+from dp_accounting import NeighboringRelation
 
 from pipeline.errors import UserError
-from pipeline.ledgers.accounts import spending_of
+from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.params.problems import problem_lines
-from pipeline.privacy import accounting
-from pipeline.privacy.account_settings import AccountSettings
+from pipeline.privacy.accounting import noise_for, tightest
 
 Sampling = Literal["poisson", "fixed", "shuffled"]
 
@@ -23,7 +21,7 @@ class Spent:
     proven_by: str | None  # the accountant whose bound that is, such as 'pld'
     at_least: float | None  # what is spent on the worst pair of neighbours that is known; no safety
     by: dict[str, float]  # epsilon by every accountant that has one
-    neighbouring: str  # what the neighbours differ in
+    neighbouring: NeighboringRelation  # what the neighbours differ in
     delta: float
     steps: int
 
@@ -43,7 +41,9 @@ def epsilon(
     Args:
         examples: N, private examples to train on.
         batch: examples of a step; of Poisson samples, expected.
-        noise_multiplier: standard deviation of a step's noise over the clipping bound.
+        noise_multiplier: standard deviation of the noise on a step's sum, over the bound C that each
+            example's gradient is clipped to. Poisson samples are accounted for neighbours that add or remove
+            an example, which moves the sum by C; the others for such that replace one, which moves it by 2 C.
         delta: of the guarantee; it should be below 1/N.
         epochs: passes over the examples; or ``steps``.
         steps: steps of the training; or ``epochs``.
@@ -53,9 +53,9 @@ def epsilon(
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
-    own = _settings(
-        examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta, sampling=sampling,
-        noise_multiplier=noise_multiplier,
+    own = dpsgd_settings(
+        noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
+        sampling=sampling,
     )  # fmt: skip
     ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
     return Spent(
@@ -63,7 +63,7 @@ def epsilon(
         proven_by=ledger.accountant,
         at_least=ledger.shown,
         by={one.accountant: one.epsilon for one in ledger.opinions if one.epsilon is not None},
-        neighbouring=ledger.neighbouring or "",
+        neighbouring=ledger.neighbouring,
         delta=delta,
         steps=own.total_steps,
     )
@@ -78,25 +78,15 @@ def noise_multiplier(
     epochs: float | None = None,
     steps: int | None = None,
 ) -> float:
-    """The noise multiplier with which Poisson samples spend at most ``epsilon``.
+    """The noise multiplier, over the clipping bound, with which Poisson samples spend at most ``epsilon``.
 
-    It is found by privacy loss distributions, the tightest proven bound. The other arguments are those of
-    `epsilon`.
+    It is found by privacy loss distributions, the tightest proven bound, or where these can't tell ``delta``
+    by Renyi DP. The other arguments, and what neighbours are, are those of `epsilon`.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
     if not epsilon > 0:
         raise UserError(f"epsilon: {epsilon:g}; allowed: above 0")
-    own = _settings(
-        examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta, sampling="poisson",
-        noise_multiplier=1.0,
-    )  # fmt: skip
-    return accounting.noise_for(epsilon, delta, batch / examples, own.total_steps, "pld")
-
-
-def _settings(**said: Any) -> AccountSettings:
-    try:
-        return AccountSettings(claimed_by="rdp", **said)
-    except ValidationError as problem:
-        raise UserError("\n".join(problem_lines(problem))) from problem
+    own = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
+    return noise_for(epsilon, delta, batch / examples, own.total_steps, tightest(own.total_steps, delta))

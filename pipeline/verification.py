@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
 from pipeline.ledgers import accounts
 from pipeline.ledgers.declared import check_spending
+from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.params import Settings
 from pipeline.results import records
@@ -115,7 +116,7 @@ def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
 def _differing(kept: Ledger, due: Ledger) -> str | None:
     for name in ("claimed", "accounted", "shown", "noise_multiplier"):
         pair = (getattr(kept, name), getattr(due, name))
-        if (None in pair and pair != (None, None)) or (None not in pair and not isclose(*pair, rel_tol=1e-6)):
+        if (None in pair and pair != (None, None)) or (None not in pair and not isclose(*pair, rel_tol=SAME)):
             return name
     for name in ("steps", "delta", "reasons", "protects"):
         if getattr(kept, name) != getattr(due, name):

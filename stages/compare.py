@@ -1,5 +1,6 @@
 """`dprepro compare ROW ROW`: two rows side by side at equal proven epsilon."""
 
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +41,8 @@ def _table(one: str, other: str, pairs: list["Pair"]) -> "Table":
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
     for pair in pairs:
-        told = [*_told(pair.one), *(_told(pair.other) if pair.other else ("none spends so little", "", ""))]
+        none = "none spends so little" if isfinite(pair.one.proven) else "nothing is comparable"
+        told = [*_told(pair.one), *(_told(pair.other) if pair.other else (none, "", ""))]
         gap = pair.difference
         table.add_row(*told, "" if gap is None else signed(gap.value, 2) + _half(gap))
     return table

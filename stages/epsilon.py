@@ -14,7 +14,8 @@ def epsilon(
     sigma: Annotated[
         float | None,
         typer.Option(
-            help="Noise multiplier: the noise's deviation over the clipping bound; or --for-epsilon."
+            help="Noise multiplier: the noise's deviation over the clipping bound C; or --for-epsilon. "
+            "Replacing an example, which 'fixed' and 'shuffled' are accounted for, moves a sum by 2 C."
         ),
     ] = None,
     for_epsilon: Annotated[
@@ -33,15 +34,12 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
 ) -> None:
     """Epsilon of DP-SGD with these settings, by every accountant; or the noise that an epsilon takes."""
-    from pydantic import ValidationError
     from rich.console import Console
 
     from pipeline.errors import UserError
-    from pipeline.ledgers.accounts import spending_of
+    from pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from pipeline.ledgers.ledger import make_ledger
-    from pipeline.params.problems import problem_lines
-    from pipeline.privacy.account_settings import AccountSettings
-    from pipeline.privacy.accounting import noise_for
+    from pipeline.privacy.accounting import noise_for, tightest
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -56,21 +54,22 @@ def epsilon(
         "steps": steps,
         "delta": delta,
     }
-    said |= {"sampling": sampling, "claimed_by": "rdp"}
-    try:
-        own = AccountSettings(noise_multiplier=1.0 if sigma is None else sigma, **said)
-    except ValidationError as problem:
-        lines = (line.replace("noise_multiplier", "sigma") for line in problem_lines(problem))
-        raise UserError("\n".join(lines)) from problem
+    said |= {"sampling": sampling}
     with Console(stderr=True).status("accounting"):
+        try:
+            own = dpsgd_settings(1.0 if sigma is None else sigma, **said)
+        except UserError as problem:
+            raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
-            found = noise_for(for_epsilon, delta, batch / examples, own.total_steps, "pld")
-            own = own.model_copy(update={"noise_multiplier": found})
+            steps = own.total_steps
+            sigma = noise_for(for_epsilon, delta, batch / examples, steps, tightest(steps, delta))
+            own = dpsgd_settings(sigma, **said)
+        assert sigma is not None, "one of the two is there"
         ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
     if as_json:
         print(ledger.model_dump_json(indent=2))
     else:
-        _print(own.noise_multiplier, batch / examples, ledger)
+        _print(sigma, batch / examples, ledger)
     if delta >= 1 / examples:
         typer.echo(f"delta {delta:g} is not below 1/N: so large a delta may publish an example", err=True)
 
@@ -79,6 +78,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
     from rich.table import Table
 
+    from pipeline.privacy.spending import RELATION_WORDS
     from pipeline.reporting.wording import downwards, number, upwards
     from stages.answers import answering, buys
 
@@ -86,7 +86,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     share = f"{100 * rate:.3g} % of the examples"
     console.print(
         f"noise multiplier {number(sigma)}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "
-        f"delta {number(ledger.delta or 0)}, neighbours {ledger.neighbouring}"
+        f"delta {number(ledger.delta or 0)}, neighbours {RELATION_WORDS[ledger.neighbouring]}"
     )
     console.print(f"[b]{buys(ledger)}[/b]\n")
     table = Table("accountant", box=box.SIMPLE_HEAD, pad_edge=False)

@@ -2,14 +2,19 @@
 
 from math import isfinite, sqrt
 from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.params import Settings, pick
+from pipeline.params.problems import problem_lines
 from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records
 from pipeline.results.records import Entry, Ledgers
@@ -31,6 +36,22 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
         ),
         root,
     )
+
+
+def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
+    """Settings of DP-SGD whose noise is told over the clipping bound, as Opacus and dp-accounting have it.
+
+    The settings' own is over how far one example moves a sum: twice the bound where it is replaced.
+
+    Raises:
+        UserError: a value is not allowed; the line says which, and what is.
+    """
+    try:
+        own = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **said)
+    except ValidationError as problem:
+        raise UserError("\n".join(problem_lines(problem))) from problem
+    moved = sensitivity(relation_of(own.sampling))
+    return own.model_copy(update={"noise_multiplier": noise_multiplier / moved})
 
 
 def spending_of(own: AccountSettings) -> Spending:

@@ -52,13 +52,14 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
     Raises:
         UserError: its settings, model or data are none.
     """
-    found: dict[str, Guarantee] = {}
+    found: dict[str, Guarantee | None] = {}
     for one in run.replicas:
         if one.accounted_then is not None:
             continue  # its mechanism's numbers were not kept
         try:
             own = METHOD_SETTINGS[run.method].model_validate(one.settings)
-            model, split = Model.model_validate(run.model), settings.split(run.data)
+            model = Model.model_validate(run.model)
+            settings.split(run.data)
         except (KeyError, ValidationError) as problem:
             raise UserError(
                 f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
@@ -68,15 +69,26 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
         if one.steps != own.total_steps(examples):
             yield one, "steps"
             continue
-        relevance = _relevances(run.data, settings, root)
-        if run.data in settings.relevances and relevance is None:
-            continue
         if one.level not in found:
-            raw = entry_of(split.raw, settings)
-            task = _task(model, own, examples, split, raw, settings.has_features(run.data), relevance)
-            found[one.level] = build_method(run.method, task, [own], model.normalization).guarantee(0)
-        if differing := _differing(one, found[one.level]):
+            found[one.level] = declared(run.method, own, model, run.data, examples, settings, root)
+        due = found[one.level]
+        if due is not None and (differing := _differing(one, due)):
             yield one, differing
+
+
+def declared(
+    method: str, own: MethodSettings, model: Model, data: str, examples: int, settings: Settings, root: Path
+) -> Guarantee | None:
+    """What the method itself, built with settings ``own`` of one replica, says that it spends.
+
+    None where the data come with relevances that are not here.
+    """
+    split, relevance = settings.split(data), _relevances(data, settings, root)
+    if data in settings.relevances and relevance is None:
+        return None
+    raw = entry_of(split.raw, settings)
+    task = _task(model, own, examples, split, raw, settings.has_features(data), relevance)
+    return build_method(method, task, [own], model.normalization).guarantee(0)
 
 
 def _task(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import fsum, inf, isfinite
 
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.opinions import library, second_opinions
 from pipeline.ledgers.precision import stated
@@ -21,8 +21,8 @@ from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST, LEAST, losses
-from pipeline.privacy.tradeoff import of_losses, tradeoff
+from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, losses
+from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.records import Ledger, Opinion, Released, Trained
 
@@ -35,6 +35,7 @@ INTEGRAL = "divergences at fractional orders integrated here, where that library
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
 NO_FINER_GRID = f"not computed at an epsilon below {LEAST:g}"
+NO_SUCH_DELTA = "not computed: so small a delta is lost in the rounding of so many steps"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 BASIC = "basic composition (closed form)"
 # of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
@@ -128,7 +129,7 @@ def make_ledger(
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
         epsilons["clt"] = inf if mu is None else gaussian_epsilon(mu, delta)
-        profiles = [unamplified(spending, steps), *([of_losses(grid)] if grid else [])]
+        profiles = [unamplified(spending, steps), *([grid.delta] if grid else [])]
         curve = tradeoff(profiles, epsilons[least])
         opinions.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
@@ -197,7 +198,7 @@ def release_ledger(
         sampling_rate=None,
         steps=steps,
         delta=0.0,
-        neighbouring="replace one",
+        neighbouring=NeighboringRelation.REPLACE_ONE,
         claimed=releases.claimed,
         claimed_by="laplace",
         accounted=releases.epsilon if proven else None,
@@ -240,23 +241,23 @@ def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
 
 
 @lru_cache(maxsize=64)
-def bounds_of(
-    spending: Spending, steps: int, delta: float
-) -> tuple[dict[str, Opinion], PrivacyLossDistribution | None]:
+def bounds_of(spending: Spending, steps: int, delta: float) -> tuple[dict[str, Opinion], Losses | None]:
     """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that one of them comes from."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
-    grid = losses(spending, steps, delta, plain if renyi is None else min(renyi, plain))
+    bound = plain if renyi is None else min(renyi, plain)
+    grid = losses(spending, steps, delta, bound)
     known = Opinion(
         accountant=f"unamplified ({CLOSED})",
         epsilon=plain,
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
-        fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.get_epsilon_for_delta(delta))
+        fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.epsilon(delta))
     else:
-        why = NO_LOSSES if spending.sampling == "shuffled" else NO_GRID if plain > LEAST else NO_FINER_GRID
+        why = NO_FINER_GRID if bound < LEAST else NO_GRID if bound > LARGEST else NO_SUCH_DELTA
+        why = NO_LOSSES if spending.sampling == "shuffled" else why
         fine = Opinion(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
     first = Opinion(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)

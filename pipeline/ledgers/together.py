@@ -6,16 +6,20 @@ candidates reached: whoever sees them all has seen the same private examples as 
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import fsum, isfinite
 from pathlib import Path
+from typing import Any
 
+from dp_accounting import NeighboringRelation
+
+from pipeline.errors import UserError
+from pipeline.ledgers.declared import declared
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.opinions import library
 from pipeline.ledgers.precision import up
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Settings
-from pipeline.privacy.accounting import noise_for
+from pipeline.methods.base import Guarantee
+from pipeline.params import Model, Search, Settings
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import composed
@@ -26,36 +30,49 @@ BASIC = "the sum of each one's bound at its share of delta"
 LARGEST_GRID = 50.0
 INTERVAL = 1e-3
 
-# of one training: mechanism and steps, or a pure epsilon of what was released at once
-Spent = tuple[Spending, int] | float
+# of one training: mechanism, steps and delta, or a pure epsilon of what was released at once
+Spent = tuple[Spending, int, float] | float
 
 
 def together(run: Run, search: str | None, settings: Settings, root: Path = Path()) -> Together | None:
     """What a row's private replicas and its search spend in all; None where that is no more than one does.
 
-    Replicas without a bound, and the candidates of a search whose spending can't be told from here, are not
-    in it, and are counted as left out.
+    Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
+    or mix examples, that aren't private, and candidates whose settings are no settings any more.
     """
-    private = [
-        (one, spent)
-        for one in run.replicas
-        if (spent := _of_replica(one)) is not None and not run.origin(one).reproducible
-    ]
-    candidates = list(_candidates(run, search, settings, root)) if search else []
-    known = [one for one in candidates if one is not None]
-    every = [*(spent for _, spent in private), *known]
-    if not private or len(every) < 2:
+    replicas = [None if run.origin(one).reproducible else _of_replica(one) for one in run.replicas]
+    candidates = list(_candidates(search, settings, root)) if search else []
+    private = [one for one in replicas if one is not None]
+    searched = [one for one in candidates if one is not None]
+    if not private or len(private) + len(searched) < 2:
         return None
-    delta = private[0][0].delta or 0.0
-    epsilon, by = _bound(Counter(one for one in every if isinstance(one, tuple)), delta)
+    epsilon, delta, relation, by = composition([*private, *searched])
     return Together(
-        epsilon=up(epsilon + fsum(one for one in every if isinstance(one, float))),
+        epsilon=up(epsilon),
         delta=delta,
+        neighbouring=relation,
         by=by,
         trainings=len(private),
-        searched=len(known),
-        left_out=len(run.replicas) - len(private) + len(candidates) - len(known),
+        searched=len(searched),
+        left_out=len(replicas) - len(private) + len(candidates) - len(searched),
     )
+
+
+def composition(every: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
+    """An upper bound on epsilon of all of them, its delta and relation of neighbours, and how it was found.
+
+    Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
+    data always is, all are (`Spending.replacing`).
+    """
+    pure = [one for one in every if isinstance(one, float)]
+    noisy = [one for one in every if isinstance(one, tuple)]
+    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    if pure or any(spending.neighbouring is not relation for spending, *_ in noisy):
+        relation = NeighboringRelation.REPLACE_ONE
+        noisy = [(spending.replacing(), steps, delta) for spending, steps, delta in noisy]
+    delta = min((one[2] for one in noisy), default=0.0)
+    epsilon, by = _bound(Counter((spending, steps) for spending, steps, _ in noisy), delta)
+    return epsilon + fsum(pure), delta, relation, by
 
 
 def _bound(trainings: Counter[tuple[Spending, int]], delta: float) -> tuple[float, str]:
@@ -71,7 +88,7 @@ def _bound(trainings: Counter[tuple[Spending, int]], delta: float) -> tuple[floa
     losses = composed(first[0], number * first[1], INTERVAL)
     for one, number in others:
         losses = losses.compose(composed(one[0], number * one[1], INTERVAL))
-    fine = losses.get_epsilon_for_delta(delta)
+    fine = losses.epsilon(delta)
     return (fine, f"pld ({library('dp-accounting')})") if fine < basic else (basic, BASIC)
 
 
@@ -82,44 +99,50 @@ def _least(spending: Spending, steps: int, delta: float) -> float:
 
 def _of_replica(one: Trained) -> Spent | None:
     """None where nothing bounds it."""
-    if one.broken:
-        return None
-    if one.accounted_then is not None:
+    if one.accounted_then is not None and not one.broken:
         return one.accounted_then.accounted if one.accounted_then.releases else None
-    if isinstance(one.spending, Releases):
-        return one.spending.epsilon if isfinite(one.spending.epsilon) else None
-    return None if one.spending is None else (one.spending, one.steps)
+    return _spent(Guarantee(one.spending, one.delta, one.claimed_by, one.broken), one.steps)
 
 
-def _candidates(run: Run, search: str, settings: Settings, root: Path) -> Iterator[Spent | None]:
-    """What each training of a search spent; None of those that weren't private, or can't be told."""
+def _spent(guarantee: Guarantee, steps: int) -> Spent | None:
+    if guarantee.broken or guarantee.spending is None:
+        return None
+    if isinstance(guarantee.spending, Releases):
+        return guarantee.spending.epsilon if isfinite(guarantee.spending.epsilon) else None
+    assert guarantee.delta is not None, "goes with the spending"
+    return guarantee.spending, steps, guarantee.delta
+
+
+def _candidates(search: str, settings: Settings, root: Path) -> Iterator[Spent | None]:
+    """What each training of a search spent; None where that isn't bounded, or can't be told."""
     path = search_path(search, root)
     asked = settings.searches.get(search)
     if asked is None or not path.exists():
         return
-    row, found = settings.rows[asked.row], json.loads(path.read_text(encoding="utf-8"))
-    examples = found["provenance"]["examples"]
-    levels = {row.level(row.configured(level)): level for level in (asked.levels or row.levels)}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    made, told = found["provenance"], {}
     for candidate in found["candidates"]:
-        level = levels.get(candidate["level"])
-        others = {key: value for key, value in candidate["settings"].items() if not key.startswith("model.")}
-        own = None if level is None else row.configured(level, asked.settings, others)
+        name = json.dumps([candidate["level"], candidate["settings"]], sort_keys=True)
+        if name not in told:
+            told[name] = (
+                None if made["reproducible"] else _of_candidate(candidate, asked, made, settings, root)
+            )
         for _ in range(candidate["seeds"]):
-            yield _spent(own, examples, run) if own is not None and own.private else None
+            yield told[name]
 
 
-def _spent(own: MethodSettings, examples: int, run: Run) -> Spent | None:
-    """What a training with settings ``own`` spends, by the replicas of the row with the same noise."""
-    values, steps = own.model_dump(mode="json"), own.total_steps(examples)
-    if "accountant" in values:  # noise by the target and the number of steps
-        noise = noise_for(
-            values["epsilon"], values["delta"], values["batch"] / examples, steps, values["accountant"]
-        )
-        once = Spending(sampling="poisson", noise_multiplier=noise, examples=examples, batch=values["batch"])
-        return once, steps
-    noises = ("sigma", "epsilon", "batch", "mini_set", "sampling", "variant")
-    for one in run.replicas:
-        if all(one.settings.get(name) == values.get(name) for name in noises):
-            found = _of_replica(one)
-            return (found[0], steps) if isinstance(found, tuple) else found
-    return None
+def _of_candidate(
+    candidate: dict[str, Any], asked: Search, made: dict[str, Any], settings: Settings, root: Path
+) -> Spent | None:
+    """By the method itself, built with the candidate's settings."""
+    row, tried = settings.rows[asked.row], candidate["settings"]
+    parts = {name.removeprefix("model."): tried[name] for name in tried if name.startswith("model.")}
+    others = {name: tried[name] for name in tried if not name.startswith("model.")}
+    try:
+        model = Model.model_validate({**row.model.model_dump(), **parts})
+        levels = [row.configured(level, asked.settings, others) for level in asked.levels or row.levels]
+        (own,) = (own for own in levels if row.level(own) == candidate["level"])
+        guarantee = declared(row.method, own, model, row.data, made["examples"], settings, root)
+    except (ValueError, UserError):  # it is no setting any more, or of several levels
+        return None
+    return None if guarantee is None else _spent(guarantee, own.total_steps(made["examples"]))

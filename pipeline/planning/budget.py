@@ -13,6 +13,7 @@ from pipeline.errors import UserError, shown
 from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
+from pipeline.privacy.parameters import LEAST_DELTA
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
@@ -21,7 +22,7 @@ from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan
 OVERCHARGED = 1.2
 AROUND = 5  # powers of two that are shown on either side of the wall
 EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
-MOST_EXAMPLES, LEAST_DELTA = 10**12, 1e-100  # beyond which a search for noise doesn't end
+MOST_EXAMPLES = 10**12  # beyond which a search for noise doesn't end
 MOST_STEPS = 1_000_000  # beyond which privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 FIRST_STRIDE = 0.1  # of the search for noise, in logarithms

@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Delta, Sampling
 
+# whose sums of draws are told, in closed form; and where an example may be drawn into several sets
+MOST_STEPS, MOST_OF_SETS = 10**12, 10**6
+
 
 class AccountSettings(Strict):
     """A private training in the terms of its accounting alone."""
@@ -19,7 +22,8 @@ class AccountSettings(Strict):
     batch: Count  # m; 'poisson': its expectation
     epochs: Positive | None = None  # passes; or `steps`
     steps: Count | None = None
-    noise_multiplier: Positive  # standard deviation of the noise over how far one example moves a part
+    # standard deviation of the noise over how far one example moves a part: what floats tell an epsilon of
+    noise_multiplier: Annotated[float, Field(ge=1e-9, le=1e9)]
     parts: Count = 1  # L: of the gradient, each clipped and noised on its own
     # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
     sets: Count | None = None
@@ -36,6 +40,12 @@ class AccountSettings(Strict):
             raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
+        if not self._length <= MOST_STEPS:
+            raise ValueError(f"{self._length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
+        if (self.sets or 1) > 1 and self._length > MOST_OF_SETS:
+            raise ValueError(
+                f"{self._length:.3g} steps; allowed with more sets than one: 1 to {MOST_OF_SETS}"
+            )
         if self.order is not None and (self.claimed_by, self.sampling) != ("rdp", "poisson"):
             raise ValueError("order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them")
         return self
@@ -43,7 +53,8 @@ class AccountSettings(Strict):
     @property
     def total_steps(self) -> int:
         """T: `steps`, or those that make `epochs` passes."""
-        if self.steps is not None:
-            return self.steps
-        assert self.epochs is not None, "one of the two is there"
-        return max(1, round(self.epochs * self.examples / self.batch))
+        return max(1, round(self._length))
+
+    @property
+    def _length(self) -> float:
+        return self.steps or (self.epochs or 0.0) * self.examples / self.batch

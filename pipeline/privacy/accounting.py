@@ -23,6 +23,7 @@ from typing import Literal
 import dp_accounting
 import numpy as np
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
     NeighboringRelation,
@@ -39,6 +40,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.inclusion import unamplified_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 Accountant = Literal["rdp", "pld"]
 
@@ -96,9 +98,25 @@ def _decided(divergence: float, order: float, least: float) -> bool:
 
 
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
-    """Epsilon by privacy loss distributions, an upper bound at any discretisation ``interval``."""
+    """Epsilon by privacy loss distributions, an upper bound at any discretisation ``interval``.
+
+    What rounding may take off a delta is taken off beforehand; infinity where nothing is left of it.
+    """
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
-    return float(accountant.compose(event).get_epsilon(delta))
+    left = delta - ROUNDING * _compositions(event)
+    return float(accountant.compose(event).get_epsilon(left)) if left > 0 else inf
+
+
+def _compositions(event: DpEvent) -> int:
+    """Of how many mechanisms an event is."""
+    if isinstance(event, SelfComposedDpEvent):
+        return event.count * _compositions(event.event)
+    return sum(map(_compositions, event.events)) if isinstance(event, ComposedDpEvent) else 1
+
+
+def tightest(steps: int, delta: float) -> Accountant:
+    """The accountant with the least bound of those that can tell so small a delta after so many steps."""
+    return "pld" if steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1) else "rdp"
 
 
 @lru_cache(maxsize=256)  # half a second
@@ -166,7 +184,7 @@ def _converted(
             least = min(least, convert(part[known], divergences[known]))
         if _decided(divergences[-1], part[-1], least):
             break
-    return least
+    return least if isfinite(least) else None
 
 
 def _times(spending: Spending, steps: int) -> int:
@@ -212,8 +230,10 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
     """Smallest noise multiplier (to a thousandth) that keeps ``steps`` Poisson-sampled steps within epsilon.
 
     Raises:
-        UserError: no multiplier below 10,000 is enough, or one of .2 is already.
+        UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' can't tell it.
     """
+    if accountant == "pld" and tightest(steps, delta) != "pld":
+        raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     make = {"rdp": lambda: _RdpByParts(relation), "pld": lambda: PLDAccountant(relation)}
     # below .2 the PLD grows very large; a target that loose is not worth a calibration
@@ -231,7 +251,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
                 make[accountant],
                 lambda multiplier: poisson_gaussian(rate, multiplier, steps),
                 epsilon,
-                delta,
+                delta - ROUNDING * steps if accountant == "pld" else delta,
                 dp_accounting.ExplicitBracketInterval(low, high),
                 tol=1e-3 * high,
             )

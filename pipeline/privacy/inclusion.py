@@ -1,6 +1,7 @@
 """How often an example is drawn, and how far that moves what a training releases."""
 
 from functools import lru_cache
+from math import ceil, floor, sqrt
 
 import numpy as np
 from scipy.stats import binom
@@ -8,8 +9,9 @@ from scipy.stats import binom
 from pipeline.privacy.gaussian import Profile, gaussian_delta, least_epsilon
 from pipeline.privacy.spending import Spending
 
-# Probability, a step and in all, of the rare events that are left out here; it is added to delta.
+# Probability, a step and in all, of rare events, which count as the worst there is.
 RARE = 1e-20
+MOST_VALUES = 20_000  # of a mixture; it is coarser where there would be more
 
 
 def moves(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
@@ -28,13 +30,16 @@ def moves(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def moved(spending: Spending, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of ``steps`` squared distances: (K,) values and their (K,) probabilities, but the rarest."""
+    """The sum of ``steps`` squared distances, at most: (K,) values and their (K,) probabilities.
+
+    The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
+    """
     if spending.sampling == "shuffled":
         return np.array([spending.epochs(steps)]), np.array([1.0])
     distances, chances = moves(spending)
     if len(distances) == 1:
-        values = np.arange(_most(steps, chances[0]) + 1)
-        return values, binom.pmf(values, steps, chances[0])
+        _, most, found = successes(steps, chances[0])
+        return most, found
     one = np.zeros(distances[-1] ** 2 + 1)
     one[distances**2] = chances
     one[0] = binom.pmf(0, spending.batch, 1 / spending.examples)
@@ -43,7 +48,25 @@ def moved(spending: Spending, steps: int) -> tuple[np.ndarray, np.ndarray]:
         if bit == "1":
             found = _trimmed(np.convolve(found, power))
         power = _trimmed(np.convolve(power, power))
-    return np.arange(len(found)), found
+    rare = max(0.0, 1.0 - float(found.sum())) + steps * RARE
+    return np.append(np.arange(len(found)), steps * spending.sets**2), np.append(found, rare)
+
+
+def successes(trials: int, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How many of ``trials`` succeed: (K,) least and (K,) largest numbers, and (K,) probabilities between.
+
+    Each number is by itself where few do. Those that hardly ever occur stand at either end.
+    """
+    mean = trials * chance
+    reach = 10 * sqrt(mean * (1 - chance)) + 50  # beyond it is less than `RARE`
+    low, high = max(0, floor(mean - reach)), min(trials, ceil(mean + reach))
+    stride = -(-(high - low + 1) // MOST_VALUES)
+    ends = np.minimum(np.arange(low, high + stride, stride), trials)
+    below, above = binom.cdf(ends, trials, chance), binom.sf(ends, trials, chance)
+    # on either side of the mean from the tail there, which has all its digits
+    between = np.where(ends[1:] > mean, above[:-1] - above[1:], np.diff(below))
+    least, most = np.concatenate([[0], ends + 1]), np.append(ends, trials)
+    return least, most, np.concatenate([below[:1], np.maximum(between, 0.0), above[-1:]])
 
 
 def _most(trials: int, chance: float) -> int:
@@ -70,10 +93,10 @@ def unamplified(spending: Spending, steps: int) -> Profile:
     """
     values, chances = moved(spending, steps)
     mu = np.sqrt(values) / spending.noise_multiplier
-    rare = max(0.0, 1.0 - float(chances.sum())) + steps * RARE
 
     def profile(epsilons: np.ndarray) -> np.ndarray:
-        return np.minimum(gaussian_delta(np.asarray(epsilons)[:, None], mu) @ chances + rare, 1.0)
+        # one by one, as a mixture may have many parts
+        return np.array([min(float(gaussian_delta(one, mu) @ chances), 1.0) for one in epsilons])
 
     return profile
 

@@ -13,8 +13,8 @@ from pipeline.privacy.spending import Spending
 class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
-    One example moves part g of the sum by at most ``distance`` C_g: by C_g where an example of its own is
-    added or removed, by 2 C_g where a clipped vector may turn around. The parts' noise has standard deviation
+    One example moves part g of the sum by at most ``distance`` C_g, `sensitivity` times its clipping bound
+    (`pipeline.privacy.spending`). The parts' noise has standard deviation
     ``distance`` C_g z sqrt(G) / p_g with sum p_g^2 = G, so that all of them together have multiplier z
     (Nguyen et al. 2023, section 3.2 and footnote 4).
     """

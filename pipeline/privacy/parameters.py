@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Field
 # How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
 # independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
 Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
-Delta = Annotated[float, Field(gt=0, lt=1)]
+# Far below any use, and far above where floats end, beyond which a bound could no longer be told from none.
+LEAST_DELTA = 1e-100
+Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 
 def _epsilon(value: Any) -> Any:

@@ -1,16 +1,53 @@
 """What one training spends, in the numbers that every accountant starts from."""
 
+from typing import Annotated, Any
+
 from dp_accounting import (
     DpEvent,
     GaussianDpEvent,
+    NeighboringRelation,
     PoissonSampledDpEvent,
     SampledWithoutReplacementDpEvent,
     SampledWithReplacementDpEvent,
     SelfComposedDpEvent,
 )
+from pydantic import BeforeValidator, PlainSerializer
 
 from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Sampling
+
+RELATION_WORDS = {
+    NeighboringRelation.ADD_OR_REMOVE_ONE: "add or remove one",
+    NeighboringRelation.REPLACE_ONE: "replace one",
+}
+
+
+def _relation(value: Any) -> NeighboringRelation:
+    for relation, words in RELATION_WORDS.items():
+        if value in (relation, words):
+            return relation
+    raise ValueError(f"{value!r}; allowed: {', '.join(map(repr, RELATION_WORDS.values()))}")
+
+
+# What neighbouring data sets differ in. Records spell it in words.
+Relation = Annotated[
+    NeighboringRelation, BeforeValidator(_relation), PlainSerializer(RELATION_WORDS.__getitem__)
+]
+
+
+def relation_of(sampling: Sampling) -> NeighboringRelation:
+    """What neighbouring data sets differ in: a Poisson sample's size depends on theirs, no other's does."""
+    add_or_remove = sampling == "poisson"
+    return NeighboringRelation.ADD_OR_REMOVE_ONE if add_or_remove else NeighboringRelation.REPLACE_ONE
+
+
+def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
+    """How far neighbouring data sets move a sum of vectors that are clipped to 1, where one vector differs.
+
+    It appears or disappears where an example of its own is added or removed. It turns around at worst, which
+    is 2, where the example is replaced, or the vector is ``shared`` with others, as a mini-set's mean is.
+    """
+    return 1.0 if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not shared else 2.0
 
 
 class Spending(Strict):
@@ -41,9 +78,22 @@ class Spending(Strict):
         return self.batch / self.examples
 
     @property
-    def neighbouring(self) -> str:
+    def neighbouring(self) -> NeighboringRelation:
         """The relation that epsilons are for."""
-        return "add or remove one" if self.sampling == "poisson" else "replace one"
+        return relation_of(self.sampling)
+
+    def replacing(self) -> "Spending":
+        """What bounds the same training for neighbours that replace one example.
+
+        In a Poisson sample the example that takes another's place is in where that one was, and its clipped
+        vector in the other's place moves the sum twice as far as adding it (`sensitivity`). With it in and
+        without it are mixed as in a sample of a fixed size, whose bounds need no more than that all three
+        releases, without, with the one and with the other, are no further apart (joint convexity: Balle,
+        Barthe and Gaboardi 2018, Theorem 2).
+        """
+        if self.neighbouring is NeighboringRelation.REPLACE_ONE:
+            return self
+        return self.model_copy(update={"sampling": "fixed", "noise_multiplier": self.noise_multiplier / 2})
 
     def event(self, steps: int) -> DpEvent:
         """What ``steps`` steps spend, in the words of dp-accounting."""

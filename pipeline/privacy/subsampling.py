@@ -4,7 +4,9 @@ With dp-accounting's own of Poisson samples they give epsilon at delta and the t
 bounds: losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
 """
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import inf, isfinite
 
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import (
@@ -23,21 +25,47 @@ LARGEST = 1e5
 # Nor below this one, of which a step's losses are so small a part that composing them takes for ever.
 LEAST = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
+# What a step's part in a Fourier transform's rounding may take off a delta: three times the most that long
+# doubles show of it (see the tests), two units of a double's last place.
+ROUNDING = 1e-15
+# Steps of which dp-accounting counts how many losses all of them may have, exactly, before it composes.
+MOST_AT_ONCE = 1_000_000
 
 
-def losses(spending: Spending, steps: int, delta: float, bound: float) -> PrivacyLossDistribution | None:
+@dataclass(frozen=True)
+class Losses:
+    """Losses on a grid, and what rounding may have taken off a delta, by which every delta is larger here."""
+
+    grid: PrivacyLossDistribution
+    rounding: float
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound at ``delta``; infinity where that is too small to be told from rounding."""
+        return float(self.grid.get_epsilon_for_delta(delta - self.rounding)) if delta > self.rounding else inf
+
+    def delta(self, epsilons: np.ndarray) -> np.ndarray:
+        """Upper bounds at each epsilon, the worse of adding and removing."""
+        # one by one: its way of taking many at once overflows at large epsilons
+        return np.array([self.grid.get_delta_for_epsilon(float(one)) for one in epsilons]) + self.rounding
+
+    def compose(self, other: "Losses") -> "Losses":
+        """Of both, on the same grid."""
+        return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
+
+
+def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses | None:
     """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
 
-    None where there is none: of 'shuffled', whose steps depend on each other, and at other epsilons than
-    those from `LEAST` to `LARGEST`.
+    None where there is none: of 'shuffled', whose steps depend on each other, at other epsilons than those
+    from `LEAST` to `LARGEST`, and at a delta that is too small to be told from rounding.
     """
-    if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST:
+    if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST or delta <= ROUNDING * steps:
         return None
     interval = _interval(spending, bound)
     found = composed(spending, steps, interval)
-    while (finer := _interval(spending, found.get_epsilon_for_delta(delta))) < interval / 2:
+    while isfinite(told := found.epsilon(delta)) and (finer := _interval(spending, told)) < interval / 2:
         interval, found = finer, composed(spending, steps, finer)
-    return found
+    return found if isfinite(told) else None
 
 
 def _interval(spending: Spending, epsilon: float) -> float:
@@ -52,7 +80,7 @@ def _farthest(spending: Spending) -> float:
 
 
 @lru_cache(maxsize=16)
-def composed(spending: Spending, steps: int, interval: float) -> PrivacyLossDistribution:
+def composed(spending: Spending, steps: int, interval: float) -> Losses:
     """The losses of ``steps`` steps, on a grid of ``interval``; not for 'shuffled', whose steps depend."""
     if spending.sampling == "poisson":
         one = from_gaussian_mechanism(
@@ -62,7 +90,14 @@ def composed(spending: Spending, steps: int, interval: float) -> PrivacyLossDist
         )
     else:
         one = _of_one_step(spending, interval)
-    return one.self_compose(steps)
+    rounding = ROUNDING * steps
+    if steps == 1:  # composing it with nothing takes as long as with others
+        return Losses(one, rounding)
+    # the more at a time the better, as each composition leaves out what hardly ever happens
+    whole, rest = divmod(steps, MOST_AT_ONCE)
+    parts = [one.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
+    parts += [one.self_compose(rest)] if rest else []
+    return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
 def amplified(spending: Spending, epsilons: np.ndarray) -> np.ndarray:

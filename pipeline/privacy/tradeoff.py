@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import log
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from pipeline.privacy.gaussian import Profile
 
@@ -39,9 +38,3 @@ def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, 
     betas = np.maximum(np.maximum(rising, falling).max(1), 0.0)
     floored = np.floor(betas * 10**DIGITS) / 10**DIGITS
     return tuple((round(alpha, DIGITS), float(beta)) for alpha, beta in zip(ALPHAS, floored, strict=True))
-
-
-def of_losses(losses: PrivacyLossDistribution) -> Profile:
-    """The profile of a privacy loss distribution, the worse of adding and removing."""
-    # one by one: its way of taking many at once overflows at large epsilons
-    return lambda epsilons: np.array([losses.get_delta_for_epsilon(float(one)) for one in epsilons])

@@ -7,7 +7,9 @@ N(0, z^2) without the record, and a mixture of N(j, z^2) with it, j how many vec
 is trained: this is what the mechanism spends on that pair, however good the network.
 
 All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
-rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off.
+rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off. Beside it stands what the
+sum of all releases alone tells, in closed form: all there is to tell of a single step or of whole batches,
+and a bound at deltas that a transform can't carry.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,9 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
 from pipeline.privacy.gaussian import least_epsilon
+from pipeline.privacy.inclusion import successes
 from pipeline.privacy.spending import Spending
+from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 CELLS = 100_000  # of what one step releases; a cell's probabilities are exact, so that more only sharpen
 REACH = 10.0  # standard deviations beyond the outermost means that cells cover
@@ -29,6 +33,8 @@ GRAIN = 0.001
 MOST_POINTS = 2**22  # of the grid of all steps' losses; beyond them it gets coarser
 OFF = 1e-3  # of delta: probability of each error of the grid's that is taken off
 RARE = 1e-20  # probability of numbers of draws that are left out
+THRESHOLDS = 500  # of the sum of all releases, tried twice, the second time around the best
+MIXED = 200  # numbers of draws that the sum of all releases is a mixture of, at most
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ def worst_epsilon(spending: Spending, steps: int, delta: float, bound: float, tu
     found = max(
         _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
         _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
+        _of_the_sum(spending, steps, delta),
     )
     return min(found, _told_apart(spending, steps, delta)) if turned else found
 
@@ -68,6 +75,8 @@ def _told_apart(spending: Spending, steps: int, delta: float) -> float:
     There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
     """
     if spending.sampling != "poisson" or spending.sets == spending.batch:
+        return inf
+    if spending.rate == spending.sets:
         return inf
     # a mini-set has each example with probability m / (N k), and k of them may be empty
     none = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
@@ -154,6 +163,8 @@ def _profile(
     (1963). So has a sum that leaves the grid, by Chernoff.
     """
     off = OFF * delta
+    if delta <= ROUNDING * times or times > MOST_AT_ONCE:
+        return None
     reach = sqrt(times / 2 * log(1 / off))
     grain = GRAIN * bound / reach
     low, high = _span(losses, chances, times, off)
@@ -162,21 +173,50 @@ def _profile(
     places = np.rint(losses / grain).astype(np.int64)
     # what is left out on the way, cells without a loss or beyond the edges, only takes off
     mean = float(((losses - places * grain) * chances).sum() / chances.sum())
-    points = 2 ** ceil(np.log2(max((high - low) / grain + 2, places.max() - places.min() + 1)))
+    points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, places.max() - places.min() + 1)))
     if points > 4 * MOST_POINTS:
         return None
     one = np.bincount((places % points).astype(np.int64), weights=chances, minlength=points)
-    sums = np.fft.irfft(np.fft.rfft(one) ** times, points)
-    # the grid is a circle: it begins where hardly any sum is below
-    first = int(np.floor(low / grain))
-    sums = np.maximum(np.roll(sums, -(first % points)), 0.0)
+    sums = one if times == 1 else np.fft.irfft(np.fft.rfft(one) ** times, points)
+    # the grid is a circle: it begins where hardly any sum of rounded losses is below
+    first = int(np.floor((low - times * mean) / grain - reach))
+    sums = np.roll(sums, -(first % points))
     values = (first + np.arange(points)) * grain + times * mean - short
 
     def profile(epsilon: float) -> float:
         above = values > epsilon
-        return float(-(sums[above] * np.expm1(epsilon - values[above])).sum()) - 2 * off
+        told = float(-(sums[above] * np.expm1(epsilon - values[above])).sum())
+        return told - 2 * off - ROUNDING * times
 
     return profile
+
+
+def _of_the_sum(spending: Spending, steps: int, delta: float) -> float:
+    """What the sum of all releases tells: N(0, T z^2) without the record, and with it N(h, T z^2).
+
+    h is how often it was drawn. That the sum is above a threshold has the probability a without the record
+    and b with it, and b <= e^epsilon a + delta, whatever the threshold. 0 where it may be drawn several times
+    in a step, or once in an epoch's batches.
+    """
+    if spending.sampling == "replacement" or (spending.sampling == "shuffled" and spending.rate <= 0.5):
+        return 0.0
+    least, _, chances = successes(steps, spending.rate)
+    # fewer parts, each with the fewest draws of those that it takes in, are told apart less
+    stride = -(-len(least) // MIXED)
+    least, chances = least[::stride], np.add.reduceat(chances, np.arange(0, len(chances), stride))
+    least, chances = least[chances > 0], chances[chances > 0]
+    deviation = sqrt(steps) * spending.noise_multiplier
+
+    def told(thresholds: np.ndarray) -> np.ndarray:
+        within = logsumexp(log_ndtr((least - thresholds[:, None]) / deviation), axis=1, b=chances)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            kept = within + np.log1p(-np.exp(np.minimum(log(delta) - within, 0.0)))
+            return kept - log_ndtr(-thresholds / deviation)
+
+    thresholds = np.linspace(0, least[-1] + 40 * deviation, THRESHOLDS)
+    best = int(np.argmax(told(thresholds)))
+    finer = np.linspace(thresholds[max(best - 1, 0)], thresholds[min(best + 1, THRESHOLDS - 1)], THRESHOLDS)
+    return max(0.0, float(told(finer).max())) * (1 - 1e-8)
 
 
 def _span(losses: np.ndarray, chances: np.ndarray, times: int, off: float) -> tuple[float, float]:

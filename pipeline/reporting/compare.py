@@ -1,11 +1,11 @@
 """Two rows side by side at equal proven epsilon."""
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
-from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.guarantees import guarantee, incomparable
 from pipeline.reporting.judging.intervals import Mean, difference, mean
 from pipeline.results import records
 from pipeline.results.records import Ledger
@@ -33,20 +33,27 @@ class Pair:
     """A level of the first row, and what of the second compares with it."""
 
     one: Level
-    other: Level | None  # the most accurate that is proven to spend no more
+    other: Level | None  # the most accurate that is proven to spend no more; none where nothing is proven
     difference: Mean | None  # first minus second
 
 
 def compared(one: str, other: str, settings: Settings) -> list[Pair]:
-    """Each level of row ``one``, beside the best of row ``other`` that spends no more.
+    """Each level of row ``one``, beside the best of row ``other`` that is proven to spend no more.
 
     Raises:
-        UserError: there is no such row, it was not run, or is measured by other than accuracy.
+        UserError: there is no such row, it was not run, or is measured by other than accuracy; or the rows'
+            epsilons are of different data sets, neighbours or deltas.
     """
-    rivals = _levels(other, settings)
+    sets = [settings.split(settings.row(key).data).raw for key in (one, other)]
+    if sets[0] != sets[1]:
+        raise UserError(f"{one} and {other}: epsilons of different data sets, {sets[0]} and {sets[1]}")
+    rivals = [level for level in _levels(other, settings) if isfinite(level.proven)]
     pairs = []
     for level in _levels(one, settings):
-        fitting = [rival for rival in rivals if rival.proven <= SAME * level.proven]
+        for rival in rivals if isfinite(level.proven) else ():
+            if why := incomparable(level.ledger, rival.ledger):
+                raise UserError(f"{one} and {other}: epsilons that can't be compared: {why}")
+        fitting = [rival for rival in rivals if rival.proven <= SAME * level.proven < inf]
         best = max(fitting, key=lambda rival: rival.mean.value, default=None)
         pairs.append(Pair(level, best, difference(level.values, best.values) if best else None))
     return pairs

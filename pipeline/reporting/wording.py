@@ -3,6 +3,7 @@
 from math import isinf
 from typing import Any
 
+from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee, State
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
@@ -178,7 +179,8 @@ def together(found: Together) -> str:
         of += f" and {found.searched} of its search"
     left = f"; {found.left_out} more have no bound, and are not in it" if found.left_out else ""
     delta = f" at δ {number(found.delta)}" if found.delta else ""
-    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{left}."
+    neighbours = f", neighbours {RELATION_WORDS[found.neighbouring]}"
+    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{neighbours}{left}."
 
 
 def guarantee_words(guarantee: Guarantee) -> str:

@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from dp_accounting import NeighboringRelation
 from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
@@ -25,7 +26,7 @@ from pipeline.limits import RECORD_BYTES
 from pipeline.params import Account, Row
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import Relation, Spending
 from pipeline.privacy.statements import Statement
 
 RUNS = Path("reports/runs")
@@ -69,7 +70,7 @@ class Ledger(Strict):
     steps: int
     delta: float | None
     unit: str = "one training example"
-    neighbouring: str = "add or remove one"  # or 'replace one'
+    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: float | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: str | None  # the accountant behind the claim
     accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reasons`
@@ -265,6 +266,7 @@ class Together(Strict):
 
     epsilon: float  # an upper bound
     delta: float
+    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: str  # how it was found
     trainings: int  # private replicas of the row
     searched: int  # private trainings of its search

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import NeighboringRelation
 
 from pipeline.errors import UserError
 from pipeline.ledgers import accounts
@@ -60,7 +61,7 @@ def test_parts_share_the_noise(record: records.Record) -> None:
     ledger = record.replicas[0].ledger
     assert ledger.noise_multiplier == pytest.approx(2.5 / 8**0.5)
     assert ledger.steps == 42_188
-    assert (ledger.sampling, ledger.neighbouring) == ("fixed", "replace one")
+    assert (ledger.sampling, ledger.neighbouring) == ("fixed", NeighboringRelation.REPLACE_ONE)
     assert ledger.sampling_rate == pytest.approx(64 / 54_000)
 
 

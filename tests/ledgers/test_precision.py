@@ -1,17 +1,24 @@
 """A ledger keeps the digits that are alike in every process, and rounds bounds the safe way."""
 
+import json
 import math
 
 import pytest
+from dp_accounting import NeighboringRelation
+from pydantic import ValidationError
 
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.ledgers.precision import down, up
+from pipeline.ledgers.precision import SAME, down, up
 from pipeline.privacy.spending import Spending
+from pipeline.results.records import Ledger
+from pipeline.verification import _differing
+
+FIXED = Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
 
 def test_noise_in_the_last_digits_is_not_kept() -> None:
     # Opacus' PRV accountant, in two processes
-    assert up(2.5168433891672035) == up(2.516843389167017) == 2.51684339
+    assert up(2.5168433891672035) == up(2.516843389167017) == 2.5169
     assert up(0.1 + 0.15) == 0.25
     assert up(0.0) == 0.0
 
@@ -19,7 +26,7 @@ def test_noise_in_the_last_digits_is_not_kept() -> None:
 @pytest.mark.parametrize("value", [2.5168433891672035, 7.3e6 + 1 / 3, 1e-4 / 3, 298.3])
 def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None:
     assert down(value) <= value <= up(value)
-    assert up(value) == pytest.approx(value, rel=1e-9)
+    assert up(value) == pytest.approx(value, rel=SAME)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,23 @@ def test_no_setting_hangs_or_has_a_negative_epsilon(sampling: str, noise: float,
     assert all(epsilon >= 0 and math.isfinite(epsilon) for epsilon in epsilons)
     assert found.accounted == min(one.epsilon for one in found.opinions[:3] if one.epsilon is not None)
     assert 0 <= (found.shown or 0) <= (found.accounted or 0)
+
+
+def test_what_two_machines_differ_by_is_no_contradiction() -> None:
+    kept = make_ledger(
+        Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, "rdp"
+    )
+    assert kept.accounted is not None
+    for apart, said in ((1 + 0.9 * SAME, None), (1 + 2 * SAME, "accounted"), (1 - 2 * SAME, "accounted")):
+        assert _differing(kept, kept.model_copy(update={"accounted": kept.accounted * apart})) == said
+
+
+def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:
+    kept = make_ledger(
+        Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, None
+    )
+    written = json.loads(kept.model_dump_json())
+    assert (kept.neighbouring, written["neighbouring"]) == (NeighboringRelation.REPLACE_ONE, "replace one")
+    assert Ledger.model_validate_json(kept.model_dump_json()) == kept
+    with pytest.raises(ValidationError, match="'swap one'; allowed: 'add or remove one', 'replace one'"):
+        Ledger.model_validate(written | {"neighbouring": "swap one"})

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.declared import _same_releases
 from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
@@ -191,7 +192,7 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
     found = release_ledger(both, 10, uncounted=[SEARCH], protects=PROTECTS)
     assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
     assert found.accounted == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
-    assert found.neighbouring == "replace one"
+    assert found.neighbouring is NeighboringRelation.REPLACE_ONE
     assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
     assert (found.uncounted, found.protects) == ((SEARCH,), PROTECTS)
     inputs, labels = found.releases

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from pipeline.privacy.accounting import describe, renyi_epsilon, spent
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.inclusion import moved, moves, unamplified_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import RELATION_WORDS, Spending
 
 
 def spending(
@@ -28,7 +28,7 @@ def spending(
 )
 def test_event_and_neighbours_of_each_sampling(sampling: str, neighbouring: str, event: str) -> None:
     own = spending(sampling)
-    assert own.neighbouring == neighbouring
+    assert RELATION_WORDS[own.neighbouring] == neighbouring
     assert describe(own.event(50)) == event
 
 

@@ -83,7 +83,7 @@ def test_two_steps_are_two_losses_added() -> None:
     added = 1e-3 * (np.arange(len(two)) + 2 * bins.min())
     expected = [(two * np.maximum(-np.expm1(epsilon - added), 0)).sum() for epsilon in EPSILONS]
     found = composed(spending("fixed", noise, 10, 2), 2, 1e-3)
-    assert_allclose([found.get_delta_for_epsilon(float(one)) for one in EPSILONS], expected, rtol=0.01)
+    assert_allclose(found.delta(EPSILONS), expected, rtol=0.01)
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.8, 500), (1.5, 5000), (5.0, 5000)])
@@ -96,7 +96,7 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
         assert bound is not None
         found = losses(own, steps, delta, bound)
         assert found is not None
-        epsilons[sampling] = found.get_epsilon_for_delta(delta)
+        epsilons[sampling] = found.epsilon(delta)
         assert epsilons[sampling] < min(bound, unamplified_epsilon(own, steps, delta))
     assert epsilons["poisson"] < epsilons["fixed"]
 
@@ -105,21 +105,19 @@ def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
     own, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
     found = losses(own, steps, delta, unamplified_epsilon(own, steps, delta))
     assert found is not None
-    fine = composed(own, steps, 2e-5).get_epsilon_for_delta(delta)
-    assert fine <= found.get_epsilon_for_delta(delta) < 1.001 * fine
+    fine = composed(own, steps, 2e-5).epsilon(delta)
+    assert fine <= found.epsilon(delta) < 1.001 * fine
 
 
 def test_a_whole_batch_is_the_gaussian_mechanism() -> None:
     own = spending("fixed", 2.0, 50, 50)
-    found = composed(own, 4, 1e-4).get_epsilon_for_delta(1e-5)
+    found = composed(own, 4, 1e-4).epsilon(1e-5)
     assert found == pytest.approx(unamplified_epsilon(own, 4, 1e-5), rel=1e-4)
 
 
 def test_more_mini_sets_move_more_and_more_examples_less() -> None:
     def epsilon(examples: int, sets: int) -> float:
-        return composed(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).get_epsilon_for_delta(
-            1e-5
-        )
+        return composed(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).epsilon(1e-5)
 
     assert epsilon(5000, 1) < epsilon(5000, 2) < epsilon(5000, 50)
     assert epsilon(10_000, 2) < epsilon(5000, 2)

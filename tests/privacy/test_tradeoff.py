@@ -8,7 +8,7 @@ from pipeline.privacy.clt import clt_mu, h
 from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import composed
-from pipeline.privacy.tradeoff import of_losses, tradeoff
+from pipeline.privacy.tradeoff import tradeoff
 
 
 def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ def test_curve_of_one_gaussian(mu: float) -> None:
 
 def test_a_curve_is_convex_and_falls_from_next_to_one_to_nothing() -> None:
     losses = composed(spending("fixed", 0.8), 4000, 1e-3)
-    alphas, betas = np.array(tradeoff([of_losses(losses)], losses.get_epsilon_for_delta(1e-5))).T
+    alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     assert betas[0] == pytest.approx(1, abs=2e-5)
     assert betas[-1] == 0
     slopes = np.diff(betas) / np.diff(alphas)
@@ -64,7 +64,7 @@ def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> Non
     own, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
     mu = clt_mu(own, steps)
     assert mu is not None
-    exact = composed(own, steps, 1e-5).get_epsilon_for_delta(delta)
+    exact = composed(own, steps, 1e-5).epsilon(delta)
     assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
 
 
@@ -75,10 +75,10 @@ def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
     mu = clt_mu(own, steps)
     assert mu is not None
     losses = composed(own, steps, 5e-4)
-    alphas, betas = np.array(tradeoff([of_losses(losses)], losses.get_epsilon_for_delta(1e-5))).T
+    alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     small = (alphas > 0) & (alphas <= 0.01)
     assert (betas[small] < gaussian_curve(mu, alphas[small])).all()
-    assert losses.get_epsilon_for_delta(1e-5) > gaussian_epsilon(mu, 1e-5)
+    assert losses.epsilon(1e-5) > gaussian_epsilon(mu, 1e-5)
 
 
 def test_mu_of_other_samplings() -> None:

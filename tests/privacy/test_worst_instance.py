@@ -24,7 +24,7 @@ def test_of_poisson_samples_it_is_all_that_the_accountant_proves(noise: float, s
     own = spending("poisson", noise)
     found = losses(own, steps, DELTA, 10.0)
     assert found is not None
-    above = found.get_epsilon_for_delta(DELTA)
+    above = found.epsilon(DELTA)
     assert 0.98 * above < worst_epsilon(own, steps, DELTA, above) < above
 
 

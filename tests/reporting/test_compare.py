@@ -1,13 +1,17 @@
 """Two rows at equal proven epsilon."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from keeping import keep
 from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
+from pipeline.params import parse
 from pipeline.reporting.compare import compared
+from pipeline.results import records
 
 
 @pytest.fixture
@@ -21,7 +25,8 @@ def there(root: Path, written: object, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
     pairs = compared(dpsgd.LAYER, dpsgd.PLAIN, dpsgd.settings())
     assert [pair.one.proven for pair in pairs] == sorted((pair.one.proven for pair in pairs), reverse=True)
-    for pair in pairs:
+    assert (pairs[0].one.level, pairs[0].other) == ("epsilon=inf", None)  # 'no bound' is comparable with none
+    for pair in pairs[1:]:
         assert pair.other is not None
         assert pair.other.proven <= 1.01 * pair.one.proven
         assert pair.difference is not None
@@ -34,6 +39,48 @@ def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
     ]
     assert private
     assert all(pair.other is None and pair.difference is None for pair in private)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"neighbouring": "replace one"}, "neighbours add or remove one and replace one"),
+        ({"delta": 1e-6}, "delta 1e-05 and 1e-06"),
+    ],
+)
+def test_epsilons_of_other_neighbours_or_deltas_are_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], said: str
+) -> None:
+    declared = dpsgd.settings()
+    for key in (dpsgd.PLAIN, dpsgd.LAYER):
+        keep(dpsgd.record(key, declared), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert compared(dpsgd.PLAIN, dpsgd.LAYER, declared)
+    ledgers = json.loads((path := records.ledger_path(dpsgd.LAYER)).read_text())
+    for entry in ledgers["replicas"]:
+        entry["ledger"] |= changes
+    run = json.loads((place := records.run_path(dpsgd.LAYER)).read_text())
+    for replica in run["replicas"]:
+        replica["delta"] = changes.get("delta", replica["delta"])
+    path.write_text(json.dumps(ledgers))
+    place.write_text(json.dumps(run))
+    with pytest.raises(UserError, match=said):
+        compared(dpsgd.PLAIN, dpsgd.LAYER, declared)
+
+
+def test_epsilons_of_other_data_sets_are_refused_in_a_line(there: Path) -> None:
+    declared = parse(
+        {
+            "raw": {"mnist": {}, "kmnist": {}},
+            "data": {**dpsgd.DATA["data"], "other": {**dpsgd.DATA["data"]["mnist"], "raw": "kmnist"}},
+            "rows": {
+                key: {**row.model_dump(), "data": "other" if key == dpsgd.LAYER else "mnist"}
+                for key, row in dpsgd.settings().rows.items()
+            },
+        }
+    )
+    with pytest.raises(UserError, match="different data sets, mnist and kmnist"):
+        compared(dpsgd.PLAIN, dpsgd.LAYER, declared)
 
 
 def test_a_row_that_was_not_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

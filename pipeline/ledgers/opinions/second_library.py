@@ -9,6 +9,8 @@ from pipeline.results.records import Opinion
 
 # beyond which Opacus's PRV accountant takes minutes and ends at infinity
 PRV_LARGEST = 1e2
+# whose grid is the finer the more steps there are, and whose transforms carry no smaller delta
+PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 
 
 def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iterator[Opinion]:
@@ -20,10 +22,11 @@ def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iter
     # at a delta of a half, say, it lands below 0, and what is true there is true at 0
     yield Opinion(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
     name = f"prv ({opacus})"
-    if least > PRV_LARGEST:
-        yield Opinion(
-            accountant=name, epsilon=None, note=f"not computed beyond an epsilon of {PRV_LARGEST:g}"
-        )
+    if least > PRV_LARGEST or steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
+        beyond = f"{PRV_MOST_STEPS:,} steps or a delta of {PRV_LEAST_DELTA:g}"
+        if least > PRV_LARGEST:
+            beyond = f"an epsilon of {PRV_LARGEST:g}"
+        yield Opinion(accountant=name, epsilon=None, note=f"not computed beyond {beyond}")
         return
     try:
         epsilon, error = opacus_prv(*numbers)

@@ -25,7 +25,7 @@ from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.statements import statement
 
 PLAIN = statement("no_noise")
@@ -54,9 +54,7 @@ class BatchClipping:
         self.shares = task.numbers(own.averaging for own in settings)
         # whether mini-sets are examples that can be taken the fast way, which knows no batch of one's own
         self.single = self.first.set_size == 1 and not self.batch_norm and not self.first.sparsify
-        # an example's own mini-set is added or removed whole; any other one only changes, and may turn around
-        alone = self.first.sampling == "poisson" and self.first.set_size == 1
-        self.distance = 1.0 if alone else 2.0
+        self.distance = sensitivity(relation_of(self.first.sampling), shared=self.first.set_size > 1)
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from pipeline.methods.samples import clipped_sums, padded
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.statements import statement
 
 PLAIN = statement("no_clipping_no_noise")
@@ -69,8 +69,7 @@ class Dpsgd:
                 )
                 for multiplier in noise
             ),
-            # an example of a Poisson sample adds one clipped vector
-            distance=1.0,
+            distance=sensitivity(relation_of("poisson")),
         )
 
     @cached_property

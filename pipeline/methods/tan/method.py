@@ -37,7 +37,7 @@ from pipeline.methods.transforms import Transforms
 from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.statements import statement
 
 NOISELESS = statement("no_noise")
@@ -75,7 +75,7 @@ class Tan:
             Spending(sampling="poisson", noise_multiplier=own.sigma, examples=self.examples, batch=own.batch)
             for own in self.settings
         )
-        return GaussianMechanism(spendings, distance=1.0)
+        return GaussianMechanism(spendings, distance=sensitivity(relation_of("poisson")))
 
     @cached_property
     def clipper(self) -> Clipper:

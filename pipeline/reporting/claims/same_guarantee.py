@@ -13,11 +13,18 @@ from pipeline.reporting.judging.claim_test import (
     guarantee_caveat,
     not_run,
 )
+from pipeline.reporting.judging.guarantees import incomparable
 from pipeline.reporting.printed import PrintedTables
+from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import bound, level_words
 
 # Accountants differ in their grids: two bounds that are no further apart are taken for the same
 SAME = 1.01
+
+
+def _of_other_data(left: RowResult | None, right: RowResult | None) -> str | None:
+    sets = [row.record.data for row in (left, right) if row and row.record]
+    return f"data sets {' and '.join(sets)}" if len(set(sets)) > 1 else None
 
 
 class SameGuarantee(OfTwoLines):
@@ -27,7 +34,7 @@ class SameGuarantee(OfTwoLines):
     at: Levels
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """By the bounds of both ledgers, to one percent."""
+        """By the bounds of both ledgers, to one percent; undecided where epsilons are of different things."""
         for level in self.at:
             yield self._ours(level, rows, paper)
 
@@ -39,10 +46,10 @@ class SameGuarantee(OfTwoLines):
             return not_run(title)
         one, other = cells[0].guarantee.ledger, cells[1].guarantee.ledger
         text = f"{title}: proven {bound(one)} and {bound(other)}"
-        verdict: Verdict = "fails"
-        if one.accounted is not None and other.accounted is not None:
-            low, high = sorted((one.accounted, other.accounted))
-            verdict = "holds" if high <= SAME * low else "fails"
-        elif one.accounted is None and other.accounted is None:
-            verdict = "undecided"
-        return Outcome(verdict, text, guarantee_caveat(left) or guarantee_caveat(right))
+        caveat = guarantee_caveat(left) or guarantee_caveat(right)
+        why = incomparable(one, other) or _of_other_data(left, right)
+        if why or one.accounted is None or other.accounted is None:
+            return Outcome("undecided", f"{text}; not comparable: {why}", caveat)
+        low, high = sorted((one.accounted, other.accounted))
+        verdict: Verdict = "holds" if high <= SAME * low else "fails"
+        return Outcome(verdict, text, caveat)

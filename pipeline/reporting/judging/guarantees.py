@@ -6,6 +6,7 @@ from math import log
 from statistics import NormalDist
 from typing import Literal
 
+from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting.statements import joined, words
 from pipeline.results.records import Ledger, Replica
 
@@ -67,6 +68,19 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
 def worst(ledgers: Iterable[Ledger]) -> Ledger:
     """The one that says least for privacy."""
     return max(ledgers, key=_badness)
+
+
+def incomparable(one: Ledger, other: Ledger) -> str | None:
+    """Why no epsilon of the one can be set beside one of the other; None where it can.
+
+    An epsilon holds for its neighbours and its delta alone, and where nothing is proven there is none.
+    """
+    if one.accounted is None or other.accounted is None:
+        return "no epsilon is proven"
+    if one.neighbouring is not other.neighbouring:
+        relations = (RELATION_WORDS[ledger.neighbouring] for ledger in (one, other))
+        return "neighbours {} and {}".format(*relations)
+    return None if one.delta == other.delta else f"delta {one.delta} and {other.delta}"
 
 
 def exceeds(ledger: Ledger) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import links, statements, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
@@ -50,6 +51,7 @@ def environment() -> Environment:
         "measured": wording.measured_words,
         "claim": wording.claim,
         "delta": wording.delta,
+        "relation": RELATION_WORDS.__getitem__,
         "protections": released_noise.protections,
         "releases": released_noise.releases,
         "releases_head": released_noise.head,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import wording
 from pipeline.reporting.judging.verdicts import closeness
 from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
@@ -101,7 +102,7 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
         **_audited(cell),
         "delta": ledger.delta if ledger else None,
         "unit": ledger.unit if ledger else None,
-        "neighbouring": ledger.neighbouring if ledger else None,
+        "neighbouring": RELATION_WORDS[ledger.neighbouring] if ledger else None,
         "noise_multiplier": ledger.noise_multiplier if ledger else None,
         "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,

@@ -1,0 +1,157 @@
+"""What a row and its search spend together: made-up searches, and compositions against dp-accounting's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import PLDAccountant
+
+from pipeline.ledgers.together import Spent, _candidates, composition
+from pipeline.params import parse
+from pipeline.privacy.accounting import noise_for
+from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.results.records import search_path
+
+EXAMPLES = 5000
+TENSORS, MODULES = 10, 5  # of LeNet-5, as layers
+CLIPPED = {"batch": 100, "epochs": 1, "learning_rate": 0.1, "clipping": "full", "sigma": 2.0}
+PRIVATE = {"batch": 100, "epochs": 1, "learning_rate": 0.1, "delta": 1e-6}
+DATA = {"raw": "mnist", "train": EXAMPLES, "validation": 100, "public": {"raw": "mnist", "count": 20}}
+
+
+def spending(sampling: str, noise: float, examples: int = EXAMPLES, batch: int = 100) -> Spending:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
+    return Spending.model_validate(values)
+
+
+def candidates(
+    tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
+) -> list[Spent | None]:
+    """What a search with one level and these settings ``tried`` spent, two seeds each."""
+    model = {"name": "lenet5", "normalization": changes.pop("normalization", "none")}
+    level = changes.pop("level", {"learning_rate": 0.1})
+    row = {
+        "paper": "nguyen2023", "table": "f4", "label": "made up", "data": "small", "method": method,
+        "model": model, "seeds": 1, "reproducible": False, "settings": own, "levels": [level],
+        "axis": next(iter(level)),
+    }  # fmt: skip
+    search = {"row": "made-up", "grid": {name: [value] for name, value in tried[0].items()}}
+    settings = parse(
+        {
+            "raw": {"mnist": {}},
+            "data": {"small": DATA},
+            "rows": {"made-up": row},
+            "searches": {"made-up": search},
+        }
+    )
+    line = settings.rows["made-up"]
+    found = {
+        "candidates": [
+            {"level": line.level(line.configured(*line.levels, values)), "settings": values, "seeds": 2}
+            for values in tried
+        ],
+        "provenance": {"examples": EXAMPLES, "reproducible": False, **changes},
+    }
+    path = search_path("made-up", tmp_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found))
+    return list(_candidates("made-up", settings, tmp_path))
+
+
+def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None:
+    """Clipping, groups, layers, batch, epochs and sampling vary, of which parts and steps come."""
+    tried = [
+        {"clipping": "full"},
+        {"clipping": "layerwise"},
+        {"clipping": "layerwise", "layers": "module"},
+        {"clipping": "layerwise", "groups": 3},
+        {"batch": 250, "epochs": 4},
+        {"sampling": "poisson", "mini_set": 1},
+        {"sampling": "poisson", "mini_set": 50},
+    ]
+    # noise is 2 C sigma: sigma distances where a clipped vector turns around, 2 sigma where one is added
+    expected = [
+        (spending("fixed", 2.0), 50),
+        (spending("fixed", 2.0 / TENSORS**0.5), 50),
+        (spending("fixed", 2.0 / MODULES**0.5), 50),
+        (spending("fixed", 2.0 / 3**0.5), 50),
+        (spending("fixed", 2.0, batch=250), 80),
+        (spending("poisson", 4.0).model_copy(update={"sets": 100}), 50),
+        (spending("poisson", 2.0).model_copy(update={"sets": 2}), 50),
+    ]
+    found = candidates(tmp_path, "batch_clipping", CLIPPED, tried)
+    assert found[::2] == found[1::2]  # each seed is a training
+    for one, (mechanism, steps) in zip(found[::2], expected, strict=True):
+        assert isinstance(one, tuple)
+        assert one[0].noise_multiplier == pytest.approx(mechanism.noise_multiplier)
+        assert one[0].model_copy(update={"noise_multiplier": mechanism.noise_multiplier}) == mechanism
+        assert one[1:] == (steps, 1e-5)
+
+
+def test_a_candidate_with_a_target_has_the_noise_that_keeps_it(tmp_path: Path) -> None:
+    (one, _) = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], level={"epsilon": 3.0})
+    assert one == (spending("poisson", noise_for(3.0, 1e-6, 0.02, 50, "rdp")), 50, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reproducible": True},
+        {"normalization": "batch_bn"},
+        {"level": {"epsilon": float("inf")}},
+    ],
+)
+def test_what_was_seeded_mixes_examples_or_is_not_private_has_no_bound(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    found = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], **{"level": {"epsilon": 3.0}, **changes})
+    assert found == [None, None]
+
+
+@pytest.mark.parametrize(
+    "every",
+    [
+        [(1.5, 100, 50), (1.5, 100, 50), (1.5, 100, 50)],
+        [(1.5, 100, 50), (2.0, 250, 20), (1.0, 100, 10)],
+    ],
+)
+def test_poisson_samples_are_composed_as_dp_accounting_does(every: list[tuple[float, int, int]]) -> None:
+    mechanisms = [(spending("poisson", noise, batch=batch), steps) for noise, batch, steps in every]
+    theirs = PLDAccountant()
+    for mechanism, steps in mechanisms:
+        theirs.compose(mechanism.event(steps))
+    epsilon, delta, relation, by = composition([(*one, 1e-5) for one in mechanisms])
+    assert (delta, relation) == (1e-5, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    assert by.startswith("pld")
+    assert theirs.get_epsilon(1e-5) <= epsilon < 1.01 * theirs.get_epsilon(1e-5)
+
+
+def test_known_batches_are_added_up_each_at_its_share_of_delta() -> None:
+    mechanism = spending("shuffled", 2.0)
+    epsilon, *_ = composition([(mechanism, 50, 1e-5), (mechanism, 50, 1e-5), (mechanism, 100, 1e-5)])
+    shares = [gaussian_epsilon(epochs**0.5 / 2, 1e-5 / 3) for epochs in (1, 1, 2)]
+    assert epsilon == pytest.approx(sum(shares))
+
+
+def test_different_neighbours_are_made_the_same() -> None:
+    """Whole batches, so that all is Gaussian: replacing an example moves a Poisson sample's sum by 2 C."""
+    poisson, fixed = (spending(sampling, 1.0, 100, 100) for sampling in ("poisson", "fixed"))
+    epsilon, _, relation, _ = composition([(poisson, 1, 1e-5), (fixed, 1, 1e-5)])
+    assert relation is NeighboringRelation.REPLACE_ONE
+    assert gaussian_epsilon(5**0.5, 1e-5) <= epsilon < 1.001 * gaussian_epsilon(5**0.5, 1e-5)
+    # noise on data, pure, is for examples that are replaced
+    epsilon, _, relation, _ = composition([(poisson, 1, 1e-5), 3.0])
+    assert relation is NeighboringRelation.REPLACE_ONE
+    assert epsilon == pytest.approx(gaussian_epsilon(2, 1e-5) + 3, rel=1e-6)
+    assert composition([2.0, 3.0])[:2] == (5.0, 0.0)
+
+
+def test_the_least_delta_of_any_holds_for_all() -> None:
+    mechanism = spending("poisson", 2.0)
+    found = composition([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])
+    assert found[1] == 1e-7
+    assert found[0] == composition([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
+    assert found[0] > composition([(mechanism, 50, 1e-5)] * 2)[0]

@@ -1,0 +1,168 @@
+"""Bounds at the edge: the lower one, the truth by mpmath to sixty digits and the upper one are in order."""
+
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+import dprepro
+from pipeline.ledgers.ledger import bounds_of
+from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.privacy.spending import Spending
+from pipeline.privacy.worst_instance import worst_epsilon
+
+Delta = Callable[[mpf], mpf]
+MILLION = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> object:
+    with mpmath.workdps(60):
+        yield
+
+
+def spending(sampling: str, noise: float, examples: int, batch: int) -> Spending:
+    values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
+    return Spending.model_validate(values)
+
+
+def check(own: Spending, steps: int, delta: float, exact: Delta) -> tuple[float, float]:
+    """A bound is in order where its own delta is: delta falls as epsilon rises."""
+    bounds, _ = bounds_of(own, steps, delta)
+    upper = min(one.epsilon for one in bounds.values() if one.epsilon is not None)
+    lower = worst_epsilon(own, steps, delta, upper)
+    assert lower <= upper
+    for one in bounds.values():
+        assert one.epsilon is None or exact(mpf(one.epsilon)) <= delta, one
+    assert lower == 0 or exact(mpf(lower)) >= delta
+    return lower, upper
+
+
+def gaussian(mu: mpf) -> Delta:
+    """Balle and Wang 2018, Theorem 8."""
+    return lambda epsilon: (
+        mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+    )
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-13, 1e-15, 1e-30, 1e-100])
+@pytest.mark.parametrize(
+    ("sampling", "noise", "steps"),
+    [
+        ("fixed", 0.3, 1),
+        ("poisson", 1.1, 10_000),
+        ("poisson", 50, 10_000),
+        ("shuffled", 7, 30),
+        ("fixed", 300, 100_000),
+    ],
+)
+def test_whole_batches_are_one_gaussian(sampling: str, noise: float, steps: int, delta: float) -> None:
+    exact = gaussian(mpmath.sqrt(steps) / mpf(noise))
+    lower, upper = check(spending(sampling, noise, 100, 100), steps, delta, exact)
+    assert lower > (1 - 1e-4) * upper  # it is told nearly exactly, however small delta is
+
+
+def one_step(noise: float, share: mpf) -> Delta:
+    """With the record, a mixture, against without: Balle, Barthe and Gaboardi 2018, Theorem 2."""
+    inner = gaussian(1 / mpf(noise))
+    return lambda epsilon: share * inner(mpmath.log(1 + mpmath.expm1(epsilon) / share))
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-10, 1e-13, 1e-18])
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+@pytest.mark.parametrize(
+    ("noise", "examples", "batch"), [(1.0, MILLION, 1000), (0.5, 10_000, 100), (2.0, 100, 50)]
+)
+def test_one_step_of_a_sample(sampling: str, noise: float, examples: int, batch: int, delta: float) -> None:
+    check(spending(sampling, noise, examples, batch), 1, delta, one_step(noise, mpf(batch) / examples))
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-11, 1e-13])
+@pytest.mark.parametrize(("noise", "share"), [(1.0, 10), (0.7, 100)])
+def test_two_steps_of_a_poisson_sample_by_integration(noise: float, share: int, delta: float) -> None:
+    rate, square = mpf(1) / share, mpf(noise) ** 2
+
+    def loss(place: mpf) -> mpf:
+        return mpmath.log(1 - rate + rate * mpmath.exp((2 * place - 1) / (2 * square)))
+
+    def second(epsilon: mpf) -> mpf:
+        """Delta of one step at any epsilon: beyond a threshold the mixture is e^epsilon times as likely."""
+        if epsilon <= mpmath.log(1 - rate):
+            return 1 - mpmath.exp(epsilon)
+        edge = square * mpmath.log((mpmath.exp(epsilon) - 1 + rate) / rate) + mpf(1) / 2
+        without = mpmath.ncdf(-edge / noise)
+        within = (1 - rate) * without + rate * mpmath.ncdf((1 - edge) / noise)
+        return within - mpmath.exp(epsilon) * without
+
+    def exact(epsilon: mpf) -> mpf:
+        def density(place: mpf) -> mpf:
+            return (1 - rate) * mpmath.npdf(place, 0, noise) + rate * mpmath.npdf(place, 1, noise)
+
+        # it bends where nothing is left for the second step to tell
+        bend = square * mpmath.log((mpmath.exp(epsilon) / (1 - rate) - 1 + rate) / rate) + mpf(1) / 2
+        ends = sorted({mpf(-14) * noise, mpf(0), mpf(1), mpf(4), bend, 1 + mpf(16) * noise})
+        with mpmath.workdps(25):
+            return mpmath.quad(lambda place: density(place) * second(epsilon - loss(place)), ends)
+
+    check(spending("poisson", noise, 1000, 1000 // share), 2, delta, exact)
+
+
+def test_samples_of_a_fixed_size_move_by_twice_the_clipping_bound() -> None:
+    """An example is replaced: -C becomes C. The noise is told over C."""
+    for sampling in ("fixed", "shuffled"):
+        spent = dprepro.epsilon(
+            examples=100, batch=100, steps=1, noise_multiplier=1, delta=1e-5, sampling=sampling
+        )
+        assert spent.at_most == pytest.approx(gaussian_epsilon(2, 1e-5), rel=1e-4)
+        assert spent.at_least is not None
+        assert 9.99 < spent.at_least <= spent.at_most
+    added = dprepro.epsilon(examples=100, batch=100, steps=1, noise_multiplier=1, delta=1e-5)
+    assert added.at_most == pytest.approx(gaussian_epsilon(1, 1e-5), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"epochs": 1e9},
+        {"epochs": 1e9, "noise_multiplier": 1e4},
+        {"examples": 2**31, "epochs": 1},
+        {"examples": 10**12, "batch": 10**6, "steps": 10**12, "sampling": "fixed"},
+        {"epochs": 20, "delta": 1e-15},
+        {"epochs": 20, "delta": 1e-100},
+        {"epochs": 20, "noise_multiplier": 1e-9},
+        {"epochs": 20, "noise_multiplier": 1e9},
+    ],
+)
+def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
+    tracemalloc.start()
+    began = time.process_time()
+    said = {"examples": 60_000, "batch": 256, "noise_multiplier": 1.1, "delta": 1e-5, **asked}
+    spent = dprepro.epsilon(**said)  # type: ignore[arg-type]
+    taken, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spent.at_most is not None
+    assert 0 <= (spent.at_least or 0) <= spent.at_most
+    assert taken < 60
+    assert peak < 2e9
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"epochs": 1e300}, r"steps; allowed: 1 to 1e\+12"),
+        ({"epochs": 1, "delta": 1e-101}, "delta: 1e-101 is not allowed"),
+        ({"epochs": 1, "noise_multiplier": 1e-10}, "noise_multiplier: 1e-10 is not allowed"),
+    ],
+)
+def test_what_is_not_taken_is_a_line(asked: dict[str, float], said: str) -> None:
+    with pytest.raises(dprepro.UserError, match=said):
+        dprepro.epsilon(**{"examples": 60_000, "batch": 256, "noise_multiplier": 1.1, "delta": 1e-5, **asked})
+
+
+def test_noise_for_a_delta_below_what_losses_carry_is_found_by_renyi_dp() -> None:
+    asked = {"examples": 100, "batch": 100, "steps": 1000, "delta": 1e-14}
+    noise = dprepro.noise_multiplier(3, **asked)
+    assert gaussian_epsilon(1000**0.5 / noise, 1e-14) <= 3
