@@ -15,15 +15,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.transforms import Transforms
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import initial_statistics, measured
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
+from pipeline.privacy.clippers import fastest
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement

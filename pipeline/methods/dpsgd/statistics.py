@@ -7,12 +7,13 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp, vmap
+from torch.func import vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
 from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import (
     BatchStatistics,
     initial_statistics,
@@ -21,7 +22,8 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, fastest
+from pipeline.privacy.clippers import fastest
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.joint_gradients import joint_clipper
 from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement

@@ -15,7 +15,6 @@ from functools import cached_property, partial
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.methods.base import (
@@ -34,7 +33,9 @@ from pipeline.methods.samples import BatchSum, clipped_sums, padded
 from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.methods.transforms import Transforms
-from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
+from pipeline.models.functional import functional_call
+from pipeline.privacy.clippers import fastest
+from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
