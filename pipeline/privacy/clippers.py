@@ -143,8 +143,8 @@ class Trial:
             if not self._near(alone[:count], together):
                 apart = (together - alone[:count]).norm() / alone[:count].norm()
                 raise UserError(
-                    f"the network mixes examples: in a batch of {count} logits differ by {apart:.2g} of their "
-                    "size from what each example has alone"
+                    f"the network mixes examples: in a batch of {count} logits are {apart:.2g} of their "
+                    "size away from what each example has alone"
                 )
 
     def _pass(self, inputs: Tensor, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
