@@ -80,7 +80,7 @@ class Trial:
         self.tolerance, self.device = TOLERANCES[dtype], example.device
         random = torch.Generator().manual_seed(0)
         for layer in self.net.modules():
-            if isinstance(layer, nn.RNNBase):
+            if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
                 layer.dropout = 0.0
         for weight in self.net.parameters():
             # nothing hides behind weights that start at zero, or at the bend of a ReLU
@@ -198,7 +198,7 @@ class Trial:
 
 
 class _NoDropout(TorchFunctionMode):
-    """Dropout hands on what it is given, also within attention."""
+    """Dropout as a function hands on what it is given, also within attention."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, options = getattr(function, "__name__", ""), kwargs or {}

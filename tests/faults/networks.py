@@ -12,7 +12,17 @@ import dprepro
 CLASSES, EXAMPLES, WORDS = 4, 3, 11
 CLIP = 0.7
 TOLERANCE = 1e-3  # of a gradient's size, in single precision
-ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.Hardtanh, nn.Tanh, nn.GELU, nn.Softplus, nn.Identity)
+ACTIVATIONS = (
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.SiLU,
+    nn.Hardtanh,
+    nn.Tanh,
+    nn.GELU,
+    nn.Softplus,
+    nn.Identity,
+)
 IN_PLACE = ACTIVATIONS[:5]
 
 
@@ -148,7 +158,9 @@ class Drawing:
 
     def _pool(self) -> nn.Module:
         pick = self.random.choice
-        return pick((nn.Identity(), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.MaxPool2d(3, 1, 1), nn.Dropout2d(0.0)))
+        return pick(
+            (nn.Identity(), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.MaxPool2d(3, 1, 1), nn.Dropout2d(0.0))
+        )
 
     def _text(self) -> tuple[nn.Module, Tensor]:
         tokens = torch.randint(WORDS, (EXAMPLES, self.random.randint(2, 7)))
@@ -185,9 +197,12 @@ def tried(seed: int) -> str | None:
             if found.sums.keys() != expected.keys():
                 return f"reference {reference}, call {call}: sums of {', '.join(found.sums)}"
             off = float((found.norms[:, 0] - norms).abs().max() / norms.max())
-            apart = math.sqrt(sum(float((found.sums[n] - expected[n]).square().sum()) for n in expected)) / CLIP
+            apart = (
+                math.sqrt(sum(float((found.sums[n] - expected[n]).square().sum()) for n in expected)) / CLIP
+            )
             if not (off <= TOLERANCE and apart <= TOLERANCE * EXAMPLES):
-                return f"reference {reference}, call {call}: norms {off:.1%} off, the sum {apart:.1%} of the clip"
+                said = f"norms {off:.1%} off, the sum by {apart:.1%} of the clip"
+                return f"reference {reference}, call {call}: {said}"
     return None
 
 
