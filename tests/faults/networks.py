@@ -1,5 +1,6 @@
 """Random networks: their clipped sums, by every way, beside one ordinary backward pass for each example."""
 
+import copy
 import math
 import random
 
@@ -11,7 +12,7 @@ import dprepro
 
 CLASSES, EXAMPLES, WORDS = 4, 3, 11
 CLIP = 0.7
-TOLERANCE = 1e-3  # of a gradient's size, in single precision
+TOLERANCE = 3e-3  # of the clip, or of a gradient's size, in single precision
 ACTIVATIONS = (
     nn.ReLU,
     nn.LeakyReLU,
@@ -180,30 +181,44 @@ class Drawing:
 
 
 def tried(seed: int) -> str | None:
-    """What is wrong with the clipped sums of the network that ``seed`` draws; None if nothing."""
+    """What is wrong with the clipped sums of the network that ``seed`` draws; None if nothing.
+
+    Where numbers that would be equal differ by rounding, as what group norm makes of a constant map does, it
+    is rounding that decides on which side of a ReLU they are, or which of them a pool takes: backward passes
+    in single and in double precision differ by half a gradient. There is no right one then to compare with.
+    """
     net, inputs = Drawing(seed).network()
     labels = torch.arange(EXAMPLES) % CLASSES
+    double = copy.deepcopy(net).double()
     try:
         norms, expected = one_by_one(net, inputs, labels)
+        precise = one_by_one(double, inputs.double() if inputs.is_floating_point() else inputs, labels)[1]
     except RuntimeError:  # something is overwritten that torch still needs
         try:
             dprepro.clipped_sum(net, inputs.clone(), labels, CLIP)
         except dprepro.UserError:
             return None
         return "torch can't differentiate it, and it isn't refused"
+    determined = distance(expected, precise) <= TOLERANCE
     for reference in (False, True):
         for call in range(2):  # the first of which leaves the network as it was
             found = dprepro.clipped_sum(net, inputs.clone(), labels, CLIP, reference=reference)
             if found.sums.keys() != expected.keys():
                 return f"reference {reference}, call {call}: sums of {', '.join(found.sums)}"
             off = float((found.norms[:, 0] - norms).abs().max() / norms.max())
-            apart = (
-                math.sqrt(sum(float((found.sums[n] - expected[n]).square().sum()) for n in expected)) / CLIP
-            )
-            if not (off <= TOLERANCE and apart <= TOLERANCE * EXAMPLES):
+            apart = distance(found.sums, expected)
+            if determined and not (off <= TOLERANCE and apart <= TOLERANCE):
                 said = f"norms {off:.1%} off, the sum by {apart:.1%} of the clip"
                 return f"reference {reference}, call {call}: {said}"
+        without = dprepro.clipped_sum(net, inputs[1:].clone(), labels[1:], CLIP, reference=reference)
+        if determined and not distance(found.sums, without.sums) <= 1 + TOLERANCE:
+            return f"reference {reference}: a record moves the sum by more than the clip"
     return None
+
+
+def distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:
+    """Between two sums, over the clip."""
+    return math.sqrt(sum(float((some[name] - others[name]).square().sum()) for name in some)) / CLIP
 
 
 def one_by_one(net: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
