@@ -25,8 +25,11 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "make: needs Python 3.11 or newer, this is $$($(or $(PYTHON),python3) --version 2>&1);" \
 			"name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@# pip brings uv alone, which unpacks the rest side by side; all of it is compared with the lock's hashes
+	@awk '/^[^ ]/ {wanted = /^uv==/} wanted' requirements.lock >$(VENV)/uv.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(VENV)/uv.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 .PHONY: demo
@@ -48,9 +51,10 @@ fuzz: $(STAMP) ## hostile input, flipped bits and kills, an hour or two; counts 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.campaign
 
 .PHONY: lint
-lint: $(STAMP) ## style and types
+lint: $(STAMP) ## style, order of imports, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 .PHONY: report
@@ -69,6 +73,10 @@ repro: $(STAMP) ## the real thing: says what it will train, then asks and trains
 	$(BIN)/dprepro plan
 	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
+
+.PHONY: bench
+bench: $(STAMP) ## what a training step costs, beside plain SGD and Opacus; ARGS="--only lenet5 --threads 2"
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ui
 ui: $(STAMP) ## MLflow's page over the committed records

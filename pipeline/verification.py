@@ -23,7 +23,7 @@ from pipeline.results import records
 from pipeline.results.records import Entry, Ledger
 from pipeline.results.tracking import publishing
 from pipeline.results.tracking.store import STORE
-from pipeline.training.runs import weights_path
+from pipeline.results.weights import weights_path
 from pipeline.transport import dvclock
 
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -9,7 +11,6 @@ from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 from stages.account import account
 from stages.audit import audit
-from stages.bench import bench
 from stages.compare import compare
 from stages.epsilon import epsilon
 from stages.equivalence import equivalence
@@ -38,7 +39,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
@@ -65,7 +65,6 @@ for command in (
     adopt,
     equivalence,
     verify,
-    bench,
 ):
     app.command()(command)
 app.add_typer(new, name="new")
@@ -73,8 +72,18 @@ app.add_typer(tan, name="tan")
 MOST_LINES = 50  # of an error message
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dprepro {version('dprepro')}")
+        raise typer.Exit
+
+
 @app.callback()
-def before_any_command() -> None:
+def before_any_command(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Clear what commands that were killed left half written."""
     clear_leftovers()
 

@@ -49,7 +49,7 @@ def way_for(net: nn.Module, example: Tensor, copies: int, reference: bool, alone
     """
 
     def fast(net: nn.Module) -> Clipper:
-        return BookKeeping(net, _random_inputs(net, example, 1), copies, alone)
+        return BookKeeping(net, random_inputs(net, example, 1), copies, alone)
 
     ways: list[Way] = [fast, partial(PerExample, copies=copies), partial(OneByOne, copies=copies)]
     trial = Trial.of(net, example, copies)
@@ -86,7 +86,7 @@ class Trial:
             # nothing hides behind weights that start at zero, or at the bend of a ReLU
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
-        self.inputs = _random_inputs(self.net, example, max(BATCHES) * copies)
+        self.inputs = random_inputs(self.net, example, max(BATCHES) * copies)
         with self._quiet():
             self._separate()
             classes = len(self._pass(self.inputs[:1])[0][0])
@@ -120,9 +120,10 @@ class Trial:
         with self._quiet():
             try:
                 return all(
-                    self._close(
+                    close(
                         self._sums(way(copy.deepcopy(self.net)), slice(0, count), under_vmap),
                         ClippedSum.of(self.expected[:count]),
+                        self.tolerance,
                     )
                     for count in BATCHES
                 )
@@ -136,11 +137,11 @@ class Trial:
         for name, value in kept.items():
             if not torch.equal(value, others[name]):
                 raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-        if not self._near(alone[:1], self._pass(self.inputs[:1], seed=1)[0]):
+        if not _near(self._pass(self.inputs[:1], seed=1)[0], alone[:1], self.tolerance):
             raise UserError("the network draws random numbers; allowed: those of dropout")
         for count in BATCHES:
             together, _ = self._pass(self.inputs[:count])
-            if not self._near(alone[:count], together):
+            if not _near(together, alone[:count], self.tolerance):
                 apart = (together - alone[:count]).norm() / alone[:count].norm()
                 raise UserError(
                     f"the network mixes examples: in a batch of {count} logits are {apart:.2g} of their "
@@ -181,20 +182,22 @@ class Trial:
         with torch.random.fork_rng(devices), _NoDropout():
             yield
 
-    def _close(self, found: ClippedSum, expected: ClippedSum) -> bool:
-        """Whether two ways agree in every example's norms, losses and in the sum."""
-        flat = [
-            torch.cat([own.sums[name].flatten() for name in self.tensors])[None] for own in (found, expected)
-        ]
-        return (
-            self._near(expected.norms, found.norms)
-            and self._near(expected.losses[None], found.losses[None])
-            and self._near(flat[1], flat[0])
-        )
 
-    def _near(self, expected: Tensor, found: Tensor) -> bool:
-        """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
-        return bool((found - expected).norm(dim=1).max() <= self.tolerance * expected.norm(dim=1).max())
+def close(found: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
+    """Whether two ways agree in every example's norms, in the losses and in the sum."""
+    flat = [
+        torch.cat([own.sums[name].flatten() for name in expected.sums])[None] for own in (found, expected)
+    ]
+    return (
+        _near(found.norms, expected.norms, tolerance)
+        and _near(found.losses[None], expected.losses[None], tolerance)
+        and _near(*flat, tolerance)
+    )
+
+
+def _near(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
+    return bool((found - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
 
 class _NoDropout(TorchFunctionMode):
@@ -222,7 +225,7 @@ def _refuse_known(net: nn.Module) -> None:
             )
 
 
-def _random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
+def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
     """``count`` inputs like ``example`` (1, ...): numbers in [0, 1), tokens that every embedding has."""
     random, shape = torch.Generator().manual_seed(1), (count, *example.shape[1:])
     if example.is_floating_point():

@@ -23,7 +23,7 @@ from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.transforms import Transforms
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import initial_statistics, measured
-from pipeline.privacy.clippers import fastest
+from pipeline.privacy.clippers import Trial, fastest
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending

@@ -29,8 +29,8 @@ from pipeline.results.records import Record, Trained
 from pipeline.results.tracking import experiments, families
 from pipeline.results.tracking.publishing import Show
 from pipeline.results.tracking.store import opened
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
-from pipeline.training.runs import read_weights, weights_path
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 EXPORTED, CHECKED = 2, 7  # examples that a network is exported with, and that the program is held to it with
