@@ -92,6 +92,9 @@ class BatchClipping:
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
+        if self.first.private and self.first.sampling == "poisson" and not self.single:
+            # sets are padded to the longest: a network that mixes by itself would see by how much
+            Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
@@ -232,8 +235,10 @@ class BatchClipping:
             *(torch.ones(len(network), device=labels.device) for _ in range(2)),
         )
 
+        clipper = self.clipper  # made out here, as networks are not tried under `vmap`
+
         def of_replica(tensors: Tensors, inputs: Tensor, labels: Tensor) -> Tensor:
-            return self.clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart).norms
+            return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart).norms
 
         at_once = self.task.execution.examples_at_once(replicas)
         for own, truth in zip(inputs.split(at_once), labels.split(at_once), strict=True):
