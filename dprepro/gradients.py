@@ -11,6 +11,7 @@ from pipeline.privacy.clippers import Way, way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
 _WAYS: WeakKeyDictionary[nn.Module, tuple[Any, Way]] = WeakKeyDictionary()
+_PLAIN = (bool, int, float, str)
 
 
 def clipped_sum(
@@ -49,7 +50,7 @@ def clipped_sum(
     seen = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
     if _WAYS.get(network, (None,))[0] != seen:
         alone = inputs.device.type == "cpu"
-        _WAYS[network] = seen, way_for(network, inputs[:1], 1, reference, alone)
+        _WAYS[network] = seen, way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
     clipper = _WAYS[network][1](network)
     one = next(iter(tensors.values())).new_ones(())
     bounds = Bounds.whole(clip * one, len(tensors))
@@ -58,13 +59,13 @@ def clipped_sum(
 
 
 def _state(network: nn.Module) -> list[Any]:
-    """What a network's layers are and are told, without the values of tensors."""
+    """What a network's layers are, are told and are hooked to; of tensors nothing but which they are."""
     return [
-        (id(layer), name, value if isinstance(value, bool | int | float | str) else _size(value))
+        (
+            id(layer),
+            name,
+            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and len(value)),
+        )
         for layer in network.modules()
         for name, value in vars(layer).items()
     ]
-
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, dict) else id(value)

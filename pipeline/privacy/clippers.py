@@ -27,14 +27,9 @@ TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
 Way = Callable[[nn.Module], Clipper]
 
 
-def fastest(
+def way_for(
     net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, alone: bool = False
-) -> Clipper:
-    """The clipper of `way_for`, of the network itself."""
-    return way_for(net, example, copies, reference, alone)(net)
-
-
-def way_for(net: nn.Module, example: Tensor, copies: int, reference: bool, alone: bool) -> Way:
+) -> Way:
     """The first of `BookKeeping`, `PerExample` and `OneByOne` that is right for a network.
 
     Args:
@@ -65,7 +60,8 @@ class Trial:
     """A network on random inputs, each example alone; and whether batches of them give the same.
 
     Dropout is switched off: it draws for every example apart. All else stays in the mode in which it is, as
-    batch norm mixes examples in one mode and not in the other.
+    batch norm mixes examples in one mode and not in the other. Any network that passes is right on these
+    inputs, at these weights; that is no proof for others.
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
@@ -88,9 +84,7 @@ class Trial:
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         self.inputs = random_inputs(self.net, example, max(BATCHES) * copies)
         with self._quiet():
-            self._separate()
-            classes = len(self._pass(self.inputs[:1])[0][0])
-            self.labels = torch.arange(max(BATCHES), device=self.device) % classes
+            self.labels = torch.arange(max(BATCHES), device=self.device) % self._classes()
             trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
             self.tensors = {name: value.detach() for name, value in trained.items()}
             self.tensors |= initial_statistics(self.net)
@@ -111,9 +105,7 @@ class Trial:
             except Exception as raised:  # whatever the network's own code raises
                 problem = raised
         text = str(problem).split("\n")[0]
-        raise UserError(
-            f"the network doesn't take random inputs like {tuple(example.shape)}, one alone: {text}"
-        )
+        raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
 
     def agrees(self, way: Way, under_vmap: bool) -> bool:
         """Whether the sums of batches are those of single examples."""
@@ -130,8 +122,8 @@ class Trial:
             except Exception:  # it has no rule for a layer, or torch none for an operation
                 return False
 
-    def _separate(self) -> None:
-        """Refuse a network in which an example sees another one, or leaves something for later ones."""
+    def _classes(self) -> int:
+        """How many logits an example has; refused where one sees another, or leaves something behind."""
         passes = [self._pass(example) for example in self.inputs[: max(BATCHES)].split(1)]
         alone, (kept, others, *_) = torch.cat([logits for logits, _ in passes]), [left for _, left in passes]
         for name, value in kept.items():
@@ -147,6 +139,7 @@ class Trial:
                     f"the network mixes examples: in a batch of {count} logits are {apart:.2g} of their "
                     "size away from what each example has alone"
                 )
+        return alone.shape[1]
 
     def _pass(self, inputs: Tensor, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits (B, classes) of ``inputs`` (B, ...) by a fresh copy, and its buffers afterwards."""
@@ -191,7 +184,7 @@ def close(found: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
     return (
         _near(found.norms, expected.norms, tolerance)
         and _near(found.losses[None], expected.losses[None], tolerance)
-        and _near(*flat, tolerance)
+        and _near(flat[0], flat[1], tolerance)
     )
 
 

@@ -150,7 +150,8 @@ class PerExample:
 
         apart = inputs.unflatten(0, (-1, self.copies))
         each = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0), randomness="different")
-        return clipped(*each(tensors, apart, labels), mask, bounds)
+        gradients, losses = each(tensors, apart, labels)
+        return clipped(gradients, losses, mask, bounds)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
-from pipeline.privacy.clippers import fastest
+from pipeline.privacy.clippers import way_for
 from pipeline.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
 from tests.faults.networks import Residual, Twice, one_by_one
 
@@ -195,6 +195,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     ),
     "random numbers": (lambda: Between(lambda x: x + torch.randn_like(x)), "vector", "draws random numbers"),
     "a hook on a parameter": (with_parameter_hook, "vector", "parameter 'weight': has a hook"),
+    "weight norm that can't be copied": (
+        lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(WIDTH, CLASSES))),
+        "vector",
+        "deepcopy",
+    ),
     "another shape": (
         lambda: nn.Linear(WIDTH + 1, CLASSES),
         "vector",
@@ -312,7 +317,7 @@ def test_a_network_that_is_no_function_of_single_examples_is_refused(name: str) 
             dprepro.clipped_sum(net, inputs, labels, 1.0, reference=reference)
         assert "\n" not in str(caught.value)
         with pytest.raises(dprepro.UserError, match=said):
-            fastest(net, inputs[:1], reference=reference, alone=False)
+            way_for(net, inputs[:1], reference=reference, alone=False)(net)
     assert torch.equal(torch.random.get_rng_state(), numbers)
     for key, value in net.state_dict().items():
         assert torch.equal(value, before[key])
@@ -324,7 +329,7 @@ def test_others_are_clipped_rightly_by_the_fastest_way_that_is(name: str) -> Non
     net, inputs, labels = made(build, kind)
     norms, sums = one_by_one(net, inputs, labels)
     net.zero_grad()
-    assert type(fastest(net, inputs[:1], alone=True)) is alone
+    assert type(way_for(net, inputs[:1], alone=True)(net)) is alone
     for reference in (False, True):
         for _ in range(2):  # the first leaves the network as it was
             found = dprepro.clipped_sum(net, inputs.clone(), labels, 0.7, reference=reference)
@@ -340,10 +345,10 @@ def test_so_they_are_under_vmap_or_refused(name: str) -> None:
     net, inputs, labels = made(build, kind)
     if several is OneByOne:  # which is a loop of ordinary passes
         with pytest.raises(dprepro.UserError, match="can't be taken under vmap"):
-            fastest(net, inputs[:1], alone=False)
+            way_for(net, inputs[:1], alone=False)(net)
         return
     norms, _ = one_by_one(net, inputs, labels)
-    clipper = fastest(net, inputs[:1], alone=False)
+    clipper = way_for(net, inputs[:1], alone=False)(net)
     assert type(clipper) is several
     tensors = {name: value.detach()[None] for name, value in net.named_parameters()}
     bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(0.7), len(tensors))))

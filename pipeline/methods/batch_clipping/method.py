@@ -23,7 +23,7 @@ from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.transforms import Transforms
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import initial_statistics, measured
-from pipeline.privacy.clippers import Trial, fastest
+from pipeline.privacy.clippers import Trial, way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending
@@ -88,7 +88,7 @@ class BatchClipping:
         """Clipped sums of single examples' gradients, where those don't see each other."""
         example = self.views.plain(self.task.public[:1])
         how = self.task.execution
-        return fastest(self.task.net, example, reference=how.reference, alone=how.alone)
+        return way_for(self.task.net, example, reference=how.reference, alone=how.alone)(self.task.net)
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""

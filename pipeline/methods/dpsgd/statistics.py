@@ -23,7 +23,7 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.clippers import fastest
+from pipeline.privacy.clippers import way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement
@@ -67,7 +67,7 @@ class NoStatistics:
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
         how = self.execution
-        return fastest(self.net, self.example, reference=how.reference, alone=how.alone)
+        return way_for(self.net, self.example, reference=how.reference, alone=how.alone)(self.net)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
