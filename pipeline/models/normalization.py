@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
+from pipeline.models.functional import functional_call
 from pipeline.models.model import Model
 
 

@@ -13,9 +13,10 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn import functional as F
 
+from pipeline.models.functional import functional_call
 from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for, squares, weighted_sum
 from pipeline.privacy.layers import trained_layers, watched
 
@@ -130,21 +131,6 @@ def channels_last(inputs: Tensor) -> Tensor:
     return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
 
 
-def fastest(
-    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, alone: bool = False
-) -> Clipper:
-    """The fast way where it has a rule for every layer, else the reference, or that anyway on request.
-
-    ``example`` is one of the network's inputs (1, ...); ``alone``: see `BookKeeping`.
-    """
-    if not reference:
-        try:
-            return BookKeeping(net, example, copies, alone)
-        except NotImplementedError:
-            pass  # a layer without a fast rule: the reference takes every layer
-    return PerExample(net, copies)
-
-
 @dataclass(frozen=True)
 class PerExample:
     """The reference: one gradient an example by vmap(grad), then clip, then sum."""
@@ -163,8 +149,38 @@ class PerExample:
             return value, value
 
         apart = inputs.unflatten(0, (-1, self.copies))
-        gradients, losses = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0))(tensors, apart, labels)
+        each = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0), randomness="different")
+        gradients, losses = each(tensors, apart, labels)
         return clipped(gradients, losses, mask, bounds)
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """The definition: an ordinary backward pass for every example alone, then clip, then sum.
+
+    Slow, but for any network that autograd takes; what `vmap` can't take goes this way.
+    """
+
+    net: nn.Module
+    copies: int = 1  # K
+
+    def __call__(
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+    ) -> ClippedSum:
+        """The sums of one batch; see `Clipper`."""
+        parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
+        return ClippedSum.of([self._alone(tensors, *part, bounds) for part in parts])
+
+    def _alone(
+        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
+    ) -> ClippedSum:
+        leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+        with torch.enable_grad():
+            logits = functional_call(self.net, leaves, (inputs,))
+            loss = F.cross_entropy(logits, label.expand(self.copies))
+            gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        apart = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
+        return clipped(apart, loss.detach()[None], mask, bounds)
 
 
 class BookKeeping:
@@ -192,6 +208,8 @@ class BookKeeping:
         self.copies = copies
         self.alone = alone
         self.last = wants_channels_last(net)
+        # outputs are kept to be differentiated by: what may write into one gets a copy
+        self.overwrites = any(getattr(layer, "inplace", False) for layer in net.modules())
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
@@ -253,12 +271,13 @@ class BookKeeping:
         uses: Uses = {name: [] for name in self.layers}
         outputs: Uses = {name: [] for name in self.layers}
 
-        def note(name: str, inputs: Tensor, output: Tensor) -> None:
+        def note(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
             if not output.requires_grad:
                 # the graph begins here: no gradient is taken of what comes before the first layer
                 output.requires_grad_()
             uses[name].append(inputs.detach())
             outputs[name].append(output)
+            return output.clone() if self.overwrites else None
 
         with torch.enable_grad(), watched(self.layers, note):
             seen = channels_last(inputs) if self.last else inputs

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pipeline.files import write_json
-from tests.faults import flips, project
+from tests.faults import flips, networks, project
 from tests.faults.inputs import Inputs, tried
 from tests.faults.kills import COMMANDS, Kill, Kills
 
@@ -27,11 +27,12 @@ REPORT = Path("reports/faults.json").resolve()
 
 
 def main() -> int:
-    """Run all three parts; 1 where anything was found."""
+    """Run all parts; 1 where anything was found."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--inputs", type=int, default=10_000)
     asked.add_argument("--flips", type=int, default=1_000)
     asked.add_argument("--kills", type=int, default=500)
+    asked.add_argument("--networks", type=int, default=500)
     asked.add_argument("--minutes", type=float, default=120, help="after which no further trial is begun")
     asked.add_argument("--seed", type=int, default=0)
     wanted = asked.parse_args()
@@ -45,11 +46,17 @@ def main() -> int:
         project.make()
         found = {
             "inputs": _inputs(wanted.inputs, wanted.seed, until),
+            "networks": _networks(wanted.networks, wanted.seed, until),
             "bit flips": _flips(wanted.flips, wanted.seed, until),
             "kills": _kills(wanted.kills, wanted.seed, until, made, Path(scratch)),
         }
         os.chdir("/")
-    asked_for = {"inputs": wanted.inputs, "bit flips": wanted.flips, "kills": wanted.kills}
+    asked_for = {
+        "inputs": wanted.inputs,
+        "bit flips": wanted.flips,
+        "kills": wanted.kills,
+        "networks": wanted.networks,
+    }
     report = {
         "date": date.today().isoformat(),
         "seconds": round(time.monotonic() - begun),
@@ -77,6 +84,21 @@ def _inputs(count: int, seed: int, until: float) -> dict[str, Any]:
             failures.append({"kind": name, "seed": seed + number, "what": wrong[-2000:]})
     hangs = sum(one["what"] == "hang" for one in failures)
     return {"tried": dict(done), "tracebacks": len(failures) - hangs, "hangs": hangs, "failures": failures}
+
+
+def _networks(count: int, seed: int, until: float) -> dict[str, Any]:
+    done, failures = 0, []
+    for number in range(seed, seed + count):
+        if time.monotonic() > until:
+            break
+        done += 1
+        try:
+            wrong = networks.tried(number)
+        except Exception as problem:
+            wrong = f"{type(problem).__name__}: {problem}"
+        if wrong is not None:
+            failures.append({"seed": number, "what": wrong[-2000:]})
+    return {"tried": done, "wrong": len(failures), "failures": failures}
 
 
 def _flips(count: int, seed: int, until: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import flips
+from tests.faults import flips, networks
 from tests.faults.inputs import Inputs, tried
 from tests.faults.kills import Kill, Kills
 
@@ -21,6 +21,11 @@ def test_hostile_input_is_one_line(own: Path, kind: str) -> None:
 
 def test_every_kind_is_tried() -> None:
     assert list(Inputs().kinds()) == KINDS
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_networks_clipped_sums_are_those_of_one_backward_pass_an_example(seed: int) -> None:
+    assert networks.tried(seed) is None
 
 
 @pytest.mark.parametrize("kind", flips.FILES)

@@ -189,3 +189,13 @@ def test_of_convolutions_it_takes_those_in_front_alone() -> None:
     again.insert(4, again[3])  # the same pool twice, which among the children stands once
     for net in (frozen_norm, behind, no_norm, alike, again):
         assert joint_clipper(net, images, reference=False, alone=True) is through_everything
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_the_fast_way_is_taken_where_it_is_right(doubled: bool) -> None:
+    """It doesn't know of a hook that doubles what a layer puts out."""
+    net = nn.Sequential(nn.Linear(6, 5), BatchStatistics(5, 1e-3), nn.Tanh(), nn.Linear(5, 3))
+    if doubled:
+        net[0].register_forward_hook(lambda layer, arguments, output: output * (1 + output))
+    found = joint_clipper(net, torch.rand(1, 6), False, True)
+    assert (found is through_everything) == doubled

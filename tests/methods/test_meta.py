@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline import params
 from pipeline.data.catalog import CATALOG
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from pipeline.methods.batch_clipping import method as batch_clipping
 from pipeline.methods.dpsgd import method as dpsgd
 from pipeline.methods.registry import build_method, build_net
 from pipeline.models.model import Model
 from pipeline.pretrained.lrp import relevances
+from pipeline.privacy import clippers
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, grouped, make_task
 from tests.methods.test_every_row import made_up
@@ -42,6 +44,22 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Streams, "normal", normal)
     monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
+
+
+@pytest.fixture(autouse=True)
+def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network is tried by its values before the first step; here the first way that it can go is right."""
+
+    class Untried:
+        @classmethod
+        def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Untried":
+            return cls()
+
+        def agrees(self, way: clippers.Way, under_vmap: bool) -> bool:
+            return True
+
+    monkeypatch.setattr(clippers, "Trial", Untried)
+    monkeypatch.setattr(batch_clipping, "Trial", Untried)
 
 
 def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:

@@ -15,15 +15,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.transforms import Transforms
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import initial_statistics, measured
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped, fastest
+from pipeline.privacy.clippers import Trial, way_for
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.statements import statement
@@ -85,10 +86,13 @@ class BatchClipping:
         """Clipped sums of single examples' gradients, where those don't see each other."""
         example = self.views.plain(self.task.public[:1])
         how = self.task.execution
-        return fastest(self.task.net, example, reference=how.reference, alone=how.alone)
+        return way_for(self.task.net, example, reference=how.reference, alone=how.alone)(self.task.net)
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
+        if self.first.private and self.first.sampling == "poisson" and not self.single:
+            # sets are padded to the longest: a network that mixes by itself would see by how much
+            Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
@@ -229,8 +233,10 @@ class BatchClipping:
             *(torch.ones(len(network), device=labels.device) for _ in range(2)),
         )
 
+        clipper = self.clipper  # made out here, as networks are not tried under `vmap`
+
         def of_replica(tensors: Tensors, inputs: Tensor, labels: Tensor) -> Tensor:
-            return self.clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart).norms
+            return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart).norms
 
         at_once = self.task.execution.examples_at_once(replicas)
         for own, truth in zip(inputs.split(at_once), labels.split(at_once), strict=True):

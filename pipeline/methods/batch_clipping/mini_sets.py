@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.methods.base import Execution
 from pipeline.methods.base import gradient as differentiated
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams

@@ -7,13 +7,14 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vjp, vmap
+from torch.func import vjp, vmap
 from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
 from pipeline.methods.dpsgd.joint_gradients import joint_clipper
 from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import (
     BatchStatistics,
     initial_statistics,
@@ -22,7 +23,8 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, fastest
+from pipeline.privacy.clippers import way_for
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement
 
@@ -65,7 +67,7 @@ class NoStatistics:
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
         how = self.execution
-        return fastest(self.net, self.example, reference=how.reference, alone=how.alone)
+        return way_for(self.net, self.example, reference=how.reference, alone=how.alone)(self.net)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""

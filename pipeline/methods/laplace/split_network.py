@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from pipeline.errors import UserError
+from pipeline.models.functional import functional_call
 from pipeline.privacy.gradients import Tensors
 
 

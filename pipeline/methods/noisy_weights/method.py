@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, gradient, over_replicas
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.optimizers import adam, adam_start
+from pipeline.models.functional import functional_call
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams

@@ -15,7 +15,6 @@ from functools import cached_property, partial
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.methods.base import (
@@ -34,7 +33,9 @@ from pipeline.methods.samples import BatchSum, clipped_sums, padded
 from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.methods.transforms import Transforms
-from pipeline.privacy.gradients import Bounds, Clipper, Tensors, fastest
+from pipeline.models.functional import functional_call
+from pipeline.privacy.clippers import way_for
+from pipeline.privacy.gradients import Bounds, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending, relation_of, sensitivity
@@ -82,7 +83,7 @@ class Tan:
         """Clipped sums of gradients averaged over copies; made once, as the fast way runs an example."""
         example = self.views.plain(self.task.public[:1])
         how = self.task.execution
-        return fastest(self.task.net, example, self.first.copies, how.reference, how.alone)
+        return way_for(self.task.net, example, self.first.copies, how.reference, how.alone)(self.task.net)
 
     def init(self) -> State:
         """Initial parameters, which are their own average, and what the optimiser keeps."""
