@@ -1,7 +1,7 @@
 """A row -> what attacks on its code show: `reports/audits/ROW.json`. Needs neither weights nor data."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +18,15 @@ from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
-from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.records import Attack, Audit, Bound
 
-ALPHA = 0.05  # of all bounds of an attack together, but for those that assume a Gaussian mechanism
+ALPHA = 0.05  # of all bounds of an attack together
+# bounds that assume nothing of the mechanism
+ASSUMING_NOTHING = {"errors", "one_run", "labels"}
+# an epsilon that is shown, at a significance
+Way = Callable[[float], float]
 DELTA = 1e-5
 
 
@@ -59,16 +62,15 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
     else:
         scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name)
     whole = scores.steps == steps and scores.spending.examples == examples
-    shown = list(_by_scores(scores.without, scores.within, scores.one_run, _delta(own)))
-    shown += [_by_gaussian(name, *found, _delta(own)) for name, found in scores.others.items()]
-    yield _attack(level, "canaries" if single else "crowd", "every step", scores, own, whole, shown, begun)
+    ways = _ways(scores.without, scores.within, scores.one_run, _delta(own))
+    ways |= {name: _by_gaussian(*found, _delta(own)) for name, found in scores.others.items()}
+    yield _attack(level, "canaries" if single else "crowd", "every step", scores, own, whole, ways, begun)
     begun = time.process_time()
     found = pair.audit_pair(row, own, settings, name)
     scores = found.scores
-    shown = list(_by_scores(scores.without, scores.within, False, _delta(own)))
-    if found.mu > 0:
-        shown.append(Bound(by="computed", epsilon=down(gaussian_epsilon(found.mu, _delta(own)))))
-    yield _attack(level, "pair", "the first and the last model", scores, own, False, shown, begun)
+    ways = _ways(scores.without, scores.within, False, _delta(own))
+    ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), _delta(own))
+    yield _attack(level, "pair", "the first and the last model", scores, own, False, ways, begun)
 
 
 def _attack(
@@ -78,7 +80,7 @@ def _attack(
     scores: Scores,
     own: MethodSettings,
     whole: bool,
-    shown: list[Bound],
+    ways: dict[str, Way],
     begun: float,
 ) -> Attack:
     known, _ = bounds_of(scores.spending, scores.steps, _delta(own))
@@ -92,7 +94,7 @@ def _attack(
         whole=whole,
         confidence=1 - ALPHA,
         trials=(len(scores.without), len(scores.within)),
-        bounds=tuple(shown),
+        bounds=_shown(ways),
         seconds=round(time.process_time() - begun, 1),
     )
 
@@ -104,9 +106,9 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, 
     found = way(row, own, settings, name)
     without, within, method = found.without, found.within, found.method
     accounted = releases.spent(method)
-    shown = list(_by_scores(without, within, False, 0.0))
+    ways = _ways(without, within, False, 0.0)
     if found.labels is not None:
-        shown.append(Bound(by="labels", epsilon=next(_by_scores(*found.labels, False, 0.0)).epsilon))
+        ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
     return Attack(
         level=level,
         attack="shared" if shared else "opposites",
@@ -117,28 +119,33 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, 
         whole=True,  # relevances, which are not attacked, can only add
         confidence=1 - ALPHA,
         trials=(len(without), len(within)),
-        bounds=tuple(shown),
+        bounds=_shown(ways),
         seconds=round(time.process_time() - begun, 1),
     )
 
 
-def _by_scores(without: np.ndarray, within: np.ndarray, one_run: bool, delta: float) -> Iterator[Bound]:
-    """What scores show: by each way that holds for them."""
-    thresholds = bounds.split(without, within)
+def _shown(ways: dict[str, Way]) -> tuple[Bound, ...]:
+    """What each of an attack's ways to tell shows, at a significance that they share."""
+    return tuple(
+        Bound(by=name, epsilon=down(way(ALPHA / len(ways))), assumes_gaussian=name not in ASSUMING_NOTHING)
+        for name, way in ways.items()
+    )
+
+
+def _ways(without: np.ndarray, within: np.ndarray, one_run: bool, delta: float) -> dict[str, Way]:
+    """Those that hold for scores."""
     if one_run:
-        yield Bound(by="one_run", epsilon=down(bounds.by_one_run(without, within, ALPHA, delta)))
-        curve = bounds.by_one_run_curve(without, within, ALPHA, delta)
-        yield Bound(by="one_run_curve", epsilon=down(curve), assumes_gaussian=True)
+        ways: dict[str, Way] = {
+            "one_run": lambda alpha: bounds.by_one_run(without, within, alpha, delta),
+            "one_run_curve": lambda alpha: bounds.by_one_run_curve(without, within, alpha, delta),
+        }
     else:
-        shown = max(bounds.by_errors(one, ALPHA / len(thresholds), delta) for one in thresholds)
-        yield Bound(by="errors", epsilon=down(shown))
-    if delta > 0:
-        yield _by_gaussian("gaussian", without, within, delta)
+        ways = {"errors": lambda alpha: bounds.by_thresholds(without, within, alpha, delta)}
+    return ways | ({"gaussian": _by_gaussian(without, within, delta)} if delta > 0 else {})
 
 
-def _by_gaussian(name: str, without: np.ndarray, within: np.ndarray, delta: float) -> Bound:
-    shown = bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, delta)
-    return Bound(by=name, epsilon=down(shown), assumes_gaussian=True)
+def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Way:
+    return lambda alpha: bounds.by_gaussian(bounds.split(without, within)[0], alpha, delta)
 
 
 def _delta(own: MethodSettings) -> float:

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from pipeline import params
-from pipeline.audits import bounds, mechanism, releases
+from pipeline.audits import bounds, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
 from pipeline.ledgers.ledger import bounds_of
+from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.method import Tan
@@ -45,6 +46,7 @@ BC = BatchClippingSettings.model_validate(
     }
 )
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
+LAYER_NORM, PUBLIC_BN = "davody-t5-ln-lenet5", "davody-t5-bn-lenet5"
 ILM = "phan-f4a-ilm-sound-reduced"
 Shown = tuple[float, float]  # epsilon that an audit shows, and what is accounted for what it attacked
 
@@ -72,14 +74,28 @@ def labels() -> Shown:
     own = row.resolved[0].model_copy(update={"epsilon": 4.0})
     found = releases.opposites(row, own, SETTINGS, "planted", 4000)
     assert found.labels is not None
-    errors = bounds.split(*found.labels)
-    return max(bounds.by_errors(one, ALPHA / 2, 0.0) for one in errors), own.loss_share * 4.0
+    return bounds.by_thresholds(*found.labels, ALPHA, 0.0), own.loss_share * 4.0
+
+
+def computed(key: str, seeds: int = 24) -> Callable[[], Shown]:
+    """By how far a record moves the sums of a row's own network, over the noise that is measured."""
+
+    def audit() -> Shown:
+        row = SETTINGS.rows[key]
+        with patch.object(pair, "RUNS", seeds):
+            found = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
+        return bounds.of_mu(found.mu(ALPHA), DELTA), accounted(found.scores)
+
+    return audit
 
 
 def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> Shown:
+    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted(scores)
+
+
+def accounted(scores: Scores) -> float:
     known, _ = bounds_of(scores.spending, scores.steps, DELTA)
-    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
-    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted
+    return min(one.epsilon for one in known.values() if one.epsilon is not None)
 
 
 REAL = GaussianMechanism.deviations
@@ -97,11 +113,47 @@ def once(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) 
     return REAL(self, bounds, shares) / self.distance
 
 
+RELEASE = GaussianMechanism.release
+
+
+def halved_in_secret(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """Half the noise that `deviations` declares."""
+    released = RELEASE(self, sums, bounds, streams, step, shares)
+    return {name: (value + sums[name]) / 2 for name, value in released.items()}
+
+
+def exact_statistics(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """Noise on the gradients, and none on the statistics beside them."""
+    released = RELEASE(self, sums, bounds, streams, step, shares)
+    return {
+        name: sums[name] if name.endswith((".mean", ".var")) else value for name, value in released.items()
+    }
+
+
+def same_in_layers(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """The same numbers for each layer, in its own size."""
+    deviations = self.deviations(bounds, shares)
+    return {
+        name: value + each(value, own) * streams.normal(step, value[0].numel()).reshape(value.shape)
+        for own, (name, value) in zip(deviations.T, sums.items(), strict=True)
+    }
+
+
 NORMAL, POISSON, LAPLACE = Streams.normal, Streams.poisson, Streams.laplace
 
 
 def same_noise(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
     return NORMAL(self, 0, size, purpose).clone()
+
+
+def same_in_pairs(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+    return NORMAL(self, step // 2, size, purpose).clone()
 
 
 def same_for_all(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
@@ -161,6 +213,11 @@ BUGS: dict[str, Bug] = {
     "clipping off": Bug(Tan, "clipped_sums", unclipped, singles()),
     "clipping after the mean": Bug(Tan, "clipped_sums", after_the_mean, singles()),
     "noise reused across steps": Bug(Streams, "normal", same_noise, singles("repeats")),
+    "noise repeated in pairs of steps": Bug(Streams, "normal", same_in_pairs, singles("repeats")),
+    "the same noise in all layers": Bug(GaussianMechanism, "release", same_in_layers, singles()),
+    "the same noise in all clipped parts": Bug(GaussianMechanism, "release", same_in_layers, crowd),
+    "less noise than is declared": Bug(GaussianMechanism, "release", halved_in_secret, computed(LAYER_NORM)),
+    "statistics without noise": Bug(GaussianMechanism, "release", exact_statistics, computed(PUBLIC_BN)),
     "noise reused across replicas": Bug(Streams, "normal", same_for_all, singles("replicas")),
     "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
     "a fixed order sampled": Bug(Streams, "poisson", in_order, singles("order")),

@@ -18,7 +18,13 @@ def test_a_planted_bug_is_seen_and_right_code_is_not(name: str) -> None:
     assert shown > accounted
 
 
-AUDITS = {"canaries": planted.singles(), "crowd": planted.crowd, "labels": planted.labels}
+AUDITS = {
+    "canaries": planted.singles(),
+    "crowd": planted.crowd,
+    "labels": planted.labels,
+    "computed": planted.computed(planted.LAYER_NORM),
+    "computed of statistics": planted.computed(planted.PUBLIC_BN),
+}
 
 
 @pytest.mark.parametrize("name", AUDITS)
