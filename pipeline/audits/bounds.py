@@ -5,6 +5,7 @@ them from one half of the trials and counts in the other.
 
 * `by_errors`: of two ways to err, counted in independent trials (Clopper and Pearson 1934). Assumes nothing
   of the mechanism; n trials show ln(n / 3) or so at most.
+* `by_coordinates`: of errors on single coordinates of releases whose coordinates are independent.
 * `by_gaussian`: the same errors, by the trade-off curve of a Gaussian mechanism (Nasr et al. 2023). Holds for
   mechanisms that are Gaussian, or hardly other.
 * `by_one_run`: guesses of which canaries were in a single run (Steinke, Nasr and Jagielski 2023). Assumes
@@ -90,6 +91,18 @@ def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: 
     """Epsilon that the errors of either threshold of `split` show, each a test of its own."""
     thresholds = split(without, within)
     return max(by_errors(errors, alpha / len(thresholds), delta) for errors in thresholds)
+
+
+def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
+    """Epsilon that a release of up to so many coordinates shows, whose noise is independent and alike.
+
+    ``errors`` are those of single coordinates; the attacker says with of a release where he says it of one.
+    """
+    alarms, misses = errors.upper(alpha)
+    counts = np.arange(1, coordinates + 1)
+    quiet = np.exp(counts * np.log1p(-alarms)) - delta if alarms < 1 else np.zeros(1)
+    shown = np.log(quiet[quiet > 0]) - counts[: len(quiet)][quiet > 0] * log(misses)
+    return float(max(0.0, *shown, 0.0))
 
 
 def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:

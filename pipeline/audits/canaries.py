@@ -42,7 +42,7 @@ class Directions:
 class Side(nn.Module):
     """``parts`` linear layers beside one another, added and subtracted in turn.
 
-    Every other layer so has the opposite gradient, and noise that is the same in all of them takes itself away.
+    Every other layer so has the opposite gradient, and noise that all of them share takes itself away.
     """
 
     def __init__(self, width: int, classes: int, parts: int):

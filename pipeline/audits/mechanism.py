@@ -3,10 +3,10 @@
 What runs is the row's method with its settings: its sampling, its clipping, its sums, its noise. Only the
 network and the data are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The
 attacker knows every example but whether the record is there, and scores each step by the log likelihood ratio
-of what was released in the record's own direction, as Poisson or other sampling mixes it. Layers have opposite
-gradients in turn, so that noise which they share takes itself away. Of single canaries he also tries two that a
-right mechanism makes useless: how much a direction differs between steps whose noise is most alike, as it may
-come again, and what it has where its batch would be if the data were gone through in order.
+of what was released in the record's own direction, as Poisson or other sampling mixes it. Layers have
+opposite gradients in turn, so that noise which they share takes itself away. Of single canaries he also tries
+two that a right mechanism makes useless: how much a direction differs between steps whose noise is most
+alike, as it may come again, and what it has where its batch would be if the data were gone through in order.
 
 * Where an example is clipped by itself, a thousand canaries are in one run by coin: a direction each.
 * Where means are clipped, one record turns them around, in independent runs with it and without; to be cheap
@@ -163,7 +163,7 @@ def audit_crowd(
 
 
 def repeats(heard: np.ndarray) -> np.ndarray:
-    """(D,) how far each direction of (T, D) differs between each step and the one whose noise is most like it."""
+    """(D,) how far each direction of (T, D) differs between a step and the one whose noise is most alike."""
     lengths = np.square(heard).sum(1)
     distances = lengths[:, None] + lengths - 2 * heard @ heard.T
     np.fill_diagonal(distances, np.inf)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from dp_accounting import GaussianDpEvent
 
-from pipeline.audits import bounds, made_up, mechanism, pair, releases
+from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
 from pipeline.data.own import sets
 from pipeline.identity.code import audit_code
@@ -14,17 +15,18 @@ from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
 from pipeline.methods.batch_clipping import layer_bounds
+from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
 from pipeline.privacy.statements import statement
 from pipeline.results import records
-from pipeline.results.records import Attack, Audit, Bound
+from pipeline.results.records import FLOATING_POINT, Attack, Audit, Bound
 
 ALPHA = 0.05  # of all bounds of an attack together
 # bounds that assume nothing of the mechanism
-ASSUMING_NOTHING = {"errors", "one_run", "labels"}
+ASSUMING_NOTHING = {"errors", "one_run", "labels", "coordinates"}
 # an epsilon that is shown, at a significance
 Way = Callable[[float], float]
 DELTA = 1e-5
@@ -51,7 +53,7 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
     level = row.level(own)
     name = f"{key}/{level}"
     if hasattr(own, "variant"):
-        yield _on_releases(row, own, settings, level, name)
+        yield from _on_releases(row, own, settings, level, name)
         return
     begun = time.process_time()
     examples = settings.split(row.data).train
@@ -71,6 +73,7 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
     ways = _ways(scores.without, scores.within, False, _delta(own))
     ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), _delta(own))
     yield _attack(level, "pair", "the first and the last model", scores, own, False, ways, begun)
+    yield _on_arithmetic(own, examples, level, name)
 
 
 def _attack(
@@ -99,26 +102,62 @@ def _attack(
     )
 
 
-def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, name: str) -> Attack:
+def _on_arithmetic(own: MethodSettings, examples: int, level: str, name: str) -> Attack:
+    begun = time.process_time()
+    mechanism = floating_point.mechanism_of(own, examples, name)
+    clip: float = own.clip  # type: ignore[attr-defined]
+    errors = floating_point.audit(mechanism, clip, name)
+    noise, count = mechanism.spendings[0].noise_multiplier, floating_point.COORDINATES
+    return Attack(
+        level=level,
+        attack=FLOATING_POINT,
+        sees="one release",
+        event=describe(GaussianDpEvent(noise)),
+        delta=_delta(own),
+        accounted=up(bounds.of_mu(1 / noise, _delta(own))),
+        whole=False,
+        confidence=1 - ALPHA,
+        trials=(errors.without, errors.within),
+        bounds=_shown(
+            {"coordinates": lambda alpha: bounds.by_coordinates(errors, count, alpha, _delta(own))}
+        ),
+        seconds=round(time.process_time() - begun, 1),
+    )
+
+
+def _on_releases(
+    row: Row, own: MethodSettings, settings: Settings, level: str, name: str
+) -> Iterator[Attack]:
     begun = time.process_time()
     shared = getattr(own, "variant", "") == "code"
     way = releases.shared if shared else releases.opposites
     found = way(row, own, settings, name)
-    without, within, method = found.without, found.within, found.method
-    accounted = releases.spent(method)
-    ways = _ways(without, within, False, 0.0)
+    ways = _ways(found.without, found.within, False, 0.0)
     if found.labels is not None:
         ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
+    trials = len(found.without), len(found.within)
+    yield _of_release("shared" if shared else "opposites", found.method, level, ways, trials, begun)
+    if not shared:
+        begun = time.process_time()
+        errors, method = releases.floating_point(row, own, settings, name)
+        ways = {"errors": lambda alpha: bounds.by_errors(errors, alpha, 0.0)}
+        yield _of_release(FLOATING_POINT, method, level, ways, (errors.without, errors.within), begun)
+
+
+def _of_release(
+    attack: str, method: Perturbed, level: str, ways: dict[str, Way], trials: tuple[int, int], begun: float
+) -> Attack:
+    accounted = releases.spent(method)
     return Attack(
         level=level,
-        attack="shared" if shared else "opposites",
+        attack=attack,
         sees="what was released",
         event=str(method.guarantee(0).spending),
         delta=0.0,
         accounted=None if accounted is None else up(accounted),
-        whole=True,  # relevances, which are not attacked, can only add
+        whole=attack != FLOATING_POINT,  # relevances, which are not attacked, can only add
         confidence=1 - ALPHA,
-        trials=(len(without), len(within)),
+        trials=trials,
         bounds=_shown(ways),
         seconds=round(time.process_time() - begun, 1),
     )

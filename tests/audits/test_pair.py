@@ -42,7 +42,7 @@ def test_running_averages_leave_without_noise_and_are_seen() -> None:
 
 def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
     with patch.object(pair, "RUNS", 24):
-        (attack,) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
+        (attack, _) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
     assert (attack.attack, attack.sees, attack.delta, attack.whole) == (
         "opposites",
         "what was released",

@@ -18,6 +18,17 @@ def test_a_planted_bug_is_seen_and_right_code_is_not(name: str) -> None:
     assert shown > accounted
 
 
+@pytest.mark.parametrize("name", planted.FAULTS)
+def test_a_planted_fault_fails_its_test(name: str) -> None:
+    fault = planted.FAULTS[name]
+    fault.test()
+    with (
+        patch.object(fault.owner, fault.attribute, fault.planted),
+        pytest.raises(AssertionError),
+    ):
+        fault.test()
+
+
 AUDITS = {
     "canaries": planted.singles(),
     "crowd": planted.crowd,
