@@ -73,7 +73,7 @@ def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, exam
     return Told(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
-def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str) -> tuple[Errors, Perturbed]:
+def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str) -> Errors:
     """By pixels that no float32 noise makes of a white one; errors are those of whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
@@ -81,7 +81,8 @@ def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str)
     method = make(row, _of(own, examples), settings, f"{name}/floating_point", labels)
     black = unlike_white(method.release.inputs[0].flatten(1).numpy()).sum(1) > 0
     alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
-    return Errors(alarms, examples // 2, examples - examples // 2 - right, examples - examples // 2), method
+    whites = examples // 2
+    return Errors(alarms, whites, examples - whites - right, examples - whites)
 
 
 def shared(row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS) -> Told:

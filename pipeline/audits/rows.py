@@ -15,7 +15,6 @@ from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
 from pipeline.methods.batch_clipping import layer_bounds
-from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
@@ -27,6 +26,14 @@ from pipeline.results.records import FLOATING_POINT, Attack, Audit, Bound
 ALPHA = 0.05  # of all bounds of an attack together
 # bounds that assume nothing of the mechanism
 ASSUMING_NOTHING = {"errors", "one_run", "labels", "coordinates"}
+SEES = {
+    "canaries": "every step",
+    "crowd": "every step",
+    "pair": "the first and the last model",
+    "opposites": "what was released",
+    "shared": "what was released",
+    FLOATING_POINT: "one release",
+}
 # an epsilon that is shown, at a significance
 Way = Callable[[float], float]
 DELTA = 1e-5
@@ -50,13 +57,17 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> Iterator[Attack]:
     """Every attack that there is on one level."""
-    level = row.level(own)
-    name = f"{key}/{level}"
-    if hasattr(own, "variant"):
-        yield from _on_releases(row, own, settings, level, name)
-        return
+    on_level = _on_releases if hasattr(own, "variant") else _on_steps
     begun = time.process_time()
-    examples = settings.split(row.data).train
+    for attack in on_level(row, own, settings, f"{key}/{row.level(own)}"):
+        seconds = round(time.process_time() - begun, 1)
+        yield attack.model_copy(update={"level": row.level(own), "seconds": seconds})
+        begun = time.process_time()
+
+
+def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+    """On a method that releases sums with Gaussian noise."""
+    examples, delta = settings.split(row.data).train, float(getattr(own, "delta", DELTA))
     steps = own.total_steps(examples)
     single = getattr(own, "clipping", None) is None
     if single:
@@ -64,102 +75,72 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
     else:
         scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name)
     whole = scores.steps == steps and scores.spending.examples == examples
-    ways = _ways(scores.without, scores.within, scores.one_run, _delta(own))
-    ways |= {name: _by_gaussian(*found, _delta(own)) for name, found in scores.others.items()}
-    yield _attack(level, "canaries" if single else "crowd", "every step", scores, own, whole, ways, begun)
-    begun = time.process_time()
+    ways = _ways(scores.without, scores.within, scores.one_run, delta)
+    ways |= {name: _by_gaussian(*found, delta) for name, found in scores.others.items()}
+    yield _by_scores("canaries" if single else "crowd", scores, delta, ways, whole)
+
     found = pair.audit_pair(row, own, settings, name)
-    scores = found.scores
-    ways = _ways(scores.without, scores.within, False, _delta(own))
-    ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), _delta(own))
-    yield _attack(level, "pair", "the first and the last model", scores, own, False, ways, begun)
-    yield _on_arithmetic(own, examples, level, name)
+    ways = _ways(found.scores.without, found.scores.within, False, delta)
+    ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), delta)
+    yield _by_scores("pair", found.scores, delta, ways)
+
+    noised = floating_point.mechanism_of(own, examples, name)
+    errors = floating_point.audit(noised, own.clip, name)  # type: ignore[attr-defined]
+    noise, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
+    ways = {"coordinates": lambda alpha: bounds.by_coordinates(errors, count, alpha, delta)}
+    event, accounted = describe(GaussianDpEvent(noise)), bounds.of_mu(1 / noise, delta)
+    yield _attack(FLOATING_POINT, event, delta, accounted, (errors.without, errors.within), ways)
 
 
-def _attack(
-    level: str,
-    attack: str,
-    sees: str,
-    scores: Scores,
-    own: MethodSettings,
-    whole: bool,
-    ways: dict[str, Way],
-    begun: float,
-) -> Attack:
-    known, _ = bounds_of(scores.spending, scores.steps, _delta(own))
-    return Attack(
-        level=level,
-        attack=attack,
-        sees=sees,
-        event=describe(scores.spending.event(scores.steps)),
-        delta=_delta(own),
-        accounted=up(min(one.epsilon for one in known.values() if one.epsilon is not None)),
-        whole=whole,
-        confidence=1 - ALPHA,
-        trials=(len(scores.without), len(scores.within)),
-        bounds=_shown(ways),
-        seconds=round(time.process_time() - begun, 1),
-    )
-
-
-def _on_arithmetic(own: MethodSettings, examples: int, level: str, name: str) -> Attack:
-    begun = time.process_time()
-    mechanism = floating_point.mechanism_of(own, examples, name)
-    clip: float = own.clip  # type: ignore[attr-defined]
-    errors = floating_point.audit(mechanism, clip, name)
-    noise, count = mechanism.spendings[0].noise_multiplier, floating_point.COORDINATES
-    return Attack(
-        level=level,
-        attack=FLOATING_POINT,
-        sees="one release",
-        event=describe(GaussianDpEvent(noise)),
-        delta=_delta(own),
-        accounted=up(bounds.of_mu(1 / noise, _delta(own))),
-        whole=False,
-        confidence=1 - ALPHA,
-        trials=(errors.without, errors.within),
-        bounds=_shown(
-            {"coordinates": lambda alpha: bounds.by_coordinates(errors, count, alpha, _delta(own))}
-        ),
-        seconds=round(time.process_time() - begun, 1),
-    )
-
-
-def _on_releases(
-    row: Row, own: MethodSettings, settings: Settings, level: str, name: str
-) -> Iterator[Attack]:
-    begun = time.process_time()
+def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+    """On a method that releases its data once with Laplace noise."""
     shared = getattr(own, "variant", "") == "code"
     way = releases.shared if shared else releases.opposites
     found = way(row, own, settings, name)
     ways = _ways(found.without, found.within, False, 0.0)
     if found.labels is not None:
         ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
+    event, accounted = str(found.method.guarantee(0).spending), releases.spent(found.method)
     trials = len(found.without), len(found.within)
-    yield _of_release("shared" if shared else "opposites", found.method, level, ways, trials, begun)
+    # relevances, which are not attacked, can only add
+    yield _attack("shared" if shared else "opposites", event, 0.0, accounted, trials, ways, whole=True)
     if not shared:
-        begun = time.process_time()
-        errors, method = releases.floating_point(row, own, settings, name)
+        errors = releases.floating_point(row, own, settings, name)
         ways = {"errors": lambda alpha: bounds.by_errors(errors, alpha, 0.0)}
-        yield _of_release(FLOATING_POINT, method, level, ways, (errors.without, errors.within), begun)
+        yield _attack(FLOATING_POINT, event, 0.0, accounted, (errors.without, errors.within), ways)
 
 
-def _of_release(
-    attack: str, method: Perturbed, level: str, ways: dict[str, Way], trials: tuple[int, int], begun: float
+def _by_scores(
+    attack: str, scores: Scores, delta: float, ways: dict[str, Way], whole: bool = False
 ) -> Attack:
-    accounted = releases.spent(method)
+    known, _ = bounds_of(scores.spending, scores.steps, delta)
+    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
+    event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
+    return _attack(attack, event, delta, accounted, trials, ways, whole)
+
+
+def _attack(
+    attack: str,
+    event: str,
+    delta: float,
+    accounted: float | None,
+    trials: tuple[int, int],
+    ways: dict[str, Way],
+    whole: bool = False,
+) -> Attack:
+    """An attack, whose level and seconds are told by whoever asked for it."""
     return Attack(
-        level=level,
+        level="",
         attack=attack,
-        sees="what was released",
-        event=str(method.guarantee(0).spending),
-        delta=0.0,
+        sees=SEES[attack],
+        event=event,
+        delta=delta,
         accounted=None if accounted is None else up(accounted),
-        whole=attack != FLOATING_POINT,  # relevances, which are not attacked, can only add
+        whole=whole,
         confidence=1 - ALPHA,
         trials=trials,
         bounds=_shown(ways),
-        seconds=round(time.process_time() - begun, 1),
+        seconds=0.0,
     )
 
 
@@ -185,10 +166,6 @@ def _ways(without: np.ndarray, within: np.ndarray, one_run: bool, delta: float) 
 
 def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Way:
     return lambda alpha: bounds.by_gaussian(bounds.split(without, within)[0], alpha, delta)
-
-
-def _delta(own: MethodSettings) -> float:
-    return float(getattr(own, "delta", DELTA))
 
 
 def _parts(row: Row, own: MethodSettings, settings: Settings) -> int:

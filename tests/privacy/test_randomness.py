@@ -117,5 +117,5 @@ def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
 @pytest.mark.parametrize("name", DRAWS)
 def test_every_stream_is_secret(name: str) -> None:
     first, second = (DRAWS[name](streams(), 0) for _ in range(2))
-    same = [np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(first, second, strict=True)]  # type: ignore[call-overload]
+    same = [np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(first, second, strict=True)]
     assert not any(same)
