@@ -292,7 +292,7 @@ FAULTS: dict[str, Fault] = {
         Streams,
         "_seed",
         lambda *arguments: SEED(*arguments) % 2**32,
-        test_randomness.test_every_generator_is_seeded_with_256_bits,
+        partial(test_randomness.test_every_generator_is_keyed_with_256_bits, "normal"),
     ),
     "numbers kept without the entropy": Fault(
         Streams,

@@ -1,5 +1,6 @@
 """Streams of noise and samples: where their secret comes from, and that all of it is behind every number."""
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +9,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from pipeline.privacy import randomness
 from pipeline.privacy.randomness import Streams
 
 CPU = torch.device("cpu")
@@ -81,22 +84,44 @@ def test_workers_of_one_process_have_entropy_of_their_own() -> None:
     assert len(set(drawn)) == 3
 
 
-def test_every_generator_is_seeded_with_256_bits() -> None:
-    for name, draw in DRAWS.items():
-        seeds: list[int] = []
-        real = np.random.default_rng
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_generator_is_keyed_with_256_bits(name: str) -> None:
+    seeds: list[int] = []
+    numpys, aes = np.random.default_rng, randomness.AESCounter
 
-        def noted(seed: int, seeds: list[int] = seeds, real: Callable = real) -> np.random.Generator:
-            seeds.append(seed)
-            return real(seed)
+    def seeded(seed: int) -> np.random.Generator:
+        seeds.append(seed)
+        return numpys(seed)
 
-        with patch.object(np.random, "default_rng", noted):
-            source = streams()
-            for step in range(40):
-                draw(source, step)
-        assert len(set(seeds)) >= 40, name
-        for half in (seeds, [int(f"{seed:0256b}"[::-1], 2) for seed in seeds]):
-            assert max(half).bit_length() > 250, name  # but once in 2^240 times
+    def keyed(counter: int, key: int) -> np.random.BitGenerator:
+        seeds.append((counter << 128) + key)
+        return aes(counter=counter, key=key)
+
+    with patch.object(np.random, "default_rng", seeded), patch.object(randomness, "AESCounter", keyed):
+        source = streams()
+        for step in range(40):
+            DRAWS[name](source, step)
+    assert len(set(seeds)) >= 40
+    for numbers in (seeds, [int(f"{seed:0256b}"[::-1], 2) for seed in seeds]):
+        assert max(numbers).bit_length() > 250  # but once in 2^240 times
+
+
+def test_secret_numbers_are_those_of_aes() -> None:
+    """By AES-128 itself, block by block: what is drawn is a counter encrypted with the key."""
+    source = streams()
+    seed = source._seed("a", "noise", 0)
+    key, counter = (seed % 2**128).to_bytes(16, "little"), seed >> 128
+    encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    blocks = [encrypt.update(((counter + at) % 2**128).to_bytes(16, "little")) for at in range(4)]
+    raw = source._generator("a", "noise", 0).bit_generator.random_raw(8)
+    assert raw.astype("<u8").tobytes() == b"".join(blocks)
+
+
+def test_seeded_numbers_are_what_they_always_were() -> None:
+    seeded = Streams(("a",), reproducible=True, device=CPU)
+    digest = hashlib.sha256(b"reproducible" + b"a/noise/3").digest()
+    generator = np.random.default_rng(int.from_bytes(digest, "big"))
+    assert seeded.normal(3, 9)[0].tolist() == generator.standard_normal(9, dtype=np.float32).tolist()
 
 
 def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
