@@ -53,9 +53,9 @@ def audit(
     if not 0 < confidence < 1:
         raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
     alpha = 1 - confidence
-    thresholds = bounds.split(scores["without"], scores["within"])
+    best, _ = bounds.split(scores["without"], scores["within"])
     return Shown(
-        at_least=max(bounds.by_errors(one, alpha / len(thresholds), delta) for one in thresholds),
-        if_gaussian=bounds.by_gaussian(thresholds[0], alpha, delta) if delta > 0 else 0.0,
+        at_least=bounds.by_thresholds(scores["without"], scores["within"], alpha, delta),
+        if_gaussian=bounds.by_gaussian(best, alpha, delta) if delta > 0 else 0.0,
         confidence=confidence,
     )

@@ -5,6 +5,7 @@ them from one half of the trials and counts in the other.
 
 * `by_errors`: of two ways to err, counted in independent trials (Clopper and Pearson 1934). Assumes nothing
   of the mechanism; n trials show ln(n / 3) or so at most.
+* `by_coordinates`: of errors on single coordinates of releases whose coordinates are independent.
 * `by_gaussian`: the same errors, by the trade-off curve of a Gaussian mechanism (Nasr et al. 2023). Holds for
   mechanisms that are Gaussian, or hardly other.
 * `by_one_run`: guesses of which canaries were in a single run (Steinke, Nasr and Jagielski 2023). Assumes
@@ -23,7 +24,8 @@ from scipy.stats import beta, binom
 
 from pipeline.privacy.gaussian import gaussian_epsilon
 
-LARGEST = 60.0  # epsilon or mu: no audit comes near
+LARGEST = 60.0  # epsilon or mu: no audit that counts comes near
+LARGEST_MU = 1e6  # of what has next to no noise
 PRECISION = 1e-4
 THRESHOLDS = 200  # that are looked at
 ALPHA = 0.05  # by which they are compared
@@ -85,11 +87,29 @@ def by_errors(errors: Errors, alpha: float, delta: float) -> float:
     return max(0.0, *shown, 0.0)
 
 
+def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
+    """Epsilon that the errors of either threshold of `split` show, each a test of its own."""
+    thresholds = split(without, within)
+    return max(by_errors(errors, alpha / len(thresholds), delta) for errors in thresholds)
+
+
+def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
+    """Epsilon that a release of up to so many coordinates shows, whose noise is independent and alike.
+
+    ``errors`` are those of single coordinates; the attacker says with of a release where he says it of one.
+    """
+    alarms, misses = errors.upper(alpha)
+    counts = np.arange(1, coordinates + 1)
+    quiet = np.exp(counts * np.log1p(-alarms)) - delta if alarms < 1 else np.zeros(1)
+    shown = np.log(quiet[quiet > 0]) - counts[: len(quiet)][quiet > 0] * log(misses)
+    return float(max(0.0, *shown, 0.0))
+
+
 def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
     """Epsilon at ``delta`` of the least mu of Gaussian DP that allows the errors."""
     alarms, misses = errors.upper(alpha)
     mu = float(ndtri(1 - alarms) - ndtri(misses)) if 0 < alarms < 1 and 0 < misses < 1 else 0.0
-    return _of_mu(mu, delta)
+    return of_mu(mu, delta)
 
 
 def by_one_run(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
@@ -118,7 +138,7 @@ def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: floa
 def by_one_run_curve(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
     """Epsilon at ``delta`` of the largest mu of Gaussian DP that the guesses reject."""
     return max(
-        _of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(SHARES)), delta)
+        of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(SHARES)), delta)
         for correct, guesses in _guesses(without, within)
     )
 
@@ -151,8 +171,9 @@ def _guesses(without: np.ndarray, within: np.ndarray) -> list[tuple[int, int]]:
     ]
 
 
-def _of_mu(mu: float, delta: float) -> float:
-    return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
+def of_mu(mu: float, delta: float) -> float:
+    """Epsilon at ``delta`` of Gaussian DP, also of a ``mu`` that isn't finite."""
+    return gaussian_epsilon(min(mu, LARGEST_MU), delta) if mu > 0 else 0.0
 
 
 def _largest(rejected: Callable[[float], bool]) -> float:

@@ -40,7 +40,10 @@ class Directions:
 
 
 class Side(nn.Module):
-    """``parts`` linear layers beside one another, whose outputs are added: each has the same gradient."""
+    """``parts`` linear layers beside one another, added and subtracted in turn.
+
+    Every other layer so has the opposite gradient, and noise that all of them share takes itself away.
+    """
 
     def __init__(self, width: int, classes: int, parts: int):
         """All zero."""
@@ -52,7 +55,12 @@ class Side(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, K) of (B, D)."""
-        return torch.stack([layer(inputs) for layer in self.layers]).sum(0)
+        return torch.stack([sign(at) * layer(inputs) for at, layer in enumerate(self.layers)]).sum(0)
+
+
+def sign(layer: int) -> int:
+    """Of a layer's output, and so of its gradient."""
+    return -1 if layer % 2 else 1
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 What runs is the row's method with its settings: its sampling, its clipping, its sums, its noise. Only the
 network and the data are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The
 attacker knows every example but whether the record is there, and scores each step by the log likelihood ratio
-of what was released in the record's own direction, as Poisson or other sampling mixes it. Of single canaries
-he also tries two that a right mechanism makes useless: how much a direction differs from step to step, where
-noise may come again, and what it has where its batch would be if the data were gone through in order.
+of what was released in the record's own direction, as Poisson or other sampling mixes it. Layers have
+opposite gradients in turn, so that noise which they share takes itself away. Of single canaries he also tries
+two that a right mechanism makes useless: how much a direction differs between steps whose noise is most
+alike, as it may come again, and what it has where its batch would be if the data were gone through in order.
 
 * Where an example is clipped by itself, a thousand canaries are in one run by coin: a direction each.
 * Where means are clipped, one record turns them around, in independent runs with it and without; to be cheap
@@ -31,8 +32,9 @@ from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.worst_instance import turned_around
 
-CANARIES = 1000  # of one run
+CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run
+ROUNDING = 1e-6  # of what is released, in clipping bounds
 RUNS = 120  # on either side, where means are clipped
 BATCHES, ROUNDS = 8, 64  # examples of such a run, in batches, and its steps
 # settings of images, which canaries are none, and a step size that moves nothing
@@ -75,10 +77,15 @@ class Listener:
     ) -> Tensors:
         """What the mechanism releases; nothing is changed."""
         released: Tensors = self.mechanism.release(sums, bounds, streams, step, shares)
-        limits = (bounds.members @ bounds.limits[..., None])[..., 0]  # (R, T)
-        # the gradient of class 0 points to (-1, 1) / sqrt(2) in every layer
-        apart = torch.stack([(value[:, 1] - value[:, 0]) / 2**0.5 for value in released.values()], 2)
-        self.heard.append((apart / limits[:, None]).mean(2))
+        # of a part's bound each of its layers has an equal share
+        layers = bounds.members.sum(1, keepdim=True)
+        limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
+        # the gradient of class 0 points to (-1, 1) / sqrt(2) in the first layer
+        apart = [
+            canaries.sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
+            for at, value in enumerate(released.values())
+        ]
+        self.heard.append((torch.stack(apart, 2) / limits[:, None]).mean(2))
         return released
 
     def __getattr__(self, name: str) -> Any:
@@ -116,7 +123,7 @@ def audit_singles(
     kinds = canaries.many(examples, count, present)
     names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
     members = [plain(settings)] * replicas
-    method = build_method(settings.method, canaries.task(kinds, names, 1), members, "none")
+    method = build_method(settings.method, canaries.task(kinds, names, LAYERS), members, "none")
     heard = overheard(method, steps)
     spending, there = _spending(method), present.numpy()
     scores = ratios(heard[:, 0], spending)
@@ -124,7 +131,7 @@ def audit_singles(
     phases = np.arange(count) // spending.batch
     period = max(1, spending.examples // spending.batch)
     turns = (np.arange(steps)[:, None] % period) == phases
-    others = {"repeats": heard[:, 0].var(0), "order": (heard[:, 0] * turns).sum(0)}
+    others = {"repeats": repeats(heard[:, 0]), "order": (heard[:, 0] * turns).sum(0)}
     if replicas > 1:
         others["replicas"] = (heard[:, 0] - heard[:, 1]).var(0)
     return Scores(
@@ -153,6 +160,17 @@ def audit_crowd(
         # all of k clipped vectors point one way, but those that the record turned around
         found.append(ratios((spending.sets - heard) / 2, spending))
     return Scores(found[0], found[1], spending, steps, one_run=False)
+
+
+def repeats(heard: np.ndarray) -> np.ndarray:
+    """(D,) how far each direction of (T, D) differs between a step and the one whose noise is most alike."""
+    lengths = np.square(heard).sum(1)
+    distances = lengths[:, None] + lengths - 2 * heard @ heard.T
+    np.fill_diagonal(distances, np.inf)
+    apart = np.abs(heard - heard[distances.argmin(1)])
+    # in what is usual in this step, which most canaries are not in
+    usual = np.median(apart, axis=1, keepdims=True).clip(ROUNDING)
+    return np.asarray(np.square(apart / usual).sum(0))
 
 
 def ratios(moved: np.ndarray, spending: Spending) -> np.ndarray:

@@ -8,11 +8,14 @@ step takes all examples, and the guarantee is accounted for as it is here. What 
 can't catch, examples that move each other's gradients and statistics that leave without noise, this can.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import chi2
 from torch import Tensor
 
 from pipeline.audits import made_up
@@ -28,6 +31,7 @@ from pipeline.training.loop import Replica, make_task
 
 BATCH, STEPS = 8, 1
 RUNS, FEWEST, NUMBERS = 100, 24, 2e7  # on either side; fewer where networks are large
+DRAWS = 300  # of the noise that is measured; fewer likewise
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 FLOOR = 1e-8  # of a tensor's noise: what nothing is added to differs by float32's rounding alone
 
@@ -46,13 +50,15 @@ class Silent:
     def __init__(self, mechanism: Any):
         """``mechanism``: the method's own."""
         self.mechanism = mechanism
-        self.seen: list[tuple[Tensors, Tensor]] = []  # sums, and the deviations (R, T) of the noise on them
+        self.sums: Tensors = {}
+        self.noised: Callable[[int], Tensors]  # the mechanism's release of these sums, at any step
 
     def release(
         self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
     ) -> Tensors:
         """The sums as they are."""
-        self.seen.append((sums, self.mechanism.deviations(bounds, shares)))
+        self.sums = sums
+        self.noised = lambda other: self.mechanism.release(sums, bounds, streams, other, shares)
         return sums
 
     def __getattr__(self, name: str) -> Any:
@@ -65,8 +71,22 @@ class Found:
     """What the pair of data sets shows."""
 
     scores: Scores
-    # mu of the Gaussian that a step releases of this very pair: how far the sums moved, over their noise
-    mu: float
+    # how far the record moved each tensor of the sums of a step, and how many entries it has
+    moved: list[tuple[float, int]]
+    noise: list[float]  # variances of what the mechanism adds to the entries of each, as measured
+    draws: int  # of it
+
+    def mu(self, alpha: float) -> float:
+        """Of the Gaussian that a step releases of this very pair, at least, at significance ``alpha``.
+
+        The noise is at most as large as chi-squared has it, tensor by tensor.
+        """
+        total = 0.0
+        for (moved, entries), variance in zip(self.moved, self.noise, strict=True):
+            freedom = entries * (self.draws - 1)
+            most = variance * freedom / float(chi2.ppf(alpha / len(self.moved), freedom))
+            total += 0.0 if moved == 0 else moved**2 / most if most > 0 else inf
+        return total**0.5
 
 
 def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> Found:
@@ -77,7 +97,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> 
         for within in (False, True)
     }
     spendings: list[Spending] = []
-    exact: list[tuple[Tensors, Tensor]] = []
+    exact: list[Silent] = []
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
         """(R, P) how far everything kept has moved from the start."""
@@ -96,22 +116,35 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> 
         mechanism = Silent(method.mechanism)  # type: ignore[attr-defined]
         method.mechanism = mechanism  # type: ignore[attr-defined]
         way = _way(method)
-        exact.append(mechanism.seen[0])
+        exact.append(mechanism)
         return way
 
     white = make_task([Replica("white", 0, small)], row.model, True, data[True], CPU)
     way = (moved(True, 1, silent=True) - moved(False, 1, silent=True))[0]
-    runs = int(max(FEWEST, min(RUNS, NUMBERS / len(way))))
+    runs, draws = (int(max(FEWEST, min(most, NUMBERS / len(way)))) for most in (RUNS, DRAWS))
     without, within = moved(False, runs), moved(True, runs)
     # a Gaussian's best test weighs every entry by its noise; the spread over the runs tells that
     noise = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
     weights = way.double() / _levelled(noise, method_sizes(white.parameters, len(way))).clamp_min(FLOOR**2)
     scores = [(one.double() @ weights).numpy() for one in (without, within)]
     found = Scores(scores[0], scores[1], spendings[0], STEPS, one_run=False)
-    (sums, deviations), (others, _) = exact
-    apart = [(sums[name] - others[name])[0].double().norm() for name in sums]
-    mu = float(torch.stack(apart).div(deviations[0].double()).norm())
-    return Found(found, mu)
+    mechanism, other = exact
+    apart = {name: (value - other.sums[name])[0] for name, value in mechanism.sums.items()}
+    moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]
+    return Found(found, moves, measured(mechanism.noised, draws), draws)
+
+
+def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:
+    """The variance of each tensor's entries over so many releases of the same sums."""
+    first = release(0)
+    totals = {name: torch.zeros(2, *value.shape, dtype=torch.float64) for name, value in first.items()}
+    for draw in range(1, draws):
+        for name, value in release(draw).items():
+            apart = value.double() - first[name]
+            totals[name] += torch.stack([apart, apart.square()])
+    return [
+        float((square - total.square() / draws).mean() / (draws - 1)) for total, square in totals.values()
+    ]
 
 
 def shortened(own: MethodSettings) -> MethodSettings:

@@ -3,6 +3,7 @@
 ``opposites``: of many examples each is, by coin, black of one class or white of another; the attacker sees
 each one's release and takes the exact log likelihood ratio of its noise. ``shared``: where all examples of a
 batch have one noise, he takes the black one that he knows from the other, and the noise is gone.
+``floating_point``: he looks for pixels that float32 noise can't have made of white ones.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ import numpy as np
 import torch
 
 from pipeline.audits import made_up
+from pipeline.audits.bounds import Errors
+from pipeline.audits.floating_point import unlike_white
 from pipeline.methods.base import Execution, Relevances
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method
@@ -20,6 +23,7 @@ from pipeline.params import Row, Settings
 from pipeline.training.loop import Replica, make_task
 
 EXAMPLES = 6000  # of one release
+LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # where its floats are looked at, examples and pixels
 PAIRS = 3000  # batches of two, with noise of their own
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
 
@@ -67,6 +71,18 @@ def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, exam
         labels = labels + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
     every, alone = (scores + labels).numpy(), labels.numpy()
     return Told(every[~white], every[white], method, (alone[~white], alone[white]))
+
+
+def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str) -> Errors:
+    """By pixels that no float32 noise makes of a white one; errors are those of whole examples."""
+    width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
+    examples = int(min(LARGEST_RELEASE, NUMBERS / width))
+    labels = np.arange(examples) % 2
+    method = make(row, _of(own, examples), settings, f"{name}/floating_point", labels)
+    black = unlike_white(method.release.inputs[0].flatten(1).numpy()).sum(1) > 0
+    alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
+    whites = examples // 2
+    return Errors(alarms, whites, examples - whites - right, examples - whites)
 
 
 def shared(row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS) -> Told:

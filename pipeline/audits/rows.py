@@ -1,12 +1,13 @@
 """A row -> what attacks on its code show: `reports/audits/ROW.json`. Needs neither weights nor data."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from dp_accounting import GaussianDpEvent
 
-from pipeline.audits import bounds, made_up, mechanism, pair, releases
+from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
 from pipeline.data.own import sets
 from pipeline.identity import provenance, versions
@@ -17,12 +18,23 @@ from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
-from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.statements import statement
 from pipeline.results import records
-from pipeline.results.records import Attack, Audit, Bound
+from pipeline.results.records import FLOATING_POINT, Attack, Audit, Bound
 
-ALPHA = 0.05  # of all bounds of an attack together, but for those that assume a Gaussian mechanism
+ALPHA = 0.05  # of all bounds of an attack together
+# bounds that assume nothing of the mechanism
+ASSUMING_NOTHING = {"errors", "one_run", "labels", "coordinates"}
+SEES = {
+    "canaries": "every step",
+    "crowd": "every step",
+    "pair": "the first and the last model",
+    "opposites": "what was released",
+    "shared": "what was released",
+    FLOATING_POINT: "one release",
+}
+# an epsilon that is shown, at a significance
+Way = Callable[[float], float]
 DELTA = 1e-5
 
 
@@ -44,13 +56,17 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> Iterator[Attack]:
     """Every attack that there is on one level."""
-    level = row.level(own)
-    name = f"{key}/{level}"
-    if hasattr(own, "variant"):
-        yield _on_releases(row, own, settings, level, name)
-        return
+    on_level = _on_releases if hasattr(own, "variant") else _on_steps
     begun = time.process_time()
-    examples = settings.split(row.data).train
+    for attack in on_level(row, own, settings, f"{key}/{row.level(own)}"):
+        seconds = round(time.process_time() - begun, 1)
+        yield attack.model_copy(update={"level": row.level(own), "seconds": seconds})
+        begun = time.process_time()
+
+
+def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+    """On a method that releases sums with Gaussian noise."""
+    examples, delta = settings.split(row.data).train, float(getattr(own, "delta", DELTA))
     steps = own.total_steps(examples)
     single = getattr(own, "clipping", None) is None
     if single:
@@ -58,90 +74,97 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
     else:
         scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name)
     whole = scores.steps == steps and scores.spending.examples == examples
-    shown = list(_by_scores(scores.without, scores.within, scores.one_run, _delta(own)))
-    shown += [_by_gaussian(name, *found, _delta(own)) for name, found in scores.others.items()]
-    yield _attack(level, "canaries" if single else "crowd", "every step", scores, own, whole, shown, begun)
-    begun = time.process_time()
+    ways = _ways(scores.without, scores.within, scores.one_run, delta)
+    ways |= {name: _by_gaussian(*found, delta) for name, found in scores.others.items()}
+    yield _by_scores("canaries" if single else "crowd", scores, delta, ways, whole)
+
     found = pair.audit_pair(row, own, settings, name)
-    scores = found.scores
-    shown = list(_by_scores(scores.without, scores.within, False, _delta(own)))
-    if found.mu > 0:
-        shown.append(Bound(by="computed", epsilon=down(gaussian_epsilon(found.mu, _delta(own)))))
-    yield _attack(level, "pair", "the first and the last model", scores, own, False, shown, begun)
+    ways = _ways(found.scores.without, found.scores.within, False, delta)
+    ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), delta)
+    yield _by_scores("pair", found.scores, delta, ways)
+
+    noised = floating_point.mechanism_of(own, examples, name)
+    errors = floating_point.audit(noised, own.clip, name)  # type: ignore[attr-defined]
+    noise, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
+    ways = {"coordinates": lambda alpha: bounds.by_coordinates(errors, count, alpha, delta)}
+    event, accounted = describe(GaussianDpEvent(noise)), bounds.of_mu(1 / noise, delta)
+    yield _attack(FLOATING_POINT, event, delta, accounted, (errors.without, errors.within), ways)
 
 
-def _attack(
-    level: str,
-    attack: str,
-    sees: str,
-    scores: Scores,
-    own: MethodSettings,
-    whole: bool,
-    shown: list[Bound],
-    begun: float,
-) -> Attack:
-    known, _ = bounds_of(scores.spending, scores.steps, _delta(own))
-    return Attack(
-        level=level,
-        attack=attack,
-        sees=sees,
-        event=describe(scores.spending.event(scores.steps)),
-        delta=_delta(own),
-        accounted=up(min(one.epsilon for one in known.values() if one.epsilon is not None)),
-        whole=whole,
-        confidence=1 - ALPHA,
-        trials=(len(scores.without), len(scores.within)),
-        bounds=tuple(shown),
-        seconds=round(time.process_time() - begun, 1),
-    )
-
-
-def _on_releases(row: Row, own: MethodSettings, settings: Settings, level: str, name: str) -> Attack:
-    begun = time.process_time()
+def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+    """On a method that releases its data once with Laplace noise."""
     shared = getattr(own, "variant", "") == "code"
     way = releases.shared if shared else releases.opposites
     found = way(row, own, settings, name)
-    without, within, method = found.without, found.within, found.method
-    accounted = releases.spent(method)
-    shown = list(_by_scores(without, within, False, 0.0))
+    ways = _ways(found.without, found.within, False, 0.0)
     if found.labels is not None:
-        shown.append(Bound(by="labels", epsilon=next(_by_scores(*found.labels, False, 0.0)).epsilon))
+        ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
+    event, accounted = str(found.method.guarantee(0).spending), releases.spent(found.method)
+    trials = len(found.without), len(found.within)
+    # relevances, which are not attacked, can only add
+    yield _attack("shared" if shared else "opposites", event, 0.0, accounted, trials, ways, whole=True)
+    if not shared:
+        errors = releases.floating_point(row, own, settings, name)
+        ways = {"errors": lambda alpha: bounds.by_errors(errors, alpha, 0.0)}
+        yield _attack(FLOATING_POINT, event, 0.0, accounted, (errors.without, errors.within), ways)
+
+
+def _by_scores(
+    attack: str, scores: Scores, delta: float, ways: dict[str, Way], whole: bool = False
+) -> Attack:
+    known, _ = bounds_of(scores.spending, scores.steps, delta)
+    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
+    event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
+    return _attack(attack, event, delta, accounted, trials, ways, whole)
+
+
+def _attack(
+    attack: str,
+    event: str,
+    delta: float,
+    accounted: float | None,
+    trials: tuple[int, int],
+    ways: dict[str, Way],
+    whole: bool = False,
+) -> Attack:
+    """An attack, whose level and seconds are told by whoever asked for it."""
     return Attack(
-        level=level,
-        attack="shared" if shared else "opposites",
-        sees="what was released",
-        event=str(method.guarantee(0).spending),
-        delta=0.0,
+        level="",
+        attack=attack,
+        sees=SEES[attack],
+        event=event,
+        delta=delta,
         accounted=None if accounted is None else up(accounted),
-        whole=True,  # relevances, which are not attacked, can only add
+        whole=whole,
         confidence=1 - ALPHA,
-        trials=(len(without), len(within)),
-        bounds=tuple(shown),
-        seconds=round(time.process_time() - begun, 1),
+        trials=trials,
+        bounds=_shown(ways),
+        seconds=0.0,
     )
 
 
-def _by_scores(without: np.ndarray, within: np.ndarray, one_run: bool, delta: float) -> Iterator[Bound]:
-    """What scores show: by each way that holds for them."""
-    thresholds = bounds.split(without, within)
+def _shown(ways: dict[str, Way]) -> tuple[Bound, ...]:
+    """What each of an attack's ways to tell shows, at a significance that they share."""
+    return tuple(
+        Bound(by=name, epsilon=down(way(ALPHA / len(ways))), assumes_gaussian=name not in ASSUMING_NOTHING)
+        for name, way in ways.items()
+    )
+
+
+def _ways(without: np.ndarray, within: np.ndarray, one_run: bool, delta: float) -> dict[str, Way]:
+    """Those that hold for scores."""
     if one_run:
-        yield Bound(by="one_run", epsilon=down(bounds.by_one_run(without, within, ALPHA, delta)))
-        curve = bounds.by_one_run_curve(without, within, ALPHA, delta)
-        yield Bound(by="one_run_curve", epsilon=down(curve), assumes_gaussian=True)
+        ways: dict[str, Way] = {
+            "one_run": lambda alpha: bounds.by_one_run(without, within, alpha, delta),
+            "one_run_curve": lambda alpha: bounds.by_one_run_curve(without, within, alpha, delta),
+        }
     else:
-        shown = max(bounds.by_errors(one, ALPHA / len(thresholds), delta) for one in thresholds)
-        yield Bound(by="errors", epsilon=down(shown))
-    if delta > 0:
-        yield _by_gaussian("gaussian", without, within, delta)
+        ways = {"errors": lambda alpha: bounds.by_thresholds(without, within, alpha, delta)}
+    return ways | ({"gaussian": _by_gaussian(without, within, delta)} if delta > 0 else {})
 
 
-def _by_gaussian(name: str, without: np.ndarray, within: np.ndarray, delta: float) -> Bound:
-    shown = bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, delta)
-    return Bound(by=name, epsilon=down(shown), assumes_gaussian=True)
-
-
-def _delta(own: MethodSettings) -> float:
-    return float(getattr(own, "delta", DELTA))
+def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Way:
+    return lambda alpha: bounds.by_gaussian(bounds.split(without, within)[0], alpha, delta)
 
 
 def _parts(row: Row, own: MethodSettings, settings: Settings) -> int:

@@ -6,8 +6,11 @@ them in memory only, and derives every stream from them; a resumed run draws new
 drawn once for all: then a checkpoint keeps the entropy until training ends. Only where the settings say
 ``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
 
-The generators (PCG64 on CPU, Philox on CUDA) are statistical, not cryptographic, and Gaussian and Laplace are
-floating-point ones (Mironov 2012): this is for research, not for releasing a model trained on secrets.
+Samples, and Gaussian noise on a CPU, come from AES-128 in counter mode: where no example adds to a coordinate
+a release gives its noise away, and nobody can tell the other numbers from that. Seeded streams repeat what
+PCG64 always drew, and so does Laplace noise, which a resumed run of an older version must draw again. CUDA's
+own generator, Philox, is statistical. Gaussian and Laplace are floating-point ones (Mironov 2012; what that
+gives away an audit shows): this is for research, not for releasing a model trained on secrets.
 """
 
 import hashlib
@@ -18,6 +21,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from randomgen import AESCounter
 from torch import Tensor
 
 
@@ -34,6 +38,7 @@ class Streams:
             raise ValueError(f"the same name twice among {names}")
         self.names = tuple(names)
         self.device = device
+        self.reproducible = reproducible
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
         self._ahead = Ahead()
@@ -42,6 +47,13 @@ class Streams:
         text = f"{name}/{purpose}/{step}".encode()
         return int.from_bytes(hashlib.sha256(self.entropy + text).digest(), "big")
 
+    def _generator(self, name: str, purpose: str, step: int) -> np.random.Generator:
+        """Of one replica's numbers for a step."""
+        seed = self._seed(name, purpose, step)
+        if self.reproducible:
+            return np.random.default_rng(seed)
+        return np.random.Generator(AESCounter(counter=seed >> 128, key=seed % 2**128))
+
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """For each replica the indices of a Poisson sample: every example is in with probability ``rate``.
 
@@ -49,7 +61,7 @@ class Streams:
         """
         samples = []
         for name in self.names:
-            generator = np.random.default_rng(self._seed(name, "sample", step))
+            generator = self._generator(name, "sample", step)
             count = generator.binomial(examples, rate)
             samples.append(generator.choice(examples, count, replace=False, shuffle=False))
         return samples
@@ -63,7 +75,7 @@ class Streams:
         return self._batches(step, lambda generator: generator.integers(examples, size=batch))
 
     def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
-        drawn = [draw(np.random.default_rng(self._seed(name, "sample", step))) for name in self.names]
+        drawn = [draw(self._generator(name, "sample", step)) for name in self.names]
         return torch.from_numpy(np.stack(drawn)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
@@ -73,10 +85,7 @@ class Streams:
         """
         epoch, place = divmod(step, examples // batch)
         if self._order is None or self._order[0] != epoch:
-            orders = [
-                np.random.default_rng(self._seed(name, "order", epoch)).permutation(examples)
-                for name in self.names
-            ]
+            orders = [self._generator(name, "order", epoch).permutation(examples) for name in self.names]
             self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
         return self._order[1][:, place * batch : (place + 1) * batch]
 
@@ -96,7 +105,7 @@ class Streams:
         """The same on a CPU, by numpy: torch's own CPU generator takes only 32 bits of a seed."""
         drawn = torch.empty(len(self.names), size)
         for row, name in zip(drawn, self.names, strict=True):
-            generator = np.random.default_rng(self._seed(name, purpose, step))
+            generator = self._generator(name, purpose, step)
             generator.standard_normal(dtype=np.float32, out=row.numpy())
         return drawn
 
@@ -118,10 +127,7 @@ class Streams:
 
     def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:
         """The same for whoever must know them, before they are on the device: a GPU would wait."""
-        rows = [
-            np.random.default_rng(self._seed(name, purpose, step)).random(size, dtype=np.float32)
-            for name in self.names
-        ]
+        rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
         return np.stack(rows)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from pipeline.reporting import wording
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.verdicts import RULE, Verdict, closeness, verdict
-from pipeline.results.records import Attack, Ledger
+from pipeline.reporting.judging.verdicts import RULE, Verdict, arithmetic, closeness, on_mechanism, verdict
+from pipeline.results.records import FLOATING_POINT, Attack, Ledger
 
 # attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
 ATTACKS = {
@@ -20,6 +20,7 @@ ATTACKS = {
     "pair": "short trainings with a white image and without",
     "opposites": "black images against white ones",
     "shared": "differences inside a batch",
+    FLOATING_POINT: "which floats the noise can make",
 }
 WAYS = {
     "errors": "counted errors",
@@ -27,11 +28,21 @@ WAYS = {
     "one_run": "guesses in one run",
     "one_run_curve": "guesses in one run, if Gaussian",
     "computed": "computed for this pair",
+    "coordinates": "counted errors, coordinate by coordinate",
     "labels": "counted errors, by the labels alone",
     "repeats": "differences of steps, if Gaussian",
     "order": "the data's order, if Gaussian",
 }
-HEAD = ("row", "level", "claimed ε", "proven ε ≤", "spends ε ≥", "verdict", "attack: shown ≥ (of ≤)")
+HEAD = (
+    "row",
+    "level",
+    "claimed ε",
+    "proven ε ≤",
+    "spends ε ≥",
+    "verdict",
+    "attack: shown ≥ (of ≤)",
+    "floating point",
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Entry:
     level: str
     guarantee: Guarantee
     verdict: Verdict
+    arithmetic: str
 
     @property
     def ledger(self) -> Ledger:
@@ -63,6 +75,7 @@ class Entry:
             "–" if own.shown is None else wording.downwards(own.shown),
             self.verdict.words + optimistic + (vacuous if self.guarantee.state == "vacuous" else ""),
             attack_words(self.verdict.attack),
+            self.arithmetic,
         ]
 
 
@@ -77,7 +90,7 @@ def attack_words(attack: Attack | None) -> str:
 
 def closest_attack(attacks: Sequence[Attack]) -> str:
     """The attack that came closest to what was accounted for it, in words."""
-    return attack_words(max(attacks, key=closeness, default=None))
+    return attack_words(max(on_mechanism(attacks), key=closeness, default=None))
 
 
 def entries(papers: Sequence[PaperResult]) -> list[Entry]:
@@ -91,7 +104,7 @@ def entries(papers: Sequence[PaperResult]) -> list[Entry]:
                 attacks = cell.replicas[0].attacks
                 reproducible = row.record.provenance.reproducible
                 judged = verdict(cell.guarantee.ledger, attacks, reproducible)
-                found.append(Entry(paper.key, row.key, level, cell.guarantee, judged))
+                found.append(Entry(paper.key, row.key, level, cell.guarantee, judged, arithmetic(attacks)))
     return found
 
 
@@ -116,6 +129,7 @@ def csv(found: Sequence[Entry]) -> str:
         cell: dict[str, Any] = {"paper": one.paper, "row": one.row, "level": one.level}
         cell |= {"claimed": own.claimed, "accounted": own.accounted, "shown": own.shown, "delta": own.delta}
         cell |= {"verdict": one.verdict.name, "guarantee": one.guarantee.state}
+        cell |= {"arithmetic": one.arithmetic}
         attack = one.verdict.attack
         rows.append(
             {

@@ -104,11 +104,15 @@ class Ledger(Strict):
         return self
 
 
+FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
+
+
 class Bound(Strict):
     """An epsilon that an attack shows, at least."""
 
     # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
-    # 'labels', of these alone; 'repeats', 'order': see `pipeline.audits.mechanism`
+    # 'labels', of these alone; 'coordinates', of one release; 'repeats', 'order': see
+    # `pipeline.audits.mechanism`
     by: str
     epsilon: float
     assumes_gaussian: bool = False
@@ -118,8 +122,11 @@ class Attack(Strict):
     """An attack on a row's code at one level, what it was accounted for, and what it shows."""
 
     level: str
-    attack: str  # 'canaries', 'crowd', 'pair', 'opposites', 'shared': a module's docstring has each
-    sees: str  # the attacker: 'every step', 'the first and the last model', 'what was released'
+    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`: a module's docstring has each
+    attack: str
+    sees: (
+        str  # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
+    )
     event: str  # the mechanism as it ran for the audit
     delta: float
     accounted: float | None  # of that mechanism, which may have fewer steps than the row's

@@ -1,33 +1,47 @@
 """Bugs planted in the real code, each of which an audit must see: what it shows is above what is accounted.
 
-``python -m tests.audits.planted`` tries them all at their full size, in under five minutes of two cores, and
-prints what each audit shows; the tests try them smaller.
+Of those that no attack can see, as they are in secrets or in what is said of an attack, a test must fail.
+
+``PYTHONPATH=tests python -m audits.planted`` tries them all at their full size, in under five minutes of two
+cores, and prints what each audit shows; the tests try them smaller.
 """
 
+import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from audits import test_bounds
+from ledgers import test_broken
+from privacy import test_mechanisms, test_randomness
 from torch import Tensor
 
 from pipeline import params
-from pipeline.audits import bounds, mechanism, releases
+from pipeline.audits import bounds, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
+from pipeline.ledgers import ledger
 from pipeline.ledgers.ledger import bounds_of
+from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
+from pipeline.privacy import randomness
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
+from pipeline.results.records import Bound
 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50
@@ -45,6 +59,7 @@ BC = BatchClippingSettings.model_validate(
     }
 )
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
+LAYER_NORM, PUBLIC_BN = "davody-t5-ln-lenet5", "davody-t5-bn-lenet5"
 ILM = "phan-f4a-ilm-sound-reduced"
 Shown = tuple[float, float]  # epsilon that an audit shows, and what is accounted for what it attacked
 
@@ -72,14 +87,28 @@ def labels() -> Shown:
     own = row.resolved[0].model_copy(update={"epsilon": 4.0})
     found = releases.opposites(row, own, SETTINGS, "planted", 4000)
     assert found.labels is not None
-    errors = bounds.split(*found.labels)
-    return max(bounds.by_errors(one, ALPHA / 2, 0.0) for one in errors), own.loss_share * 4.0
+    return bounds.by_thresholds(*found.labels, ALPHA, 0.0), own.loss_share * 4.0
+
+
+def computed(key: str, seeds: int = 24) -> Callable[[], Shown]:
+    """By how far a record moves the sums of a row's own network, over the noise that is measured."""
+
+    def audit() -> Shown:
+        row = SETTINGS.rows[key]
+        with patch.object(pair, "RUNS", seeds):
+            found = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
+        return bounds.of_mu(found.mu(ALPHA), DELTA), accounted(found.scores)
+
+    return audit
 
 
 def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> Shown:
+    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted(scores)
+
+
+def accounted(scores: Scores) -> float:
     known, _ = bounds_of(scores.spending, scores.steps, DELTA)
-    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
-    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted
+    return min(one.epsilon for one in known.values() if one.epsilon is not None)
 
 
 REAL = GaussianMechanism.deviations
@@ -97,11 +126,47 @@ def once(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) 
     return REAL(self, bounds, shares) / self.distance
 
 
+RELEASE = GaussianMechanism.release
+
+
+def halved_in_secret(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """Half the noise that `deviations` declares."""
+    released = RELEASE(self, sums, bounds, streams, step, shares)
+    return {name: (value + sums[name]) / 2 for name, value in released.items()}
+
+
+def exact_statistics(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """Noise on the gradients, and none on the statistics beside them."""
+    released = RELEASE(self, sums, bounds, streams, step, shares)
+    return {
+        name: sums[name] if name.endswith((".mean", ".var")) else value for name, value in released.items()
+    }
+
+
+def same_in_layers(
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+) -> Tensors:
+    """The same numbers for each layer, in its own size."""
+    deviations = self.deviations(bounds, shares)
+    return {
+        name: value + each(value, own) * streams.normal(step, value[0].numel()).reshape(value.shape)
+        for own, (name, value) in zip(deviations.T, sums.items(), strict=True)
+    }
+
+
 NORMAL, POISSON, LAPLACE = Streams.normal, Streams.poisson, Streams.laplace
 
 
 def same_noise(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
     return NORMAL(self, 0, size, purpose).clone()
+
+
+def same_in_pairs(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+    return NORMAL(self, step // 2, size, purpose).clone()
 
 
 def same_for_all(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
@@ -161,12 +226,109 @@ BUGS: dict[str, Bug] = {
     "clipping off": Bug(Tan, "clipped_sums", unclipped, singles()),
     "clipping after the mean": Bug(Tan, "clipped_sums", after_the_mean, singles()),
     "noise reused across steps": Bug(Streams, "normal", same_noise, singles("repeats")),
+    "noise repeated in pairs of steps": Bug(Streams, "normal", same_in_pairs, singles("repeats")),
+    "the same noise in all layers": Bug(GaussianMechanism, "release", same_in_layers, singles()),
+    "the same noise in all clipped parts": Bug(GaussianMechanism, "release", same_in_layers, crowd),
+    "less noise than is declared": Bug(GaussianMechanism, "release", halved_in_secret, computed(LAYER_NORM)),
+    "statistics without noise": Bug(GaussianMechanism, "release", exact_statistics, computed(PUBLIC_BN)),
     "noise reused across replicas": Bug(Streams, "normal", same_for_all, singles("replicas")),
     "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
     "a fixed order sampled": Bug(Streams, "poisson", in_order, singles("order")),
     "sensitivity C where it is 2 C": Bug(GaussianMechanism, "deviations", once, crowd),
     "layerwise noise without sqrt(L)": Bug(GaussianMechanism, "deviations", without_root, crowd),
     "Laplace scale halved": Bug(Streams, "laplace", quieter, labels),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A bug that no attack on noise can see, where it is planted, and the test that fails with it."""
+
+    owner: Any
+    attribute: str
+    planted: Any
+    test: Callable[[], None]
+
+
+def entropy(draw: Callable[[], bytes]) -> Any:
+    """The module `secrets`, with this for an answer."""
+    return SimpleNamespace(token_bytes=lambda count: draw().ljust(count, b"\0"))
+
+
+def without_the_entropy(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
+    return self._ahead.drawn((size, purpose), step, partial(self._normal, size=size, purpose=purpose))
+
+
+SEED, GUARANTEE, LEDGER_OF = Streams._seed, Dpsgd.guarantee, ledger.ledger_of
+ONE_RUN, BY_ERRORS = bounds.one_run, bounds.by_errors
+INHERITED = random.Random(0)  # whose state a forked worker inherits
+
+
+def undivided(ways: dict[str, rows.Way]) -> tuple[Bound, ...]:
+    return tuple(Bound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+
+
+OF_THE_SYSTEM = test_randomness.test_256_bits_are_asked_of_the_operating_system
+BEHIND_THE_NOISE = test_randomness.test_each_of_them_is_behind_the_noise_and_nothing_else_is
+FAULTS: dict[str, Fault] = {
+    "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
+    "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),
+    "entropy cut to 32 bits": Fault(
+        randomness, "secrets", entropy(lambda: os.urandom(32)[:4]), BEHIND_THE_NOISE
+    ),
+    "entropy by the clock": Fault(
+        randomness,
+        "secrets",
+        entropy(lambda: time.time_ns().to_bytes(8, "big")),
+        test_randomness.test_the_clock_is_not_behind_them,
+    ),
+    "one entropy for all workers": Fault(
+        randomness,
+        "secrets",
+        entropy(lambda: INHERITED.randbytes(32)),
+        test_randomness.test_workers_of_one_process_have_entropy_of_their_own,
+    ),
+    "seeds of 32 bits": Fault(
+        Streams,
+        "_seed",
+        lambda *arguments: SEED(*arguments) % 2**32,
+        partial(test_randomness.test_every_generator_is_keyed_with_256_bits, "normal"),
+    ),
+    "numbers kept without the entropy": Fault(
+        Streams,
+        "normal",
+        without_the_entropy,
+        test_randomness.test_numbers_drawn_ahead_go_with_the_entropy,
+    ),
+    "the first replica's delta for all": Fault(
+        Dpsgd,
+        "guarantee",
+        lambda self, replica: replace(GUARANTEE(self, replica), delta=self.settings[0].delta),
+        partial(test_mechanisms.test_each_replica_is_held_to_its_own_delta, "dpsgd"),
+    ),
+    "a ledger that ignores what is broken": Fault(
+        ledger,
+        "ledger_of",
+        lambda trained, *others: LEDGER_OF(trained.model_copy(update={"broken": ()}), *others),
+        partial(test_broken.test_what_is_broken_has_no_bound_and_says_why, test_broken.GAUSSIAN),
+    ),
+    "alpha undivided over shares": Fault(
+        bounds,
+        "one_run",
+        lambda correct, guesses, canaries, alpha, delta: ONE_RUN(
+            correct, guesses, canaries, len(bounds.SHARES) * alpha, delta
+        ),
+        test_bounds.test_shares_of_the_canaries_share_the_confidence,
+    ),
+    "alpha undivided over thresholds": Fault(
+        bounds,
+        "by_errors",
+        lambda errors, alpha, delta: BY_ERRORS(errors, 2 * alpha, delta),
+        test_bounds.test_thresholds_share_the_confidence,
+    ),
+    "alpha undivided over an attack's bounds": Fault(
+        rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
+    ),
 }
 
 
@@ -186,6 +348,14 @@ def main() -> None:
             f">= {clean:.3g} ({time.monotonic() - begun:.0f} s)",
             flush=True,
         )
+    for name, fault in FAULTS.items():
+        with patch.object(fault.owner, fault.attribute, fault.planted):
+            try:
+                fault.test()
+            except AssertionError:
+                print(f"{name}: seen by {getattr(fault.test, 'func', fault.test).__name__}")
+            else:
+                missed.append(name)
     sys.exit(f"not seen: {', '.join(missed)}" if missed else 0)
 
 

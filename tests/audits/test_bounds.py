@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pipeline.audits import bounds
-from pipeline.audits.bounds import Errors
+import dprepro
+from pipeline.audits import bounds, rows
+from pipeline.audits.bounds import Errors, one_run
 from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -68,6 +69,37 @@ def test_what_a_perfect_attacker_shows(
     # here half of the trials find the threshold, and the surest guesses are tests of their own
     assert (np.mean(found, 0) > 0.65 * np.array([once, curve, gaussian])).all()
     assert (np.array(found) < epsilon).all()
+
+
+def test_shares_of_the_canaries_share_the_confidence() -> None:
+    without, within = scores(mu_of(8), 1000)
+    ranked = sorted([(score, False) for score in without] + [(score, True) for score in within])
+    shown = []
+    for share in bounds.SHARES:
+        side = int(share * 500)
+        correct = sum(not there for _, there in ranked[:side]) + sum(there for _, there in ranked[-side:])
+        shown.append(one_run(correct, 2 * side, 1000, ALPHA / 6, DELTA))
+    assert bounds.by_one_run(without, within, ALPHA, DELTA) == max(shown) > 0
+
+
+def test_thresholds_share_the_confidence() -> None:
+    """Of 50 scores a side that are counted, all right: two thresholds, of each two rates."""
+    upper = 1 - (ALPHA / 2 / 2) ** (1 / 50)
+    shown = log((1 - DELTA - upper) / upper)
+    without, within = np.zeros(100), np.ones(100)
+    assert bounds.by_thresholds(without, within, ALPHA, DELTA) == pytest.approx(shown)
+    assert dprepro.audit(without, within, delta=DELTA).at_least == pytest.approx(shown)
+
+
+def test_the_bounds_of_an_attack_share_the_confidence() -> None:
+    given: list[float] = []
+
+    def way(alpha: float) -> float:
+        given.append(alpha)
+        return 1.0
+
+    assert len(rows._shown({"errors": way, "gaussian": way, "computed": way})) == 3
+    assert sum(given) == pytest.approx(ALPHA)
 
 
 def test_pure_noise_shows_nothing() -> None:

@@ -11,6 +11,7 @@ from pipeline.audits.rows import attacks_on, audit_row
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.results import records
 
+ALPHA = 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
@@ -24,24 +25,24 @@ def found(key: str, place: int = -1) -> pair.Found:
 def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
     one = found(key)
     noise = one.scores.spending.noise_multiplier
-    assert 0.5 / noise < one.mu <= (1 + 1e-3) / noise
+    assert 0.5 / noise < one.mu(ALPHA) <= (1 + 1e-3) / noise
 
 
 def test_where_batch_statistics_couple_examples_it_moves_them_further() -> None:
     one = found("davody-t5-bn-lenet5-literal")
-    assert one.mu > 1.1 / one.scores.spending.noise_multiplier
+    assert one.mu(ALPHA) > 1.1 / one.scores.spending.noise_multiplier
 
 
 def test_running_averages_leave_without_noise_and_are_seen() -> None:
     one = found("nguyen-f12b-bc-alc-reduced")
     assert one.scores.without.max() < one.scores.within.min()
     # which the released sums don't show
-    assert one.mu <= (1 + 1e-3) / one.scores.spending.noise_multiplier
+    assert one.mu(ALPHA) <= (1 + 1e-3) / one.scores.spending.noise_multiplier
 
 
 def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
     with patch.object(pair, "RUNS", 24):
-        (attack,) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
+        (attack, _) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
     assert (attack.attack, attack.sees, attack.delta, attack.whole) == (
         "opposites",
         "what was released",
@@ -63,4 +64,5 @@ KEY = "phan-f4a-ilm-sound-reduced"
 def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
     one = found("davody-t5-lenet5")
     full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
-    assert gaussian_epsilon(one.mu, 1e-5) == pytest.approx(full, rel=0.02)
+    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.03)
+    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) < full

@@ -18,7 +18,24 @@ def test_a_planted_bug_is_seen_and_right_code_is_not(name: str) -> None:
     assert shown > accounted
 
 
-AUDITS = {"canaries": planted.singles(), "crowd": planted.crowd, "labels": planted.labels}
+@pytest.mark.parametrize("name", planted.FAULTS)
+def test_a_planted_fault_fails_its_test(name: str) -> None:
+    fault = planted.FAULTS[name]
+    fault.test()
+    with (
+        patch.object(fault.owner, fault.attribute, fault.planted),
+        pytest.raises(AssertionError),
+    ):
+        fault.test()
+
+
+AUDITS = {
+    "canaries": planted.singles(),
+    "crowd": planted.crowd,
+    "labels": planted.labels,
+    "computed": planted.computed(planted.LAYER_NORM),
+    "computed of statistics": planted.computed(planted.PUBLIC_BN),
+}
 
 
 @pytest.mark.parametrize("name", AUDITS)

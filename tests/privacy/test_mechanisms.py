@@ -4,6 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.audits import canaries
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
@@ -65,6 +71,23 @@ def test_parts_together_have_the_multiplier_that_is_accounted(shares: torch.Tens
     assert (parts[0] ** 2 + parts[2] ** 2) ** -0.5 == pytest.approx(0.7)
     if shares is not None:
         assert parts[2] / parts[0] == pytest.approx(2.0)
+
+
+DELTAS: dict[str, MethodSettings] = {
+    "dpsgd": DpsgdSettings(batch=10, epochs=1, learning_rate=1, epsilon=1, delta=1e-5),
+    "tan": TanSettings(batch=10, steps=10, sigma=1.2, learning_rate=1.0, delta=1e-5),
+    "batch_clipping": BatchClippingSettings(
+        batch=10, epochs=1, learning_rate=1, sigma=2, clipping="layerwise", delta=1e-5
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DELTAS)
+def test_each_replica_is_held_to_its_own_delta(name: str) -> None:
+    kinds = canaries.many(100, 5, torch.ones(5, dtype=torch.bool))
+    both = [DELTAS[name].model_copy(update={"delta": delta}) for delta in (1e-3, 1e-7)]
+    method = build_method(name, canaries.task(kinds, ("a", "b"), 1), both, "none")
+    assert [method.guarantee(replica).delta for replica in range(2)] == [1e-3, 1e-7]
 
 
 def test_noise_is_new_every_step_and_for_every_replica() -> None:

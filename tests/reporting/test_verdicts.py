@@ -3,9 +3,9 @@
 import pytest
 from reporting.made_up import dpsgd
 
-from pipeline.reporting.judging.verdicts import closeness, verdict
+from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
 from pipeline.reporting.ledger_overview import attack_words
-from pipeline.results.records import Attack, Bound, Ledger
+from pipeline.results.records import FLOATING_POINT, Attack, Bound, Ledger
 
 
 def ledger(claimed: float | None, accounted: float | None, shown: float | None = None) -> Ledger:
@@ -49,6 +49,16 @@ def attack(epsilon: float, accounted: float | None, whole: bool = False, gaussia
 )
 def test_the_verdict_is_computed(own: Ledger, attacks: list[Attack], name: str) -> None:
     assert verdict(own, attacks, reproducible=False).name == name
+
+
+def test_an_attack_on_arithmetic_is_told_apart() -> None:
+    of_floats = attack(60.0, 3.2).model_copy(update={"attack": FLOATING_POINT})
+    judged = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], reproducible=False)
+    assert (judged.name, judged.attack) == ("sound", attack(3.0, 3.2))
+    assert arithmetic([attack(3.0, 3.2), of_floats]) == "holds for real numbers only"
+    less = of_floats.model_copy(update={"accounted": 61.0})
+    assert arithmetic([less]) == "no more shown than accounted"
+    assert arithmetic([attack(60.0, 3.2)]) == "not audited"
 
 
 def test_seeded_noise_is_void_and_what_claims_nothing_has_none() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
-from pipeline.results.records import Attack, Ledger
+from pipeline.results.records import FLOATING_POINT, Attack, Ledger
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 # sums of float32 gradients are clipped to their bounds up to this
@@ -24,7 +24,8 @@ RULE = (
     "Sound: no attack shows more than is accounted, and no more is accounted than claimed. Optimistic: more "
     "is accounted than claimed, and nothing shows that more is spent than claimed. Broken: more is shown "
     "than is claimed or accounted, or there is no bound and an attack that hardly ever errs. Unproven: no "
-    "bound, and no attack found. Void: the noise is seeded. None of these says that an ε is small."
+    "bound, and no attack found. Void: the noise is seeded. None of these says that an ε is small. All "
+    "of them take numbers for real; the last column says what an attack on floating-point noise showed."
 )
 
 
@@ -42,8 +43,23 @@ class Verdict:
         return WORDS[self.name]
 
 
+def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
+    """Those that would also be possible if numbers were real."""
+    return [one for one in attacks if one.attack != FLOATING_POINT]
+
+
+def arithmetic(attacks: Sequence[Attack]) -> str:
+    """Whether what is proven of real numbers was shown to be wrong of a computer's, in words."""
+    of_floats = [one for one in attacks if one.attack == FLOATING_POINT]
+    if not of_floats:
+        return "not audited"
+    beyond = any(one.accounted is not None and closeness(one) > FLOAT for one in of_floats)
+    return "holds for real numbers only" if beyond else "no more shown than accounted"
+
+
 def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:
-    """What a level's privacy is worth; see `RULE`."""
+    """What a level's privacy is worth if numbers were real; see `RULE`."""
+    attacks = on_mechanism(attacks)
     closest = max(attacks, key=closeness, default=None)
     if ledger.event is None and ledger.claimed is None:
         return Verdict("none", closest, None)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import wording
-from pipeline.reporting.judging.verdicts import closeness
+from pipeline.reporting.judging.verdicts import closeness, on_mechanism
 from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
@@ -115,7 +115,7 @@ def _spent(cell: Cell | None) -> dict[str, Any]:
 
 def _audited(cell: Cell | None) -> dict[str, Any]:
     """The attack that came closest to what was accounted for it, or beyond."""
-    attacks = cell.replicas[0].attacks if cell else ()
+    attacks = on_mechanism(cell.replicas[0].attacks) if cell else []
     closest = max(attacks, key=closeness, default=None)
     return {
         "audited": closest.largest if closest else None,
