@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.results.tracking.publishing import Published
+    from pipeline.tracking.publishing import Published
 
 
 def publish(
@@ -25,7 +25,7 @@ def publish(
 def bring_up_to_date() -> "Published":
     """Publish, showing how far it is."""
     from pipeline import params
-    from pipeline.results.tracking import publishing
+    from pipeline.tracking import publishing
     from stages.progress import counting
 
     settings = params.load()
@@ -41,8 +41,8 @@ def bring_up_to_date() -> "Published":
 
 def _publish_models() -> None:
     from pipeline import params
-    from pipeline.results.tracking import publishing
-    from pipeline.results.tracking.models import publish_models, with_weights
+    from pipeline.tracking import publishing
+    from pipeline.tracking.models import publish_models, with_weights
     from stages.progress import counting
 
     settings = params.load()

@@ -19,8 +19,8 @@ def report(
     )
     if not mlflow:
         return
-    from pipeline.results.tracking.store import address
-    from pipeline.results.tracking.tables import publish_tables
+    from pipeline.tracking.store import address
+    from pipeline.tracking.tables import publish_tables
 
     fresh = [
         paper.key

@@ -15,9 +15,9 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
-    from pipeline.results.tracking import views
-    from pipeline.results.tracking.store import ARTIFACTS, address
-    from pipeline.results.tracking.store import served as is_served
+    from pipeline.tracking import views
+    from pipeline.tracking.store import ARTIFACTS, address
+    from pipeline.tracking.store import served as is_served
     from stages.publish import bring_up_to_date
 
     store, served = address(), is_served()

@@ -73,7 +73,7 @@ def entries(settings: Settings) -> dict[str, Any]:
             if path.is_file() and path.suffix != ".pyc"
         ],
     )
-    tracking = digest_files(PACKAGE, PACKAGE.joinpath("results/tracking").glob("*.py"))
+    tracking = digest_files(PACKAGE, PACKAGE.joinpath("tracking").glob("*.py"))
     proofs = equivalences.load().model_dump(mode="json")
     return {
         **digests,

@@ -37,7 +37,7 @@ PATIENCE = 300.0  # seconds for a command on a busy machine
 
 
 def publish() -> None:
-    from pipeline.results.tracking import publishing
+    from pipeline.tracking import publishing
 
     settings = project.settings()
     publishing.publish(publishing.declared(settings), settings)

@@ -25,8 +25,8 @@ from pipeline.files import beside, clear_leftovers, digest, digest_file, write_j
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.tan.planning import plan
 from pipeline.results import records
-from pipeline.results.tracking.publishing import declared, publish, unpublished
-from pipeline.results.tracking.store import STORE, STORE_ENV
+from pipeline.tracking.publishing import declared, publish, unpublished
+from pipeline.tracking.store import STORE, STORE_ENV
 from pipeline.training import runs
 from pipeline.transport import adopt, archive, dvclock, pack
 from tests.faults import project

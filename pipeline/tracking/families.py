@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from pipeline.results.tracking.drawing import PARENT
+from pipeline.tracking.drawing import PARENT
 
 DIGEST = "digest"  # tag of a row's run, written last: without it the row was cut short, or is being written
 PUBLISHED = "published"  # tag beside it: when, in UTC

@@ -12,8 +12,8 @@ from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, InputTag, Metric, Param
 
 from pipeline.results import records
-from pipeline.results.tracking.drawing import PARENT, Drawn
-from pipeline.results.tracking.races import tried
+from pipeline.tracking.drawing import PARENT, Drawn
+from pipeline.tracking.races import tried
 
 # What MLflow takes in one call (mlflow.utils.validation), of parameters and metrics together.
 TOGETHER, PARAMETERS = 1000, 100

@@ -24,8 +24,8 @@ from mlflow.entities import RunTag
 from mlflow.exceptions import MlflowException
 
 from pipeline.errors import UserError
-from pipeline.results.tracking import families
-from pipeline.results.tracking.families import DIGEST, PUBLISHED, There
+from pipeline.tracking import families
+from pipeline.tracking.families import DIGEST, PUBLISHED, There
 
 PATIENCE = 20.0  # seconds without a new run
 PAUSE = 0.5  # seconds between looks at a row that somebody else is writing

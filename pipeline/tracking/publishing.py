@@ -13,11 +13,11 @@ from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.records import Record
-from pipeline.results.tracking import describing, experiments, families, keeping, writing
-from pipeline.results.tracking.drawing import Drawn, draw
-from pipeline.results.tracking.keeping import Wanted
-from pipeline.results.tracking.store import address, opened
-from pipeline.results.tracking.turns import has_turns
+from pipeline.tracking import describing, experiments, families, keeping, writing
+from pipeline.tracking.drawing import Drawn, draw
+from pipeline.tracking.keeping import Wanted
+from pipeline.tracking.store import address, opened
+from pipeline.tracking.turns import has_turns
 
 MARKER = Path("published.json")
 Show = Callable[[str], None]  # told of each row when it is there

@@ -21,9 +21,9 @@ from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
 from pipeline.results.records import ACCOUNTING, Provenance, Record, Replica
-from pipeline.results.tracking import data_sets, naming
-from pipeline.results.tracking.describing import ACCURACY, by_level, of_level, of_row, privacy
 from pipeline.rounding import rounded_down, rounded_up
+from pipeline.tracking import data_sets, naming
+from pipeline.tracking.describing import ACCURACY, by_level, of_level, of_row, privacy
 
 # Part of every digest: raised when runs are written differently, it replaces those of older versions.
 FORMAT = 2

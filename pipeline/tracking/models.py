@@ -26,9 +26,9 @@ from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.records import Record, Trained
-from pipeline.results.tracking import experiments, families
-from pipeline.results.tracking.publishing import Show
-from pipeline.results.tracking.store import opened
+from pipeline.tracking import experiments, families
+from pipeline.tracking.publishing import Show
+from pipeline.tracking.store import opened
 from pipeline.training.loop import Replica, make_task
 from pipeline.training.runs import read_weights, weights_path
 

@@ -24,10 +24,10 @@ from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records
-from pipeline.results.tracking import store
-from pipeline.results.tracking.publishing import MARKER, publish
-from pipeline.results.tracking.publishing import declared as recorded
-from pipeline.results.tracking.tables import publish_tables
+from pipeline.tracking import store
+from pipeline.tracking.publishing import MARKER, publish
+from pipeline.tracking.publishing import declared as recorded
+from pipeline.tracking.tables import publish_tables
 
 
 @pytest.fixture

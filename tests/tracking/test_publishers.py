@@ -20,10 +20,10 @@ from mlflow.entities import Run
 from publishers import ROWS, RUNS, at_once, small
 from reporting.made_up import dpsgd as example
 
-from pipeline.results.tracking import families, keeping
-from pipeline.results.tracking.families import DIGEST, PUBLISHED
-from pipeline.results.tracking.publishing import declared, publish, unpublished
-from pipeline.results.tracking.store import STORE_ENV
+from pipeline.tracking import families, keeping
+from pipeline.tracking.families import DIGEST, PUBLISHED
+from pipeline.tracking.publishing import declared, publish, unpublished
+from pipeline.tracking.store import STORE_ENV
 
 
 def runs(address: str) -> list[Run]:
@@ -113,8 +113,8 @@ def without_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: 
     shutil.copy(empty_store, tmp_path / "store.db")
     address = f"sqlite:///{tmp_path}/store.db"
     monkeypatch.setenv(STORE_ENV, address)
-    monkeypatch.setattr("pipeline.results.tracking.publishing.has_turns", lambda _: False)
-    monkeypatch.setattr("pipeline.results.tracking.store.one_at_a_time", lambda _: nullcontext())
+    monkeypatch.setattr("pipeline.tracking.publishing.has_turns", lambda _: False)
+    monkeypatch.setattr("pipeline.tracking.store.one_at_a_time", lambda _: nullcontext())
     monkeypatch.setattr(keeping, "PATIENCE", 1.0)
     example.put(small(example.LAYER, example.settings()), tmp_path)
     return address

@@ -9,7 +9,7 @@ from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper, short
 from pipeline.reporting.printed import Printed
 from pipeline.results.records import ACCOUNTING, Record, Replica
-from pipeline.results.tracking import data_sets, naming
+from pipeline.tracking import data_sets, naming
 
 ACCURACY = "test_accuracy"
 # The tag `privacy`: what is left of what is claimed.

@@ -9,9 +9,9 @@ from mlflow.exceptions import MlflowException
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers
-from pipeline.results.tracking import views
-from pipeline.results.tracking.races import tried
-from pipeline.results.tracking.store import ARTIFACTS, STORE, address
+from pipeline.tracking import views
+from pipeline.tracking.races import tried
+from pipeline.tracking.store import ARTIFACTS, STORE, address
 
 # Without it MLflow takes an experiment for one on language models and opens pages about their traces.
 KIND = {"mlflow.experimentKind": "custom_model_development"}

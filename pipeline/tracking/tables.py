@@ -7,11 +7,11 @@ import pandas as pd
 from mlflow import MlflowClient
 
 from pipeline.files import digest_files, digest_json
-from pipeline.results.tracking import experiments, families, keeping
-from pipeline.results.tracking.drawing import FORMAT
-from pipeline.results.tracking.keeping import Wanted
-from pipeline.results.tracking.store import address, opened
-from pipeline.results.tracking.turns import has_turns
+from pipeline.tracking import experiments, families, keeping
+from pipeline.tracking.drawing import FORMAT
+from pipeline.tracking.keeping import Wanted
+from pipeline.tracking.store import address, opened
+from pipeline.tracking.turns import has_turns
 
 FOUND_BY = "tags.report = 'true'"
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import UserError, writing
 from pipeline.files import beside, place
-from pipeline.results.tracking.durability import not_waiting
-from pipeline.results.tracking.turns import one_at_a_time
+from pipeline.tracking.durability import not_waiting
+from pipeline.tracking.turns import one_at_a_time
 
 STORE = Path("mlflow.db")
 ARTIFACTS = Path("mlartifacts")
