@@ -48,9 +48,10 @@ fuzz: $(STAMP) ## hostile input, flipped bits and kills, an hour or two; counts 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.campaign
 
 .PHONY: lint
-lint: $(STAMP) ## style and types
+lint: $(STAMP) ## style, order of imports, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 .PHONY: report
@@ -69,6 +70,10 @@ repro: $(STAMP) ## the real thing: says what it will train, then asks and trains
 	$(BIN)/dprepro plan
 	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
+
+.PHONY: bench
+bench: $(STAMP) ## what a training step costs, beside plain SGD and Opacus; ARGS="--only lenet5 --threads 2"
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ui
 ui: $(STAMP) ## MLflow's page over the committed records

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from pipeline.ledgers.accounts import spending_of
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.ledgers.settings import AccountSettings
 from pipeline.params.problems import problem_lines
 from pipeline.privacy import accounting
+from pipeline.privacy.account_settings import AccountSettings
 
 Sampling = Literal["poisson", "fixed", "shuffled"]
 

@@ -9,7 +9,6 @@ from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 from stages.account import account
 from stages.audit import audit
-from stages.bench import bench
 from stages.compare import compare
 from stages.epsilon import epsilon
 from stages.equivalence import equivalence
@@ -65,7 +64,6 @@ for command in (
     adopt,
     equivalence,
     verify,
-    bench,
 ):
     app.command()(command)
 app.add_typer(new, name="new")

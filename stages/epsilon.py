@@ -39,8 +39,8 @@ def epsilon(
     from pipeline.errors import UserError
     from pipeline.ledgers.accounts import spending_of
     from pipeline.ledgers.ledger import make_ledger
-    from pipeline.ledgers.settings import AccountSettings
     from pipeline.params.problems import problem_lines
+    from pipeline.privacy.account_settings import AccountSettings
     from pipeline.privacy.accounting import noise_for
 
     if (sigma is None) == (for_epsilon is None):

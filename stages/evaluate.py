@@ -16,7 +16,8 @@ def evaluate(
     """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
     from pipeline import params
     from pipeline.data import prepared
-    from pipeline.results import evaluation, records
+    from pipeline.results import records
+    from pipeline.training import evaluation
     from stages.progress import counting
     from stages.train import enough_memory, execution
 

@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.methods.tan.planning import Choice, Cost, Plan
+    from pipeline.planning.budget import Choice, Cost, Plan
 
 tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
@@ -37,7 +37,7 @@ def plan(
     """Batch sizes and noise that spend epsilon, where the privacy wall is, and which of them to take."""
     from rich.console import Console
 
-    from pipeline.methods.tan.planning import plan as library
+    from pipeline.planning.budget import plan as library
     from stages.answers import answering
 
     with Console(stderr=True).status("accounting"):
@@ -71,7 +71,7 @@ def scale(
     from ruamel.yaml import YAML
 
     from pipeline import params
-    from pipeline.methods.tan.scaling import simulation
+    from pipeline.planning.scaling import simulation
 
     made = simulation(row, params.load(), batch)
     text = StringIO()

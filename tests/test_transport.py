@@ -21,7 +21,7 @@ from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.training.runs import weights_path, write_weights
+from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
 
 ROW = "toy-row"

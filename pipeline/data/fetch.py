@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.data import mirror, official, synthetic
+from pipeline.data import download, mirror, synthetic
 from pipeline.data.catalog import SYNTHETIC, Entry
 from pipeline.data.own import sets
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
@@ -54,7 +54,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | Non
         elif place := folder or settings.source.folder:
             mirror.collect(entry, entry.edition(edition), place, building)
         else:
-            official.collect(entry, entry.edition(edition), root / DOWNLOADS / name, building)
+            download.collect(entry, entry.edition(edition), root / DOWNLOADS / name, building)
         files = write_source(building, name, edition)
     return Fetched(target, edition, files)
 

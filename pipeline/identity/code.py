@@ -9,8 +9,8 @@ from pipeline.ledgers import opinions
 from pipeline.methods.rooms import implementation
 
 ENGINE = Definition("pipeline.training.loop", "train_group")
-MEASURING = Definition("pipeline.results.evaluation", "measure")
-NOISE = Definition("pipeline.results.evaluation", "noise")
+MEASURING = Definition("pipeline.training.evaluation", "measure")
+NOISE = Definition("pipeline.training.evaluation", "noise")
 LEDGER = Definition("pipeline.ledgers.ledger", "ledger_of")
 TOGETHER = Definition("pipeline.ledgers.together", "together")
 ACCOUNT = Definition("pipeline.ledgers.accounts", "entry")

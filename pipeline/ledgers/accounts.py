@@ -7,8 +7,8 @@ from pipeline.identity.code import account_code
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.ledger import bounds_of, make_ledger
 from pipeline.ledgers.precision import up
-from pipeline.ledgers.settings import AccountSettings
 from pipeline.params import Settings, pick
+from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon

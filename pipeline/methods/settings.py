@@ -38,6 +38,8 @@ class MethodSettings(Strict):
     normalizations: ClassVar[tuple[str, ...]]
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
     scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
+    # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
+    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
     # examples of a step; DP-SGD's is the expected size of a Poisson batch
     batch: Count

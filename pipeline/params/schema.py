@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from pipeline.fields import Count, Key, Strict, check
-from pipeline.ledgers.settings import AccountSettings
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
+from pipeline.privacy.account_settings import AccountSettings
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
 

@@ -13,21 +13,6 @@ from pipeline.methods.rooms import METHOD_SETTINGS
 # on 710 images at epsilon 3, 12 seeds ended at 82 to 100 % with 64 a batch, and at 65 to 100 % with 16.
 SHARE = 8
 LEAST, MOST = 16, 1024  # examples in a batch
-# By method; whatever else has no default is asked for
-BEGINNINGS: dict[str, dict[str, Any]] = {
-    "dpsgd": {"epochs": 8, "learning_rate": 1.0, "clip": 1.0},
-    "tan": {"steps": 250, "learning_rate": 1.0, "clip": 1.0},
-    "batch_clipping": {
-        "epochs": 8,
-        "learning_rate": 0.1,
-        "clipping": "full",
-        "clip": 0.2,
-        "sampling": "poisson",
-    },
-    "noisy_weights": {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"},
-    "ilm": {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"},
-    "adlm": {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"},
-}
 
 
 def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str, Any]:
@@ -36,11 +21,12 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     Raises:
         UserError: the method has no such setting, or needs one that nobody can foretell.
     """
-    fields = METHOD_SETTINGS[method].model_fields
+    declared = METHOD_SETTINGS[method]
+    fields = declared.model_fields
     for key, value in given.items():
         if key not in fields:
             raise UserError(f"--{key.replace('_', '-')} {shown(value)}: method {method!r} has no {key}")
-    begun = {"batch": batch_for(examples), **BEGINNINGS.get(method, {"epochs": 8, "learning_rate": 0.01})}
+    begun = {"batch": batch_for(examples), **declared.beginnings}
     if "delta" in fields:
         begun["delta"] = delta_for(examples)
     found = {key: value for key, value in begun.items() if key in fields} | given

@@ -28,7 +28,7 @@ from pipeline.params import PARAMS, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.records import Run
-from pipeline.training import runs
+from pipeline.results.weights import read_weights, weights_path
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Behind:
 
     def weights(self) -> Tensors:
         """Its first replica's tensors by name, on the CPU."""
-        every = runs.read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
+        every = read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
         return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
         raise UserError(
             f"{path}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
         )
-    return Behind(runs.weights_path(row, first.level, first.seed, root), run, data)
+    return Behind(weights_path(row, first.level, first.seed, root), run, data)
 
 
 def seen(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:

@@ -26,11 +26,11 @@ from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.records import Record, Trained
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.tracking import experiments, families
 from pipeline.tracking.publishing import Show
 from pipeline.tracking.store import opened
 from pipeline.training.loop import Replica, make_task
-from pipeline.training.runs import read_weights, weights_path
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 EXPORTED, CHECKED = 2, 7  # examples that a network is exported with, and that the program is held to it with

@@ -26,7 +26,7 @@ from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Provenance, Run, Trained
-from pipeline.training import runs
+from pipeline.results.weights import clear_weights, make_weights_folder, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -87,7 +87,7 @@ def train(
         names = {(one.level, one.seed) for one in kept}
         wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
         # DVC expects the folder, also of replicas that came without their weights
-        runs.make_folder(key, root)
+        make_weights_folder(key, root)
         if not wanted and before and len(kept) == len(before.replicas):
             # of a run that was killed when all was written
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
@@ -119,8 +119,8 @@ def _write(
     for group in groups:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
-            path = runs.weights_path(key, replica.level, replica.seed, root)
-            digest = runs.write_weights(path, {name: value[index].cpu() for name, value in model.items()})
+            path = weights_path(key, replica.level, replica.seed, root)
+            digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
             trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
     history = records.history_path(key, root)
     names = {(one.level, one.seed) for one in kept}
@@ -139,7 +139,7 @@ def _write(
         history=digest_file(history),
     )
     records.write(run, root)
-    runs.clear(key, {runs.weights_path(key, *name, root) for name in order}, root)
+    clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
 def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:

@@ -30,7 +30,7 @@ from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.records import Evaluation
-from pipeline.training.runs import weights_path
+from pipeline.results.weights import weights_path
 from pipeline.transport import archive, dvclock
 
 STAGING = Path(".dprepro")

@@ -23,7 +23,7 @@ from pipeline.identity import entries
 from pipeline.params import Settings
 from pipeline.params.documents import read_yaml
 from pipeline.results import records
-from pipeline.training.runs import RUNS
+from pipeline.results.weights import RUNS
 
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")

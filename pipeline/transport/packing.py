@@ -7,7 +7,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.training.runs import weights_path
+from pipeline.results.weights import weights_path
 from pipeline.transport import archive
 from pipeline.transport.archive import Manifest, PackedRow
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.benchmarks.cases import CASES
-from pipeline.benchmarks.measuring import Measured, compare
-from pipeline.benchmarks.passes import outside
-from pipeline.benchmarks.results import Line, of_one_replica, ratio, write
-from pipeline.benchmarks.ways import OURS, PLAIN, REFERENCE, WAYS, Contender, ready, with_torch_batch_norm
+from benchmarks.cases import CASES
+from benchmarks.measuring import Measured, compare
+from benchmarks.passes import outside
+from benchmarks.results import Line, of_one_replica, ratio, write
+from benchmarks.ways import OURS, PLAIN, REFERENCE, WAYS, Contender, ready, with_torch_batch_norm
 
 
 @pytest.mark.parametrize("way", WAYS)

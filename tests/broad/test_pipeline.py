@@ -14,9 +14,9 @@ from pipeline.methods.base import Execution
 from pipeline.params import Settings, load
 from pipeline.pretrained import average_relevance, starts
 from pipeline.reporting import report
-from pipeline.results import evaluation, records
+from pipeline.results import records
 from pipeline.tracking import publishing
-from pipeline.training import rows
+from pipeline.training import evaluation, rows
 
 PARAMS = Path(__file__).with_name("params.yaml")
 

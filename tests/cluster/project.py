@@ -16,8 +16,7 @@ from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
-from pipeline.results import evaluation
-from pipeline.training import rows
+from pipeline.training import evaluation, rows
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

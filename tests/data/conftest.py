@@ -69,12 +69,10 @@ class Server:
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    # path -> drop (close after `amount` bytes), ignore-range (and drop), short (offer `amount` bytes),
-    # shifted (send another range than asked for), endless (no Content-Length), error (503)
+    # path -> drop (close after `amount` bytes), endless (no Content-Length), error (503)
     faults: dict[str, str] = field(default_factory=dict)
     amount: int = 1000
-    requests: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
-    sent: int = 0  # bytes of bodies
+    requests: list[str] = field(default_factory=list)  # paths
 
     def add(self, folder: Path, at: str) -> str:
         """Serve a folder's files under /AT/; return that address."""
@@ -88,34 +86,23 @@ class _Handler(BaseHTTPRequestHandler):
     state: Server
 
     def do_GET(self) -> None:
-        state, wanted = self.state, self.headers.get("Range")
-        state.requests.append((self.path, wanted))
+        state = self.state
+        state.requests.append(self.path)
         fault = state.faults.get(self.path)
         if self.path not in state.files or fault == "error":
             self.send_error(503 if fault else 404)
             return
-        content = state.files[self.path]
-        start = (
-            int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and fault != "ignore-range" else 0
-        )
-        body = content[start : state.amount] if fault == "short" else content[start:]
-        self.send_response(206 if start else 200)
-        if start and fault == "shifted":
-            start, body = start - 1, content[start - 1 :]
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        body = state.files[self.path]
+        self.send_response(200)
         if fault == "endless":
-            body = content * 1000
+            body = body * 1000
         else:
             self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
         self.end_headers()
-        if fault in ("drop", "ignore-range"):
-            body = body[: state.amount]
         self.close_connection = True
-        state.sent += len(body)  # before the client can have it and look
         with suppress(ConnectionError):  # a client may have had enough
-            self.wfile.write(body)
+            self.wfile.write(body[: state.amount] if fault == "drop" else body)
 
     def log_message(self, *args: object) -> None:
         pass
@@ -124,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(download, "TIMEOUT", 2.0)
-    monkeypatch.setattr(download, "PAUSE", 0.001)
+    monkeypatch.setattr(download, "RETRIES", 0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))

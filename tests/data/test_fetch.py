@@ -80,8 +80,8 @@ def test_no_address_works(small, params, server, tmp_path):
     line = str(caught.value)
     assert "\n" not in line
     assert "MNIST" in line
-    assert "/one/train-images-idx3-ubyte.gz: HTTP 404" in line
-    assert "/two/train-images-idx3-ubyte.gz: HTTP 404" in line
+    assert "/one/train-images-idx3-ubyte.gz: 404" in line
+    assert "/two/train-images-idx3-ubyte.gz: 404" in line
     assert "--mirror" in line
     assert not (tmp_path / RAW / "mnist").exists()
 

@@ -10,7 +10,7 @@ import torch
 from pipeline.data import prepared
 from pipeline.errors import UserError
 from pipeline.results import records
-from pipeline.training import runs
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.checkpoints import restore
 from pipeline.transport import archive
 from tests.faults import project
@@ -22,8 +22,8 @@ def _weights() -> tuple[Path, Callable[[], object]]:
     run = records.read_run(project.ROW)
     assert run is not None
     (one,) = run.replicas
-    path = runs.weights_path(project.ROW, one.level, one.seed)
-    return path, lambda: runs.read_weights(path, one.weights, CPU)
+    path = weights_path(project.ROW, one.level, one.seed)
+    return path, lambda: read_weights(path, one.weights, CPU)
 
 
 def _array(name: str) -> tuple[Path, Callable[[], object]]:

@@ -13,8 +13,7 @@ from pipeline.data.prepare import prepare
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings
-from pipeline.results import evaluation
-from pipeline.training import rows
+from pipeline.training import evaluation, rows
 from pipeline.training import search as searching
 from pipeline.training.checkpoints import Checkpoint, save
 from pipeline.transport import pack

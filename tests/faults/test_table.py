@@ -23,11 +23,11 @@ from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
 from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.tan.planning import plan
+from pipeline.planning.budget import plan
 from pipeline.results import records
+from pipeline.results.weights import weights_path, write_weights
 from pipeline.tracking.publishing import declared, publish, unpublished
 from pipeline.tracking.store import STORE, STORE_ENV
-from pipeline.training import runs
 from pipeline.transport import adopt, archive, dvclock, pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, settings
@@ -102,7 +102,7 @@ def test_a_pack_carries_no_lock(own: Path) -> None:
 
 
 def test_a_pack_is_unpacked_only_as_far_as_it_may_be(own: Path) -> None:
-    path = runs.weights_path(ROW, "epsilon=3", 0).as_posix()
+    path = weights_path(ROW, "epsilon=3", 0).as_posix()
     repack(lambda members: members.update({path: bytes(200 << 20)}))
     assert PACK.stat().st_size < 1 << 20
     with pytest.raises(UserError, match="unpacks to far more than it holds"):
@@ -127,8 +127,8 @@ def test_labels_that_were_set_to_zero_are_not_trained_on(own: Path) -> None:
 
 
 def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
-    path = runs.weights_path(ROW, "epsilon=3", 0)
-    runs.write_weights(path, {"w": torch.full((3,), float("nan"))})
+    path = weights_path(ROW, "epsilon=3", 0)
+    write_weights(path, {"w": torch.full((3,), float("nan"))})
     MEASURED.unlink()
     with pytest.raises(UserError, match="is not what training left"):
         project.evaluate()

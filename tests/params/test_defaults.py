@@ -6,12 +6,12 @@ import pytest
 
 from pipeline import params
 from pipeline.fields import Strict
-from pipeline.ledgers.settings import AccountSettings
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.tan.settings import TanSettings
+from pipeline.privacy.account_settings import AccountSettings
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average,
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.results import records
-from pipeline.training import loop, runs
+from pipeline.results.weights import weights_path, write_weights
+from pipeline.training import loop
 from pipeline.training import rows as training
 from stages.app import app
 from tests.conftest import make_data
@@ -118,7 +119,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     assert data.relevance.name == RELEVANCE
     assert data.digests == {**source.digests, "relevance": digest_file(data.relevance)}
     # the first replica's network, with its running statistics, one example at a time
-    path = runs.weights_path("seeing", "sigma=0", 0, mapped)
+    path = weights_path("seeing", "sigma=0", 0, mapped)
     net = lenet5.build(Model(**BN), (1, 28, 28), 10)
     net.load_state_dict(torch.load(path, weights_only=True))
     assert not torch.equal(net[1].mean, torch.zeros(6))
@@ -219,11 +220,11 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
         UserError, match=r"epsilon=3,seed=0\.pt: 1\.mean: not kept with the weights; allowed: .*running_bn"
     ):
         make_relevance("shared", parsed(), world)
-    path, run = runs.weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
+    path, run = weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
     weights = torch.load(path, weights_only=True)
     weights["0.weight"] *= torch.nan
     assert run is not None
-    broken = run.replicas[0].model_copy(update={"weights": runs.write_weights(path, weights)})
+    broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
     with pytest.raises(UserError, match=r"sigma=0,seed=0\.pt: relevances to it are not finite"):
         make_relevance("map", parsed(), world)

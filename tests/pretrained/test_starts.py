@@ -25,7 +25,8 @@ from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import starts
 from pipeline.results import records
-from pipeline.training import loop, runs
+from pipeline.results.weights import read_weights, weights_path
+from pipeline.training import loop
 from pipeline.training import rows as training
 from tests.pretrained.conftest import check_same_examples, letters, write
 
@@ -80,7 +81,7 @@ def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor
     run = records.read_run(row, root)
     assert run is not None
     every = [
-        runs.read_weights(runs.weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
+        read_weights(weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
         for one in run.replicas
     ]
     return {name: torch.stack([each[name] for each in every]) for name in every[0]}

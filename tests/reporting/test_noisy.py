@@ -22,7 +22,7 @@ from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.wide import wide
 from pipeline.reporting.wording import CONVERGENCE_RULE
 from pipeline.results import records
-from pipeline.results.evaluation import CONVERGED
+from pipeline.training.evaluation import CONVERGED
 
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
 

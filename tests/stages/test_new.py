@@ -11,7 +11,7 @@ from pipeline.data import prepared
 from pipeline.errors import UserError
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.params.adding import Adding
-from pipeline.params.suggested import BEGINNINGS, batch_for, delta_for, settings_for
+from pipeline.params.suggested import batch_for, delta_for, settings_for
 from stages.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -138,12 +138,12 @@ def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
     assert not params.load().rows["plain"].resolved[0].private
 
 
-def test_beginnings_are_settings() -> None:
-    assert BEGINNINGS.keys() == METHOD_SETTINGS.keys()
-    for method, values in BEGINNINGS.items():
-        given = {name: 1.0 for name in ("epsilon", "sigma") if name in METHOD_SETTINGS[method].model_fields}
-        METHOD_SETTINGS[method].model_validate(settings_for(method, 1000, given))
-        assert values.keys() <= METHOD_SETTINGS[method].model_fields.keys()
+@pytest.mark.parametrize("method", METHOD_SETTINGS)
+def test_beginnings_are_settings(method: str) -> None:
+    declared = METHOD_SETTINGS[method]
+    given = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
+    declared.model_validate(settings_for(method, 1000, given))
+    assert declared.beginnings.keys() <= declared.model_fields.keys()
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])

@@ -36,9 +36,10 @@ from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.privacy.statements import statement
-from pipeline.results import evaluation, records
+from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.training import loop, runs, search
+from pipeline.results.weights import weights_path
+from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
 from pipeline.training.loop import Context, Group, Progress, Replica
@@ -334,7 +335,7 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     assert run is not None
     lines = read_history(records.history_path("quick", root))
     return {
-        "weights": [runs.weights_path("quick", *name, root).read_bytes() for name in replicas],
+        "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
         "run": [one for one in run.replicas if (one.level, one.seed) in replicas],
         "origins": [run.origin(one) for one in run.replicas if (one.level, one.seed) in replicas],
         "record": [one for one in record.replicas if (one.level, one.seed) in replicas],
@@ -478,7 +479,7 @@ def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Exec
     )
     training.train("quick", own, data, cpu, quiet, 1e9, whole)
     one, other = (
-        torch.load(runs.weights_path("quick", "epsilon=3", 1, root), weights_only=True)
+        torch.load(weights_path("quick", "epsilon=3", 1, root), weights_only=True)
         for root in (project, whole)
     )
     for name, value in one.items():
@@ -515,7 +516,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     assert "4 replicas trained, 0 stand" in again.stdout
     for name in names(project):
         found, expected = (
-            torch.load(runs.weights_path("quick", *name, root), weights_only=True)
+            torch.load(weights_path("quick", *name, root), weights_only=True)
             for root in (project, trained_project)
         )
         for key, value in expected.items():
@@ -580,7 +581,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     # two batch sizes are two groups; the record is in the order of the levels
     assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + ["sigma=300"] * 2
     for one in record.replicas:
-        saved = torch.load(runs.weights_path("noisy", one.level, one.seed, project), weights_only=True)
+        saved = torch.load(weights_path("noisy", one.level, one.seed, project), weights_only=True)
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
         settings = NoisyWeightsSettings.model_validate(one.settings)
         task = loop.make_task(
@@ -660,7 +661,7 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
     before = kept(done, old)
     more, rename = changed(own, seeds=3), os.replace
     run, history = records.run_path("quick", done), records.history_path("quick", done)
-    for full in (runs.weights_path("quick", "epsilon=3", 2, done), history, run):
+    for full in (weights_path("quick", "epsilon=3", 2, done), history, run):
 
         def failing(source: Path, target: Path, full: Path = full) -> None:
             if target == full:
@@ -682,7 +683,7 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
 def test_damaged_weights_are_one_clear_line(done: Path, cpu: Execution, damage: str) -> None:
     own, data = loaded(done)
     records.evaluation_path("quick", done).unlink()
-    path = runs.weights_path("quick", "epsilon=3", 1, done)
+    path = weights_path("quick", "epsilon=3", 1, done)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.unlink()

@@ -17,6 +17,10 @@ class BatchClippingSettings(EpochSettings):
     # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
+    beginnings: ClassVar[dict[str, Any]] = {
+        **{"epochs": 8, "learning_rate": 0.1},
+        **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
+    }
 
     rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
     # What is clipped to what (sections 3.2, 3.3, B.2). 'full': the whole gradient to C. 'layerwise': each

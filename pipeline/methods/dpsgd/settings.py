@@ -20,6 +20,7 @@ class DpsgdSettings(EpochSettings):
         *("batch_bn", "public_bn", "noisy_bn"),
     )
     axis: ClassVar[str] = "epsilon"
+    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
     momentum: Share = 0.0
     clip: Positive = 1.0  # C: L2 bound of one example's gradient

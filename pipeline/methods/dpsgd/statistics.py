@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
+from pipeline.methods.dpsgd.joint_gradients import joint_clipper
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.normalization import (
     BatchStatistics,
@@ -22,7 +23,6 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, fastest
-from pipeline.privacy.joint_gradients import joint_clipper
 from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement
 

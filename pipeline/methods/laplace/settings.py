@@ -29,6 +29,7 @@ class IlmSettings(EpochSettings):
     trained_by: ClassVar[str] = "ilm.Ilm"
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
+    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
     # thousandth nothing of an image would be left in float32

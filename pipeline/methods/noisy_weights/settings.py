@@ -15,6 +15,7 @@ class NoisyWeightsSettings(EpochSettings):
     trained_by: ClassVar[str] = "method.NoisyWeights"
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
     axis: ClassVar[str] = "sigma"
+    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight
     augment: Literal["none", "crop_flip"] = "none"  # of training images

@@ -15,6 +15,7 @@ class TanSettings(MethodSettings):
     trained_by: ClassVar[str] = "method.Tan"
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
+    beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
 

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipeline.errors import UserError
-from pipeline.methods.tan.planning import Plan, plan
 from pipeline.params import parse
+from pipeline.planning.budget import Plan, plan
 from pipeline.privacy.accounting import opacus_rdp
 from stages.app import app
 

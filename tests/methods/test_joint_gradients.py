@@ -6,12 +6,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from pipeline.methods.dpsgd import front_tangents, joint_gradients
+from pipeline.methods.dpsgd.joint_gradients import JointBookKeeping, joint_clipper, through_everything
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy import front_tangents, joint_gradients
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
-from pipeline.privacy.joint_gradients import JointBookKeeping, joint_clipper, through_everything
 
 SAMPLE, PUBLIC, CLASSES = 7, 5, 10
 

@@ -20,7 +20,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.records import Evaluated, Evaluation
-from pipeline.training import runs
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 
 # A replica has converged when its last validation accuracy is above so many times chance.
@@ -65,9 +65,7 @@ def evaluate(
         )
     if wanted:
         weights = [
-            runs.read_weights(
-                runs.weights_path(key, one.level, one.seed, root), one.weights, execution.device
-            )
+            read_weights(weights_path(key, one.level, one.seed, root), one.weights, execution.device)
             for one in wanted
         ]
         kind = METHOD_SETTINGS[row.method]

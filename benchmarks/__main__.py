@@ -1,11 +1,14 @@
-"""`dprepro bench`: what a private training step costs, beside plain SGD and Opacus."""
+"""`python -m benchmarks`: what a private training step costs, beside plain SGD and Opacus."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from benchmarks.cases import CASES
+from benchmarks.measuring import compare
+from benchmarks.results import Line, write
+from benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
 
 
 def bench(
@@ -27,14 +30,9 @@ def bench(
     name: Annotated[str, typer.Option(help="Of the files in reports/benchmarks.")] = "steps",
 ) -> None:
     """Measure training steps in turn and write table, figure and JSON to reports/benchmarks."""
-    from pipeline.benchmarks.cases import CASES
-    from pipeline.benchmarks.measuring import compare
-    from pipeline.benchmarks.results import Line, write
-    from pipeline.benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
-
     for case in only or []:
         if case not in CASES:
-            raise UserError(f"--only {case}: no such case; allowed: {', '.join(CASES)}")
+            raise typer.BadParameter(f"{case}: no such case; allowed: {', '.join(CASES)}")
 
     def show(contender: Contender) -> None:
         print(f"{contender.case.name}, batches of {contender.batch}: {contender.way}", flush=True)
@@ -55,3 +53,7 @@ def bench(
                 lines += [Line(one, count, measured) for one, measured in zip(possible, found, strict=True)]
     folder = write(name, lines, Path())
     print(f"benchmarks: {folder / name}.md")
+
+
+if __name__ == "__main__":
+    typer.run(bench)

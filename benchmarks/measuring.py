@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from pipeline.benchmarks.ways import Contender, Took
+from benchmarks.ways import Contender, Took
 
 TURN = 0.3  # seconds of one contender's turn, at least one step
 LOOKED = 1.0  # seconds of looks at what a step does
@@ -63,7 +63,7 @@ class _Team:
     def __init__(self, contender: Contender, threads: int):
         """Start them, with ``threads`` threads together, and wait until their steps are made."""
         context = get_context("forkserver")
-        context.set_forkserver_preload(["pipeline.benchmarks.ways", "opacus.grad_sample"])
+        context.set_forkserver_preload(["benchmarks.ways", "opacus.grad_sample"])
         self.members: list[tuple[BaseProcess, Connection]] = []
         shares = contender.shares(threads)
         for replicas in shares:
@@ -111,8 +111,8 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
     """In the contender's own process: make its step, say what is wrong with it, and take turns."""
     import torch
 
-    from pipeline.benchmarks.passes import outside
-    from pipeline.benchmarks.ways import OURS, ready, timed
+    from benchmarks.passes import outside
+    from benchmarks.ways import OURS, ready, timed
 
     warnings.simplefilter("ignore")  # Opacus has many
     torch.set_num_threads(threads)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vjp, vmap
 
+from pipeline.methods.dpsgd.front_tangents import FrontTangents, front
 from pipeline.models.normalization import BatchStatistics
-from pipeline.privacy.front_tangents import FrontTangents, front
 from pipeline.privacy.gradients import Bounds, ClippedSum, clipped
 from pipeline.privacy.layer_gradients import Tensors
 from pipeline.privacy.layers import trained_layers, watched

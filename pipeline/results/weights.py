@@ -18,7 +18,7 @@ def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
     return root / RUNS / row / f"{level},seed={seed}.pt"
 
 
-def make_folder(row: str, root: Path = Path()) -> None:
+def make_weights_folder(row: str, root: Path = Path()) -> None:
     """Make the folder of a row's weights, where there is none.
 
     Raises:
@@ -72,7 +72,7 @@ def read_weights(path: Path, expected: str | None, device: torch.device) -> Tens
     return found
 
 
-def clear(row: str, kept: set[Path], root: Path = Path()) -> None:
+def clear_weights(row: str, kept: set[Path], root: Path = Path()) -> None:
     """Delete the weights of replicas that the row no longer has."""
     folder = root / RUNS / row
     for path in folder.glob("*.pt"):

@@ -7,8 +7,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.benchmarks.measuring import Measured
-from pipeline.benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
+from benchmarks.measuring import Measured
+from benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
 from pipeline.files import write_json, write_text
 from pipeline.identity import provenance
 

@@ -22,9 +22,10 @@ from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
-from pipeline.results import evaluation, records
+from pipeline.results import records
 from pipeline.results.records import Trained
-from pipeline.training import loop, runs, side_by_side
+from pipeline.results.weights import read_weights, weights_path
+from pipeline.training import evaluation, loop, side_by_side
 from pipeline.training import rows as training
 from pipeline.training.uncounted import data_uses
 from tests.conftest import dpsgd
@@ -131,7 +132,7 @@ def test_weights_that_are_not_here_can_not_be_measured(
     measured: Path, tiny: Prepared, cpu: Execution
 ) -> None:
     records.evaluation_path("row", measured).unlink()
-    runs.weights_path("row", "epsilon=3", 1, measured).unlink()
+    weights_path("row", "epsilon=3", 1, measured).unlink()
     with pytest.raises(
         UserError, match=r"seed=1\.pt: No such file or directory; `dvc pull train@row` brings"
     ):
@@ -287,7 +288,7 @@ def test_every_replica_is_shown_however_many_are_measured_at_once(
     assert run is not None
     assert found is not None
     weights = [
-        runs.read_weights(runs.weights_path("row", one.level, one.seed, tmp_path), one.weights, cpu.device)
+        read_weights(weights_path("row", one.level, one.seed, tmp_path), one.weights, cpu.device)
         for one in run.replicas
     ]
     own = declared(3).rows["row"]

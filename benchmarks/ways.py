@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.benchmarks.cases import EXAMPLES, Case
+from benchmarks.cases import EXAMPLES, Case
 from pipeline.memory import keep_freed
 from pipeline.methods.base import Execution
 from pipeline.models.normalization import BatchStatistics

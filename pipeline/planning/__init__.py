@@ -1,0 +1,1 @@
+"""Planning a private run: batch size and noise for a budget, and the small run that foretells it."""
