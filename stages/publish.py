@@ -29,9 +29,9 @@ def bring_up_to_date() -> "Published":
     from stages.progress import counting
 
     settings = params.load()
-    found = publishing.declared(settings)
-    with counting("publish", len(found)) as show:
-        done = publishing.publish(found, settings, show=show)
+    recorded = publishing.declared(settings)
+    with counting("publish", len(recorded)) as show:
+        done = publishing.publish(recorded, settings, show=show)
     print(
         f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
         f"{done.runs} runs"
@@ -46,8 +46,8 @@ def _publish_models() -> None:
     from stages.progress import counting
 
     settings = params.load()
-    found = publishing.declared(settings)
-    rows = with_weights(found)
+    recorded = publishing.declared(settings)
+    rows = with_weights(recorded)
     with counting("models", len(rows)) as show:
-        logged = publish_models(found, settings, show=show)
-    print(f"{logged} networks logged; weights of {len(rows)} of {len(found)} rows are here")
+        logged = publish_models(recorded, settings, show=show)
+    print(f"{logged} networks logged; weights of {len(rows)} of {len(recorded)} rows are here")

@@ -1,6 +1,7 @@
 """`dprepro ui`: MLflow's own page over the published records."""
 
 import os
+import signal
 import socket
 import sys
 from typing import Annotated
@@ -16,7 +17,8 @@ def ui(
 ) -> None:
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
     from pipeline.tracking import views
-    from pipeline.tracking.store import ARTIFACTS, address
+    from pipeline.tracking.experiments import ARTIFACTS
+    from pipeline.tracking.store import address
     from pipeline.tracking.store import served as is_served
     from stages.publish import bring_up_to_date
 
@@ -34,20 +36,12 @@ def ui(
         print(f"  {view.shows}:\n    {views.link(view, experiments, page)}", flush=True)
     if served:
         return
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--workers",
-        "1",
-        "--host",
-        host,
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", host, "--port", str(port)]
     command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
     command += ["--uvicorn-opts", "--log-level warning"]
+    # At Ctrl-C uvicorn, which handles it on its own, would print a traceback where Python handles it as well.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # This process becomes the server, so that whatever ends the one ends the other. Without its job runners,
     # which nothing here uses, it starts four times as fast and in a fifth of the memory.
     os.execve(sys.executable, command, {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"})

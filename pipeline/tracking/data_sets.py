@@ -2,11 +2,9 @@
 
 import json
 
-from mlflow.entities import Dataset
-
-from pipeline.data import catalog
+from pipeline.data.catalog import CATALOG
 from pipeline.files import digest_json
-from pipeline.params import Data, Settings
+from pipeline.params import Settings
 from pipeline.results.records import Provenance, Record
 
 LENGTH = 16  # of a digest as it is shown; MLflow takes up to 36 letters. Whole ones are in digests.json
@@ -14,43 +12,32 @@ LENGTH = 16  # of a digest as it is shown; MLflow takes up to 36 letters. Whole 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
     """The raw data set whose test part a row is measured on, such as 'mnist'; None: on none."""
-    split = _split(record, settings)
-    return settings.raw_set(split.raw) if split and split.raw in settings.raw else None
+    if record.data not in settings.derived and record.data not in settings.data:
+        return None  # params.yaml has no such one any more
+    raw = settings.split(record.data).raw
+    return settings.raw_set(raw) if raw in settings.raw else None
 
 
 def title(record: Record, settings: Settings) -> str:
     """That data set's name for people, such as 'MNIST'."""
     raw = tested_on(record, settings)
-    entry = catalog.CATALOG.get(raw) if raw else None
-    return entry.title if entry else raw or record.data
+    return CATALOG[raw].title if raw in CATALOG else raw or record.data
 
 
-def trained_on(record: Record, made: Provenance, settings: Settings) -> Dataset | None:
-    """The prepared data set: its arrays' digest, and where its raw files are published."""
+def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str, str] | None:
+    """The fields of MLflow's `Dataset`: the arrays' digest, and where the raw files are published."""
     if not made.data:
         return None
-    split = _split(record, settings)
-    source = _source(split, made, settings) if split else None
-    return Dataset(
-        name=record.data,
-        digest=digest_json(made.data).removeprefix("sha256:")[:LENGTH],
-        source_type="http" if source else "local",
-        source=json.dumps({"url": source} if source else {"uri": f"data/prepared/{record.data}"}),
-        profile=json.dumps({"training examples": made.examples, "edition": made.edition}),
-    )
-
-
-def _split(record: Record, settings: Settings) -> Data | None:
-    """How the record's data set is split; None where params.yaml has no such one any more."""
-    known = record.data in settings.derived or record.data in settings.data
-    return settings.split(record.data) if known else None
-
-
-def _source(split: Data, made: Provenance, settings: Settings) -> str | None:
-    """Where the edition that was used is published; None: it was made up, or is somebody's own."""
-    entry = catalog.CATALOG.get(settings.raw_set(split.raw)) if split.raw in settings.raw else None
-    edition = entry.editions.get(made.edition.get(split.raw, "")) if entry else None
-    if edition is None:
-        return None
-    found = [*edition.bases, *(one for archive in edition.archives for one in archive.addresses)]
-    return found[0] if found else None
+    raw = tested_on(record, settings)
+    addresses: list[str] = []
+    if raw in CATALOG:  # else it is somebody's own
+        name = made.edition.get(settings.split(record.data).raw, "")
+        if edition := CATALOG[raw].editions.get(name):  # else the images were made up
+            addresses += [*edition.bases, *(each for one in edition.archives for each in one.addresses)]
+    return {
+        "name": record.data,
+        "digest": digest_json(made.data).removeprefix("sha256:")[:LENGTH],
+        "source_type": "http" if addresses else "local",
+        "source": json.dumps({"url": addresses[0]} if addresses else {"uri": f"data/prepared/{record.data}"}),
+        "profile": json.dumps({"training examples": made.examples, "edition": made.edition}),
+    }

@@ -1,41 +1,41 @@
 """A record as runs: what each is called, says and holds, before MLflow is told of any."""
 
 import csv
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from mlflow.entities import Dataset, Metric
-
 from pipeline.errors import UserError
 from pipeline.files import digest_file, digest_json
 from pipeline.params import Settings
-from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting import wording
+from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
-from pipeline.results.records import ACCOUNTING, Provenance, Record, Replica
+from pipeline.results.records import ACCOUNTING, Record, Replica
 from pipeline.rounding import rounded_down, rounded_up
-from pipeline.tracking import data_sets, naming
-from pipeline.tracking.describing import ACCURACY, by_level, of_level, of_row, privacy
+from pipeline.tracking import data_sets, names, notes
+from pipeline.tracking.notes import ACCURACY, NOTE
 
-# Part of every digest: raised when runs are written differently, it replaces those of older versions.
-FORMAT = 2
+FORMAT = 3  # part of every digest: raised when runs are written differently, it replaces the older ones
 LONGEST = 500  # of a parameter's text, in every store MLflow has
-DIGITS, MEAN_DIGITS = 4, 6  # significant, as far as a column shows them; the row's files have all
+DIGITS = 4  # of a bound: as many as MLflow's columns show, which would round it to the nearest
 HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
-PARENT = "mlflow.parentRunId"
 # What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
-# of what was measured, beside every metric of an account, which has few
-MEASURED = (ACCURACY, "validation_accuracy")
-Curves = dict[tuple[str, int], list[tuple[str, int, float]]]  # (level, seed) -> (metric, step, value)
+MEASURED = (ACCURACY, "validation_accuracy")  # and of an account every metric, as it has few
+WORST_FIRST: tuple[State, ...] = ("broken", "exceeds", "vacuous", "weaker", "holds", "none")
+ORIGIN = {"config", "code", "parts", "revision", "dirty", "data", "edition", "versions"}
+
+RELATION = {"neighbouring", "delta"}  # without which an epsilon says nothing
+
+Point = tuple[str, int, float]  # metric, step, value
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,24 @@ class Drawn:
 
     name: str
     tags: dict[str, str]
-    params: dict[str, str]
-    metrics: list[Metric]
-    started: int | None  # milliseconds of Unix time; None: nothing ran
-    ended: int | None
-    data_set: Dataset | None
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: tuple[tuple[str, float, int, int], ...] = ()  # name, value, milliseconds of Unix time, step
+    started: int | None = None  # milliseconds of Unix time; None: nothing ran
+    ended: int | None = None
+    data_set: dict[str, str] | None = None  # the fields of MLflow's `Dataset`
     below: tuple["Drawn", ...] = ()
-    digests: dict[str, Any] = field(default_factory=dict)  # a row's: of all that its numbers come from
+    digests: dict[str, Any] = field(default_factory=dict)  # of all that its numbers come from
+    files: tuple[Path, ...] = ()  # what is kept beside these
 
     @property
     def runs(self) -> int:
         """How many, with those below."""
-        return 1 + sum(one.runs for one in self.below)
+        return 1 + sum(run.runs for run in self.below)
 
     @cached_property
     def digest(self) -> str:
         """Digest of all that is drawn, so that a better word replaces the old one as a new number does."""
-        return digest_json([FORMAT, _content(self)])
+        return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
 def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
@@ -69,7 +70,18 @@ def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
     Raises:
         UserError: the history is not the one the record was written with.
     """
-    return _Drawing(record, paper, settings, _curves(record, root)).row()
+    places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
+    digests = {
+        "record": record.digest(),
+        "history": record.history,
+        "origins": [made.model_dump(mode="json", include=ORIGIN) for made in record.origins],
+        "measured by": sorted({one.measured_by for one in record.replicas if one.measured_by}),
+    }
+    return replace(
+        _Drawing(record, paper, settings, _curves(record, root)).row(),
+        digests=digests,
+        files=tuple(kept for path in places if (kept := path(record.row, root)).exists()),
+    )
 
 
 @dataclass(frozen=True)
@@ -77,109 +89,39 @@ class _Drawing:
     record: Record
     paper: Paper
     settings: Settings
-    curves: Curves
+    curves: dict[tuple[str, int], list[Point]]  # by level and seed
 
     def row(self) -> Drawn:
-        record = self.record
-        return Drawn(
-            name=naming.row_name(record, self.paper, self.settings),
-            tags={
-                **self._tags("row", record.replicas),
-                "mlflow.note.content": of_row(record, self.paper, self.settings),
-            },
-            params=_texts(self._row_params()),
-            metrics=[Metric(*one, _ended(record.replicas) or 0, 0) for one in _means(record.replicas)],
-            started=_started(record.replicas),
-            ended=_ended(record.replicas),
-            data_set=self._data_set(record.replicas[0]),
-            below=tuple(self._level(replicas) for replicas in by_level(record.replicas).values()),
-            digests=_digests(record),
-        )
-
-    def _level(self, replicas: Sequence[Replica]) -> Drawn:
-        """A level's run; of a level with one seed that seed's own."""
-        if len(replicas) == 1:
-            return self._replica(replicas[0], "level")
-        record, first = self.record, replicas[0]
-        ended = _ended(replicas)
-        shared = {
-            name: value
-            for name, value in naming.flat(first.settings).items()
-            if all(naming.flat(one.settings).get(name) == value for one in replicas)
+        levels = _by_level(self.record.replicas)
+        note = notes.of_row(self.record, self.paper, levels, data_sets.title(self.record, self.settings))
+        accuracies = {
+            f"{name}/{replicas[0].level}": value
+            for replicas in levels
+            for name, value in self._values(replicas).items()
+            if name in (ACCURACY, HALF_WIDTH)
         }
-        return Drawn(
-            name=naming.level_name(record, self.paper, self.settings, first.level),
-            tags={
-                **self._tags("level", replicas),
-                "level": first.level,
-                "seeds": str(len(replicas)),
-                "mlflow.note.content": of_level(record, replicas, self.paper, self.settings),
-            },
-            params=_texts({**self._row_params(), **shared, "level": first.level}),
-            metrics=[
-                Metric(name, value, ended or 0, 0)
-                for name, value in {**_mean(replicas), **self._spent(replicas)}.items()
-            ],
-            started=_started(replicas),
-            ended=ended,
-            data_set=self._data_set(first),
-            below=tuple(self._replica(one, "seed") for one in replicas),
-        )
+        return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
-    def _replica(self, replica: Replica, kind: str) -> Drawn:
-        record = self.record
-        seed = None if record.method == ACCOUNTING else replica.seed
-        return Drawn(
-            name=naming.level_name(record, self.paper, self.settings, replica.level, seed),
-            tags={
-                **self._tags(kind, [replica]),
-                "level": replica.level,
-                **({} if seed is None else {"seed": str(seed)}),
-                **({"seeds": "1"} if kind == "level" and seed is not None else {}),
-                "mlflow.note.content": of_level(record, [replica], self.paper, self.settings),
-            },
-            params=_texts(
-                {
-                    **self._row_params(),
-                    **naming.flat(replica.settings),
-                    "level": replica.level,
-                    **({} if seed is None else {"seed": seed}),
-                }
-            ),
-            metrics=list(self._points(replica)),
-            started=_milliseconds(replica.started),
-            ended=_milliseconds(replica.ended),
-            data_set=self._data_set(replica),
-        )
+    def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:
+        """A level's run with its seeds' below it; of a level with one seed that seed's own."""
+        note = notes.of_level(self.record, replicas, data_sets.title(self.record, self.settings))
+        seeds = tuple(self._level([one], "seed") for one in replicas) if len(replicas) > 1 else ()
+        return self._run(kind, replicas, note, self._values(replicas), seeds)
 
-    def _points(self, replica: Replica) -> Iterator[Metric]:
-        """Curves, then what the replica ended with."""
-        curves = [
-            *self.curves[replica.level, replica.seed],
-            *(("epsilon_spent", step, value) for step, value in replica.ledger.spent),
-        ]
-        last = max((step for _, step, _ in curves), default=0)
-        # Only start and end are known: steps in between are taken as equally long. An account has neither.
-        started, ended = replica.started or 0.0, replica.ended or 0.0
-        pace = (ended - started) / max(last, 1)
-        for name, step, value in curves:
-            if isfinite(value):
-                yield Metric(name, value, _milliseconds(started + step * pace) or 0, step)
-        final = {**self._measured(replica), **self._spent([replica])}
-        for name, value in final.items():
-            if isfinite(value):
-                yield Metric(naming.metric_name(name), value, _milliseconds(replica.ended) or 0, last)
-
-    def _measured(self, replica: Replica) -> dict[str, float]:
-        if self.record.method == ACCOUNTING:
-            return replica.metrics
-        found = {name: value for name, value in replica.metrics.items() if name in MEASURED}
-        return {**found, "seconds": replica.seconds}
-
-    def _tags(self, kind: str, replicas: Sequence[Replica]) -> dict[str, str]:
-        """What runs can be searched by; `row` is what `publishing` knows them by."""
-        record = self.record
-        made = record.origins[replicas[0].origin]
+    def _run(
+        self,
+        kind: str,
+        replicas: Sequence[Replica],
+        note: str,
+        values: dict[str, float],
+        below: tuple[Drawn, ...],
+    ) -> Drawn:
+        record, first = self.record, replicas[0]
+        made, trained = record.origins[first.origin], record.method != ACCOUNTING
+        level = None if kind == "row" else first.level
+        seed = first.seed if trained and level is not None and not below else None
+        states = {guarantee(own, made.reproducible).state for own in _by_level(replicas)}
+        which = {"level": level, "seed": None if seed is None else str(seed)}
         tags = {
             "row": record.row,
             "kind": kind,
@@ -187,96 +129,112 @@ class _Drawing:
             "table": record.table,
             "label": record.label,
             "budget": record.budget,
-            "privacy": privacy(record, replicas),
-            "reproducible": naming.canonical(made.reproducible),
+            "privacy": wording.VERDICTS[min(states, key=WORST_FIRST.index)].lower(),
+            "reproducible": names.canonical(made.reproducible),
+            "seeds": str(len(replicas)) if trained and kind == "level" else None,
+            "device": made.device if trained else None,
+            "adopted": made.adopted,
             "mlflow.source.name": made.command,
             "mlflow.source.type": "LOCAL",
+            "mlflow.source.git.commit": made.revision,
+            NOTE: note,
+            **which,
         }
-        if record.method != ACCOUNTING:
-            tags["device"] = made.device
-        if made.revision is not None:
-            tags["mlflow.source.git.commit"] = made.revision
-        if made.adopted is not None:
-            tags["adopted"] = made.adopted
-        return tags
-
-    def _row_params(self) -> dict[str, Any]:
-        record = self.record
-        tested = data_sets.tested_on(record, self.settings)
-        return {
+        params = {
             "method": record.method,
             "data": record.data,
-            **({"data_set": tested} if tested else {}),
-            **naming.flat(record.model, "model."),
+            **names.flat(record.model, "model."),
+            **_shared(replicas, lambda one: names.flat(one.settings)),
+            **_shared(list(filter(_private, replicas)), lambda one: one.ledger.model_dump(include=RELATION)),
         }
+        which["data_set"] = data_sets.tested_on(record, self.settings)
+        params |= {name: value for name, value in which.items() if value is not None}
+        started = min((one.started for one in replicas if one.started), default=0.0)
+        ended = max((one.ended for one in replicas if one.ended), default=0.0)
+        curves = [] if level is None or below else self._curve(first)
+        return Drawn(
+            name=names.run_name(record, notes.place(record, self.paper), self.settings, level, seed),
+            tags={name: value for name, value in tags.items() if value is not None},
+            params={name: names.canonical(value)[:LONGEST] for name, value in params.items()},
+            metrics=tuple(_timed(curves, values, started, ended)),
+            started=round(1000 * started) or None,
+            ended=round(1000 * ended) or None,
+            data_set=data_sets.trained_on(record, made, self.settings),
+            below=below,
+        )
 
-    def _data_set(self, replica: Replica) -> Dataset | None:
-        return data_sets.trained_on(self.record, self.record.origins[replica.origin], self.settings)
+    def _curve(self, replica: Replica) -> list[Point]:
+        spent = [("epsilon_spent", step, value) for step, value in replica.ledger.spent]
+        return [*self.curves[replica.level, replica.seed], *spent]
 
-    def _spent(self, replicas: Sequence[Replica]) -> dict[str, float]:
-        """The epsilons that hold for every one of them; a bound that does not hold is none."""
+    def _values(self, replicas: Sequence[Replica]) -> dict[str, float]:
+        """Means over seeds of what was measured, with the accuracy's interval, and what all of them spend.
+
+        A bound that does not hold is left out.
+        """
+        account = self.record.method == ACCOUNTING
+        measured = {
+            name: fmean(one.metrics[name] for one in replicas)
+            for name in (replicas[0].metrics if account else MEASURED)
+            if all(name in one.metrics for one in replicas)
+        }
+        half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in measured else None
         ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
         shown = [one.ledger.shown for one in replicas if one.ledger.shown is not None]
         shown += [attack.epsilon for one in replicas for attack in one.attacks if attack.whole]
-        least = max(shown, default=None)
-        # nine digits first: 3 * 0.92 is no reason for 2.761
-        found = {
-            "epsilon_claimed": None if ledger.claimed is None else _rounded(ledger.claimed, DIGITS),
-            "epsilon_proven": None
-            if ledger.accounted is None
-            else rounded_up(_rounded(ledger.accounted, 9), DIGITS),
-            "epsilon_shown": None if least is None else rounded_down(_rounded(least, 9), DIGITS),
+        values = {
+            **measured,
+            HALF_WIDTH: half,
+            "seconds": None if account else fmean(one.seconds for one in replicas),
+            "epsilon_claimed": ledger.claimed,
+            "epsilon_proven": None if ledger.accounted is None else _bound(ledger.accounted, rounded_up),
+            "epsilon_shown": _bound(max(shown), rounded_down) if shown else None,
+            "delta": ledger.delta if any(map(_private, replicas)) else None,
             "mu": ledger.mu,
         }
-        return {name: float(value) for name, value in found.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-def _mean(replicas: Sequence[Replica]) -> dict[str, float]:
-    """Means over seeds of what was measured, and half the width of the accuracy's 95 % interval."""
-    found = {
-        name: fmean(one.metrics[name] for one in replicas)
-        for name in MEASURED
-        if all(name in one.metrics for one in replicas)
-    }
-    found = {name: _rounded(value, MEAN_DIGITS) for name, value in found.items()}
-    half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in found else None
-    return found if half is None else {**found, HALF_WIDTH: _rounded(half, DIGITS)}
+def _private(replica: Replica) -> bool:
+    """Whether its mechanism is meant to be private, even where nothing is proven of it."""
+    return replica.ledger.event is not None or replica.ledger.claimed is not None
 
 
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits}g}")
+def _by_level(replicas: Sequence[Replica]) -> list[list[Replica]]:
+    levels: dict[str, list[Replica]] = defaultdict(list)
+    for replica in replicas:
+        levels[replica.level].append(replica)
+    return list(levels.values())
 
 
-def _means(replicas: Iterable[Replica]) -> Iterator[tuple[str, float]]:
-    """A row's metrics, by level: ``test_accuracy/epsilon 3`` and half the width of its interval."""
-    for level, own in by_level(list(replicas)).items():
-        found = _mean(own)
-        for name in (ACCURACY, HALF_WIDTH):
-            if name in found:
-                yield f"{name}/{naming.metric_name(naming.level_text(level))}", found[name]
+def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, Any]]) -> dict[str, Any]:
+    """The entries that all replicas agree on."""
+    every = [entries(replica) for replica in replicas] or [{}]
+    return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
 
 
-def _digests(record: Record) -> dict[str, Any]:
-    """Of all that a row's numbers come from."""
-    return {
-        "record": record.digest(),
-        "history": record.history,
-        "origins": [_origin(made) for made in record.origins],
-        "measured by": sorted({one.measured_by for one in record.replicas if one.measured_by}),
-    }
+def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:
+    # nine digits first: 3 * 0.92 is no reason for 2.761
+    return float(rounded(float(f"{value:.9g}"), DIGITS))
 
 
-def _origin(made: Provenance) -> dict[str, Any]:
-    wanted = {"config", "code", "parts", "revision", "dirty", "data", "edition", "versions"}
-    return made.model_dump(mode="json", include=wanted)
+def _timed(
+    curves: Sequence[Point], values: dict[str, float], started: float, ended: float
+) -> Iterable[tuple[str, float, int, int]]:
+    """Curves, then what a run ended with. Steps are taken as equally long: only start and end are known."""
+    last = max((step for _, step, _ in curves), default=0)
+    pace = (ended - started) / max(last, 1)
+    for name, step, value in [*curves, *((name, last, value) for name, value in values.items())]:
+        if isfinite(value):
+            yield names.metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
 
 
-def _curves(record: Record, root: Path) -> Curves:
+def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[Point]]:
     """The row's history; nothing where there is none."""
-    found: Curves = defaultdict(list)
+    curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
     path = records.history_path(record.row, root)
     if not path.exists():
-        return found
+        return curves
     if digest_file(path) != record.history:
         raise UserError(
             f"{path}: does not belong to {records.run_path(record.row, root)}; "
@@ -285,36 +243,6 @@ def _curves(record: Record, root: Path) -> Curves:
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             if line["metric"] in CURVES:
-                found[line["level"], int(line["seed"])].append(
-                    (line["metric"], int(line["step"]), float(line["value"]))
-                )
-    return found
-
-
-def _texts(params: dict[str, Any]) -> dict[str, str]:
-    return {name: naming.canonical(value)[:LONGEST] for name, value in params.items()}
-
-
-def _content(drawn: Drawn) -> dict[str, Any]:
-    return {
-        "name": drawn.name,
-        "tags": drawn.tags,
-        "params": drawn.params,
-        "metrics": [[one.key, one.value, one.timestamp, one.step] for one in drawn.metrics],
-        "times": [drawn.started, drawn.ended],
-        "data set": None if drawn.data_set is None else json.dumps(drawn.data_set.to_dictionary()),
-        "digests": drawn.digests,
-        "below": [_content(one) for one in drawn.below],
-    }
-
-
-def _started(replicas: Iterable[Replica]) -> int | None:
-    return _milliseconds(min((one.started for one in replicas if one.started), default=None))
-
-
-def _ended(replicas: Iterable[Replica]) -> int | None:
-    return _milliseconds(max((one.ended for one in replicas if one.ended), default=None))
-
-
-def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(1000 * seconds)
+                point = (line["metric"], int(line["step"]), float(line["value"]))
+                curves[line["level"], int(line["seed"])].append(point)
+    return curves
