@@ -3,7 +3,9 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -40,11 +42,18 @@ def ui(
     command += ["--host", host, "--port", str(port)]
     command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
     command += ["--uvicorn-opts", "--log-level warning"]
-    # At Ctrl-C uvicorn, which handles it on its own, would print a traceback where Python handles it as well.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # This process becomes the server, so that whatever ends the one ends the other. Without its job runners,
-    # which nothing here uses, it starts four times as fast and in a fifth of the memory.
-    os.execve(sys.executable, command, {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"})
+    # Without its job runners, which nothing here uses, it starts four times as fast and in a fifth of the
+    # memory. In a session of its own a terminal's Ctrl-C doesn't reach it, at which it prints tracebacks.
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+
+    def stop(*_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+
+    for ended_by in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ended_by, stop)
+    sys.exit(server.wait())
 
 
 def _check_free(host: str, port: int) -> None:

@@ -53,8 +53,8 @@ def opened(root: Path = Path()) -> Iterator[MlflowClient]:
         with writing(root), alone(url) if alone else nullcontext():
             yield MlflowClient(address(root))
     except (MlflowException, SQLAlchemyError) as problem:
-        reason = str(problem).strip().split("\n", 1)[0]
-        raise UserError(f"MLflow at {url.render_as_string()}: {reason}") from problem  # without its password
+        reason = str(problem).strip().split("\n", 1)[0].replace(f":{url.password}@", ":***@")
+        raise UserError(f"MLflow at {url.render_as_string()}: {reason}") from problem
 
 
 def _url(root: Path) -> URL:

@@ -1,6 +1,6 @@
 """Views of MLflow's runs table: filter, columns and order, kept in the store so that a link opens them.
 
-MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way, because
+MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way, as
 an address alone has no columns. On its page for several experiments it looks for them at the first. Epsilons
 compare at one neighbouring relation, delta and data set, so these three are columns beside them.
 """
