@@ -113,6 +113,7 @@ def test_stores_that_fail_are_one_clear_line(
             f"sqlite:///{root}/text.db",
             r"text\.db: is no MLflow store \(file is not a database\); move it away",
         ),
+        (f"sqlite:///{root}/other.db", r"other\.db: is no MLflow store \(no such table: experiments\); "),
     ):
         began = time.monotonic()
         monkeypatch.setenv(store.STORE_ENV, address)
