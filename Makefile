@@ -25,8 +25,11 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "make: needs Python 3.11 or newer, this is $$($(or $(PYTHON),python3) --version 2>&1);" \
 			"name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@# pip brings uv alone, which unpacks the rest side by side; all of it is compared with the lock's hashes
+	@awk '/^[^ ]/ {wanted = /^uv==/} wanted' requirements.lock >$(VENV)/uv.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(VENV)/uv.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 .PHONY: demo

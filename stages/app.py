@@ -2,6 +2,8 @@
 
 import os
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -37,7 +39,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
@@ -71,8 +72,18 @@ app.add_typer(tan, name="tan")
 MOST_LINES = 50  # of an error message
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dprepro {version('dprepro')}")
+        raise typer.Exit
+
+
 @app.callback()
-def before_any_command() -> None:
+def before_any_command(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Clear what commands that were killed left half written."""
     clear_leftovers()
 

@@ -42,6 +42,11 @@ def parse_yaml(text: str, path: Path) -> Any:
         return YAML(typ="safe").load(text)
     except (YAMLError, ValueError, TypeError, OverflowError) as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
+    except (LookupError, AttributeError) as problem:
+        # of a tag that doesn't fit its value, such as `!!bool maybe`
+        raise UserError(
+            f"{path}: not YAML: a tag that doesn't fit its value: {shown(str(problem))}"
+        ) from problem
 
 
 def _check_size(text: str) -> None:

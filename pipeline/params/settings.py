@@ -1,5 +1,6 @@
 """The whole of params.yaml, and what is asked of it."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -13,6 +14,7 @@ from pipeline.params.own import Own, OwnFiles
 from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
+NAMED = 20  # entries that a refusal lists
 T = TypeVar("T")
 
 
@@ -126,7 +128,11 @@ class Settings(Strict):
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:
-    """``table[key]``, or one line that says what there is instead."""
+    """``table[key]``, or one line that says what there is instead: the closest names, or the first of all."""
     if key not in table:
-        raise UserError(f"{PARAMS}: no {kind} {key!r}; there are: {', '.join(sorted(table)) or 'none'}")
+        if close := get_close_matches(key, table):
+            raise UserError(f"{PARAMS}: no {kind} {key!r}; did you mean {' or '.join(close)}?")
+        names = sorted(table)
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        raise UserError(f"{PARAMS}: no {kind} {key!r}; there are: {', '.join(names[:NAMED]) or 'none'}{more}")
     return table[key]

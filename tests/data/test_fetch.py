@@ -177,7 +177,7 @@ def test_synthetic_ignores_a_mirror_and_needs_counts(params, tmp_path):
 
 
 def test_unknown_names(params, tmp_path):
-    with pytest.raises(UserError, match="no raw data set 'emnist'; there are: ag-news"):
+    with pytest.raises(UserError, match=r"no raw data set 'emnist'; did you mean k?mnist or"):
         fetch("emnist", params(), tmp_path)
     with pytest.raises(UserError, match=r"raw\.emnist: not in the catalogue; allowed: mnist, kmnist"):
         fetch("emnist", params(emnist={}), tmp_path)

@@ -114,6 +114,40 @@ def test_labels_stay_with_their_images(tmp_path: Path) -> None:
     assert len(set(seen)) == COUNT
 
 
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    write_images(tmp_path / "mine")
+    os.mkfifo(tmp_path / "mine/class-1/pipe.png")
+    assert "pipe.png: no regular file" in refused(lambda: declare(tmp_path, "images", "mine"))
+    os.mkfifo(tmp_path / "pipe.npz")
+    assert "pipe.npz: no regular file" in refused(lambda: declare(tmp_path, "npz", "pipe.npz"))
+
+
+def test_images_are_measured_before_they_are_scaled(tmp_path: Path) -> None:
+    write_images(tmp_path / "mine")
+    larger = {"resize": True, "shape": (None, 4096, 4096)}
+    assert "has a side of 8 pixels; allowed: 1 to 32" in refused(
+        lambda: declare(tmp_path, "images", "mine", **larger)
+    )
+    (tmp_path / "mine/class-9").mkdir()
+    assert "class-9: no images of this class" in refused(lambda: declare(tmp_path, "images", "mine"))
+
+
+def test_members_of_an_npz_that_no_numpy_wrote(tmp_path: Path) -> None:
+    inputs, labels = drawn()
+    whole = io.BytesIO()
+    np.save(whole, inputs)
+    with zipfile.ZipFile(tmp_path / "squeezed.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("inputs.npy", whole.getvalue())
+        archive.writestr("labels", labels.tobytes())
+    assert "no array 'labels'; there are: 'inputs'" in refused(
+        lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels")
+    )
+    content = bytearray((tmp_path / "squeezed.npz").read_bytes())
+    content[200:260] = bytes(60)
+    (tmp_path / "squeezed.npz").write_bytes(content)
+    assert "truncated or corrupt" in refused(lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels"))
+
+
 def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
     folder = tmp_path / write_images(tmp_path / "mine")
     read = images.read(folder, ["class-2", "class-0", "class-1"], (3, 8, 6), False)

@@ -91,7 +91,7 @@ def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: records.Record)
 
 
 def test_no_such_account_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no account 'dgp'; there are: gdp"):
+    with pytest.raises(UserError, match="no account 'dgp'; did you mean gdp"):
         accounts.account("dgp", declared(), tmp_path)
 
 

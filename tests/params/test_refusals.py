@@ -146,6 +146,10 @@ def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("rows: [")
     with pytest.raises(UserError, match="not YAML"):
         params.load(tmp_path / "params.yaml")
+    for tagged in ("!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4"):
+        (tmp_path / "params.yaml").write_text(f"rows: {tagged}\n")
+        with pytest.raises(UserError, match=r"params\.yaml: not YAML"):
+            params.load(tmp_path / "params.yaml")
 
 
 def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:

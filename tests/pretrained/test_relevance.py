@@ -206,7 +206,7 @@ def test_a_task_comes_with_them(mapped: Path) -> None:
 
 
 def test_what_can_not_be_made_is_one_line(world: Path) -> None:
-    with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; there are: grey, late, map"):
+    with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; did you mean map"):
         make_relevance("mop", parsed(), world)
     with pytest.raises(UserError, match=r"seeing\.json: not there; run `dprepro train seeing` first"):
         make_relevance("map", parsed(), world)

@@ -158,7 +158,7 @@ def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> Non
         starts.make_start("tuned", parsed(levels=[{"sigma": 0.5}]), world)
     with pytest.raises(UserError, match="run `dprepro prepare tuned` first, or `dprepro start tuned`"):
         prepared.load("tuned", world)
-    with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; there are: tuned"):
+    with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; did you mean tuned"):
         starts.make_start("tune", parsed(), world)
     assert not (world / PREPARED / "tuned").exists()
 

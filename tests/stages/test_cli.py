@@ -1,6 +1,7 @@
 import resource
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,8 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
         done.stderr
         == "dprepro: params.yaml: No such file or directory; run this in the folder that holds params.yaml\n"
     )
+
+
+def test_the_version_is_told() -> None:
+    told = subprocess.run([DPREPRO, "--version"], capture_output=True, text=True, check=True).stdout
+    assert told == f"dprepro {version('dprepro')}\n"

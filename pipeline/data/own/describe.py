@@ -17,6 +17,7 @@ UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION, PUBLIC = 6, 10, 20  # one example in so many
 MOST_PUBLIC = 128  # as many as Davody et al. take
 LEAST = 40  # examples
+ENLARGED = 4  # times that images may be scaled up
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
 
 
@@ -53,7 +54,10 @@ def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) ->
         inside = {part: place / f"{part}{ending}" for part in declared.PARTS}
         if kind != "images" or all(path.is_dir() for path in inside.values()):
             parts = inside
-    found, count = _READ[kind](next(iter(parts.values())), said)
+    first = next(iter(parts.values()))
+    if kind != "images":
+        declared.check_regular(first)
+    found, count = _READ[kind](first, said)
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
     test = None
@@ -103,10 +107,20 @@ def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     from pipeline.data.own import images
 
     classes = declared.class_folders(path)
-    paths = [one for each in classes for one in declared.images_of(path / each)]
+    by_class = {each: declared.images_of(path / each) for each in classes}
+    if empty := next((each for each, images_there in by_class.items() if not images_there), None):
+        raise UserError(f"{path / empty}: no images of this class; allowed: {', '.join(declared.IMAGES)}")
+    paths = [image for images_there in by_class.values() for image in images_there]
     sizes = {image: images.look(image) for image in paths}
     channels = 1 if all(grey for _, _, grey in sizes.values()) else 3
     if (asked := said.get("shape")) is not None:
+        side = max(max(height, width) for height, width, _ in sizes.values())
+        if asked[1] > ENLARGED * side:
+            raise UserError(
+                f"--size {asked[1]}: the largest image of {path} has a side of {side} pixels; "
+                f"allowed: 1 to {ENLARGED * side}"
+            )
+        images.check_size(path, len(paths), (channels, *asked[1:]))
         return {"classes": classes, "shape": (channels, *asked[1:])}, len(paths)
     different = {(height, width): image for image, (height, width, _) in sizes.items()}
     if len(different) > 1:

@@ -82,9 +82,16 @@ def class_folders(folder: Path) -> list[str]:
         return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
 
 
-def images_of(folder: Path) -> Iterator[Path]:
-    """The images of a class, in the order of their names."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGES)
+def images_of(folder: Path) -> list[Path]:
+    """The images of a class, in the order of their names.
+
+    Raises:
+        UserError: one is no regular file.
+    """
+    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGES]
+    for path in images:
+        check_regular(path)
+    return images
 
 
 def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path]:
@@ -112,6 +119,16 @@ def _check_file(name: str, path: Path, own: OwnFiles, root: Path) -> None:
 def _missing(name: str, path: Path, own: OwnFiles) -> str:
     without = ", which without `test` holds the parts train and test" if parted(own) else ""
     return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{without}"
+
+
+def check_regular(path: Path) -> None:
+    """Make sure that a path that exists is a file on a disk: a pipe or a device would be read for ever.
+
+    Raises:
+        UserError: it isn't.
+    """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: no regular file; allowed: files on a disk")
 
 
 def check_inside(path: Path, root: Path) -> None:

@@ -36,13 +36,22 @@ def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resi
         UserError: a file is no image, is of another size, or is too large.
     """
     found = [(path, label) for label, each in enumerate(classes) for path in images_of(folder / each)]
-    size = len(found) * int(np.prod(shape))
-    if size > OWN_BYTES:
-        raise UserError(f"{folder}: {len(found):,} images would take {size:,} bytes; allowed: {OWN_BYTES:,}")
+    check_size(folder, len(found), shape)
     inputs = np.empty((len(found), *shape), np.uint8)
     for pixels, (path, _) in zip(inputs, found, strict=True):
         pixels[:] = _pixels(path, shape, resize)
     return Examples(inputs, np.array([label for _, label in found], np.int64))
+
+
+def check_size(folder: Path, count: int, shape: tuple[int, int, int]) -> None:
+    """Make sure that ``count`` images of ``shape`` (C, H, W) are no more than anybody's memory takes.
+
+    Raises:
+        UserError: they are.
+    """
+    size = count * int(np.prod(shape))
+    if size > OWN_BYTES:
+        raise UserError(f"{folder}: {count:,} images would take {size:,} bytes; allowed: {OWN_BYTES:,}")
 
 
 def look(path: Path) -> tuple[int, int, bool]:

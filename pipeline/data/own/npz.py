@@ -1,5 +1,6 @@
 """Arrays by name from NumPy's `.npz`. Nothing is unpickled, and nothing unpacked before its size is known."""
 
+import lzma
 import math
 import zipfile
 import zlib
@@ -16,7 +17,7 @@ from pipeline.limits import OWN_BYTES
 
 _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, OverflowError),
-    *(RuntimeError, NotImplementedError, SyntaxError, TokenError),
+    *(RuntimeError, NotImplementedError, SyntaxError, TokenError, lzma.LZMAError),
 )
 
 
@@ -41,7 +42,7 @@ def names(path: Path) -> list[str]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return [each.removesuffix(".npy") for each in archive.namelist()]
+            return [each.removesuffix(".npy") for each in archive.namelist() if each.endswith(".npy")]
     except _CORRUPT as problem:
         raise UserError(f"{path}: not an npz file: {shown(str(problem))}") from problem
 
