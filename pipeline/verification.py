@@ -22,9 +22,9 @@ from pipeline.ledgers.rows import entries
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.records import Entry, Ledger
-from pipeline.results.tracking import publishing
-from pipeline.results.tracking.store import STORE
 from pipeline.results.weights import weights_path
+from pipeline.tracking import publishing
+from pipeline.tracking.store import STORE
 from pipeline.transport import dvclock
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.results.tracking.publishing import Published
+    from pipeline.tracking.publishing import Published
 
 
 def publish(
@@ -25,13 +25,13 @@ def publish(
 def bring_up_to_date() -> "Published":
     """Publish, showing how far it is."""
     from pipeline import params
-    from pipeline.results.tracking import publishing
+    from pipeline.tracking import publishing
     from stages.progress import counting
 
     settings = params.load()
-    found = publishing.declared(settings)
-    with counting("publish", len(found)) as show:
-        done = publishing.publish(found, settings, show=show)
+    recorded = publishing.declared(settings)
+    with counting("publish", len(recorded)) as show:
+        done = publishing.publish(recorded, settings, show=show)
     print(
         f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
         f"{done.runs} runs"
@@ -41,13 +41,13 @@ def bring_up_to_date() -> "Published":
 
 def _publish_models() -> None:
     from pipeline import params
-    from pipeline.results.tracking import publishing
-    from pipeline.results.tracking.models import publish_models, with_weights
+    from pipeline.tracking import publishing
+    from pipeline.tracking.models import publish_models, with_weights
     from stages.progress import counting
 
     settings = params.load()
-    found = publishing.declared(settings)
-    rows = with_weights(found)
+    recorded = publishing.declared(settings)
+    rows = with_weights(recorded)
     with counting("models", len(rows)) as show:
-        logged = publish_models(found, settings, show=show)
-    print(f"{logged} networks logged; weights of {len(rows)} of {len(found)} rows are here")
+        logged = publish_models(recorded, settings, show=show)
+    print(f"{logged} networks logged; weights of {len(rows)} of {len(recorded)} rows are here")

@@ -12,19 +12,20 @@ def report(
     from pipeline import params
     from pipeline.reporting import report as reporting
 
-    written = reporting.write(params.load())
+    settings = params.load()
+    written = reporting.write(settings)
     count = sum(map(len, written.files.values()))
     print(
         f"{written.index}: written, beside it {len(written.pages)} papers' pages, {count} tables and figures"
     )
     if not mlflow:
         return
-    from pipeline.results.tracking.store import address
-    from pipeline.results.tracking.tables import publish_tables
+    from pipeline.tracking.publishing import publish_tables
+    from pipeline.tracking.store import address
 
     fresh = [
         paper.key
         for paper in written.papers
-        if paper.records and publish_tables(paper.key, written.files[paper.key], written.tables(paper.key))
+        if paper.records and publish_tables(paper.key, written.files[paper.key], settings)
     ]
     print(f"{address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log"))

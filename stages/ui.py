@@ -1,8 +1,11 @@
 """`dprepro ui`: MLflow's own page over the published records."""
 
 import os
+import signal
 import socket
+import subprocess
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -15,9 +18,10 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
-    from pipeline.results.tracking import views
-    from pipeline.results.tracking.store import ARTIFACTS, address
-    from pipeline.results.tracking.store import served as is_served
+    from pipeline.tracking import views
+    from pipeline.tracking.experiments import ARTIFACTS
+    from pipeline.tracking.store import address
+    from pipeline.tracking.store import served as is_served
     from stages.publish import bring_up_to_date
 
     store, served = address(), is_served()
@@ -34,23 +38,22 @@ def ui(
         print(f"  {view.shows}:\n    {views.link(view, experiments, page)}", flush=True)
     if served:
         return
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--workers",
-        "1",
-        "--host",
-        host,
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", host, "--port", str(port)]
     command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
     command += ["--uvicorn-opts", "--log-level warning"]
-    # This process becomes the server, so that whatever ends the one ends the other. Without its job runners,
-    # which nothing here uses, it starts four times as fast and in a fifth of the memory.
-    os.execve(sys.executable, command, {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"})
+    # Without its job runners, which nothing here uses, it starts four times as fast and in a fifth of the
+    # memory. In a session of its own a terminal's Ctrl-C doesn't reach it, at which it prints tracebacks.
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+
+    def stop(*_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+
+    for ended_by in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ended_by, stop)
+    sys.exit(server.wait())
 
 
 def _check_free(host: str, port: int) -> None:

@@ -19,7 +19,7 @@ LONG = (
     "test_training.py",
     "test_publishers.py",
     "test_library.py",
-    "test_tracking.py",
+    "test_ui.py",
     "test_side_by_side.py",
     "test_contributing.py",
 )

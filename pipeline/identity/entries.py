@@ -61,7 +61,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     return {
         **digests,
         "report": digest_json([lines, words, here]),
-        "publish": digest_json([lines, words, _bytes_of("results/tracking")]),
+        "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 
 

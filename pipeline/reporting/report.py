@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import figures, findings, ledger_overview, overview, summary
@@ -18,7 +16,6 @@ from pipeline.reporting.pages.paper import Chapter, Section
 from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.long import csv
 from pipeline.reporting.tables.markdown import markdown
-from pipeline.reporting.tables.wide import wide
 
 REPORTS = Path("reports")
 
@@ -31,15 +28,6 @@ class Report:
     files: dict[str, list[Path]]  # by paper: its tables and figures
     index: Path  # the first page
     pages: dict[str, Path]  # by paper
-
-    def tables(self, paper: str) -> dict[str, pd.DataFrame]:
-        """A paper's tables for reading, by name."""
-        return {
-            table.name: wide(table)
-            for result in self.papers
-            if result.key == paper
-            for table in result.tables
-        }
 
 
 def write(settings: Settings, root: Path = Path()) -> Report:
@@ -54,7 +42,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     files = {chapter.result.key: list(_write_chapter(chapter, folder)) for chapter in chapters}
     pages = {chapter.result.key: folder / "papers" / f"{chapter.result.key}.html" for chapter in chapters}
     for chapter in chapters:
-        write_text(pages[chapter.result.key], paper.render(chapter))
+        write_text(pages[chapter.result.key], paper.render(chapter, len(papers)))
     picture, every = accuracy_privacy.draw(papers), ledger_overview.entries(papers)
     if picture is not None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)

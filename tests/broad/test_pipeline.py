@@ -15,7 +15,7 @@ from pipeline.params import Settings, load
 from pipeline.pretrained import average_relevance, starts
 from pipeline.reporting import report
 from pipeline.results import records
-from pipeline.results.tracking import publishing
+from pipeline.tracking import publishing
 from pipeline.training import evaluation, rows
 
 PARAMS = Path(__file__).with_name("params.yaml")

@@ -32,12 +32,12 @@ from tests.faults import project
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 # of a run, which differ from one to the next, or when somebody commits meanwhile
 OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty")
-DRAWN_ANEW = ("mlflow.user", "published")  # tags of MLflow's runs
+DRAWN_ANEW = ("mlflow.user", "publication")  # tags of MLflow's runs
 PATIENCE = 300.0  # seconds for a command on a busy machine
 
 
 def publish() -> None:
-    from pipeline.results.tracking import publishing
+    from pipeline.tracking import publishing
 
     settings = project.settings()
     publishing.publish(publishing.declared(settings), settings)

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -25,8 +24,6 @@ from pipeline.files import beside, clear_leftovers, digest, digest_file, write_j
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.planning.budget import plan
 from pipeline.results import records
-from pipeline.results.tracking.publishing import declared, publish, unpublished
-from pipeline.results.tracking.store import STORE, STORE_ENV
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import adopt, archive, dvclock, pack
 from tests.faults import project
@@ -222,15 +219,6 @@ def test_what_was_being_replaced_comes_back(own: Path) -> None:
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
     assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
-
-
-def test_a_store_that_a_kill_left_half_made_is_made_anew(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(STORE_ENV, raising=False)
-    with sqlite3.connect(STORE) as database:
-        database.execute("CREATE TABLE spans (x)")
-    made = publish(declared(settings()), settings())
-    assert made.written == (ROW,)
-    assert unpublished(declared(settings()), settings()) == []
 
 
 @pytest.mark.parametrize("changes", [{"delta": 1e-300}, {"examples": 10**30}, {"copies": 10**30}])

@@ -58,8 +58,8 @@ class Share:
     tone: str  # good, bad, warn, plain or faint
 
 
-def render(chapter: Chapter) -> str:
-    """The paper's page as HTML."""
+def render(chapter: Chapter, experiments: int) -> str:
+    """The paper's page as HTML; ``experiments``: how many papers this laboratory has."""
     made = environment()
     made.filters |= {
         "agreement": agreement,
@@ -71,7 +71,7 @@ def render(chapter: Chapter) -> str:
         "settings_of": settings_of,
         "left_out": left_out,
     }
-    return made.get_template("paper.html").render(chapter=chapter, up="../")
+    return made.get_template("paper.html").render(chapter=chapter, experiments=experiments, up="../")
 
 
 def agreement(result: PaperResult) -> list[Share]:

@@ -11,9 +11,9 @@ from mlflow import MlflowClient
 
 from pipeline.data import prepared
 from pipeline.results import records
-from pipeline.results.tracking.models import publish_models, with_weights
-from pipeline.results.tracking.publishing import declared, publish
-from pipeline.results.tracking.store import STORE_ENV, address
+from pipeline.tracking.models import publish_models, with_weights
+from pipeline.tracking.publishing import declared, publish
+from pipeline.tracking.store import STORE_ENV, address
 from tests.faults import project
 
 

@@ -67,7 +67,7 @@ def _fail_with(failed: Any) -> None:
 
 def _publisher(address: str, root: Path, rounds: int, start: Barrier, end: Barrier, failed: Any) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
-    from pipeline.results.tracking.publishing import declared, publish
+    from pipeline.tracking.publishing import declared, publish
 
     settings = example.settings()
     for number in range(rounds):

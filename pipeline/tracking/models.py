@@ -26,10 +26,10 @@ from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.records import Record, Trained
-from pipeline.results.tracking import experiments, families
-from pipeline.results.tracking.publishing import Show
-from pipeline.results.tracking.store import opened
 from pipeline.results.weights import read_weights, weights_path
+from pipeline.tracking import experiments
+from pipeline.tracking.store import opened
+from pipeline.tracking.upserting import Show, kept, publications
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
@@ -49,28 +49,28 @@ class _Predicts(torch.nn.Module):
         return self.method.predict(self.network, inputs)[0]
 
 
-def with_weights(found: Sequence[Record], root: Path = Path()) -> list[str]:
+def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
     """The rows some of whose weights are here."""
     return [
         record.row
-        for record in found
+        for record in recorded
         if any(weights_path(record.row, one.level, one.seed, root).exists() for one in record.replicas)
     ]
 
 
 def publish_models(
-    found: Sequence[Record], settings: Settings, root: Path = Path(), show: Show | None = None
+    recorded: Sequence[Record], settings: Settings, root: Path = Path(), show: Show | None = None
 ) -> int:
     """Log the networks whose weights are here to their published runs that have none; returns how many.
 
     Raises:
         UserError: a row's data isn't here, weights are damaged, or a network can't be exported.
     """
-    rows = set(with_weights(found, root))
+    rows = set(with_weights(recorded, root))
     logged = 0
     with opened(root) as client:
         there = experiments.existing(client)
-        for record in found:
+        for record in recorded:
             if record.row in rows and record.paper in there:
                 logged += _publish_row(client, there[record.paper].experiment_id, record, settings, root)
                 if show is not None:
@@ -81,28 +81,32 @@ def publish_models(
 def _publish_row(
     client: MlflowClient, experiment: str, record: Record, settings: Settings, root: Path
 ) -> int:
-    run = records.read_run(record.row, root)
-    kept = families.now(client, experiment, f"tags.row = '{record.row}'").kept
-    if run is None or kept is None:
+    ran = records.read_run(record.row, root)
+    there = publications(client, experiment, f"tags.row = '{record.row}'").get(record.row, {})
+    published = kept(there)
+    if ran is None or published is None:
         return 0
     data = prepared.load(record.data, root)
+    replicas = {(one.level, str(one.seed)): one for one in ran.replicas}
     logged = 0
-    for member in kept.members:
-        level, seed = member.data.tags.get("level"), member.data.tags.get("seed")
-        one = next((one for one in run.replicas if (one.level, str(one.seed)) == (level, seed)), None)
-        has_one = member.outputs is not None and bool(member.outputs.model_outputs)
-        if one is None or has_one or not weights_path(record.row, one.level, one.seed, root).exists():
+    for run in there[published]:
+        replica = replicas.get((run.data.tags.get("level", ""), run.data.tags.get("seed", "")))
+        if replica is None or (run.outputs is not None and run.outputs.model_outputs):
             continue
-        _log(client, experiment, member, _predicts(record.row, one, settings, data, root), data)
-        logged += 1
+        if weights_path(record.row, replica.level, replica.seed, root).exists():
+            _log(client, experiment, run, _predicts(record.row, replica, settings, data, root), data)
+            logged += 1
     return logged
 
 
-def _predicts(key: str, one: Trained, settings: Settings, data: Prepared, root: Path) -> _Predicts:
+def _predicts(key: str, trained: Trained, settings: Settings, data: Prepared, root: Path) -> _Predicts:
     """A replica's prediction."""
     row = settings.row(key)
-    weights = read_weights(weights_path(key, one.level, one.seed, root), one.weights, CPU.device)
-    member = Replica(one.level, one.seed, METHOD_SETTINGS[row.method].model_validate(one.settings))
+    path = weights_path(key, trained.level, trained.seed, root)
+    weights = read_weights(path, trained.weights, CPU.device)
+    member = Replica(
+        trained.level, trained.seed, METHOD_SETTINGS[row.method].model_validate(trained.settings)
+    )
     task = make_task([member], row.model, row.reproducible, data, CPU)
     method = build_method(row.method, task, [member.settings], row.model.normalization)
     stacked = {name: value[None] for name, value in weights.items()}

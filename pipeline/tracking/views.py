@@ -1,13 +1,17 @@
 """Views of MLflow's runs table: filter, columns and order, kept in the store so that a link opens them.
 
-MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way. On its
-page for several experiments it looks for them at the first.
+MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way, as
+an address alone has no columns. On its page for several experiments it looks for them at the first. Epsilons
+compare at one neighbouring relation, delta and data set, so these three are columns beside them.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
+
+from pipeline.reporting import wording
+from pipeline.reporting.judging.guarantees import State
 
 TAG = "mlflow.sharedViewState."
 # Without it MLflow's pages are those of its tools for language models.
@@ -20,10 +24,12 @@ _COLUMNS = {
     "metrics.`test_accuracy_half_width`": 170,
     "metrics.`epsilon_proven`": 120,
     "metrics.`epsilon_claimed`": 120,
-    "tags.`privacy`": 110,
+    "params.`delta`": 70,
+    "params.`neighbouring`": 120,
+    "params.`data_set`": 80,
+    "tags.`privacy`": 150,
     "tags.`budget`": 80,
     "params.`method`": 110,
-    "params.`data_set`": 80,
 }
 
 
@@ -36,18 +42,20 @@ class View:
     filter: str
 
 
+def _verdict(state: State) -> str:
+    return f"{_RESULTS} and tags.privacy = '{wording.VERDICTS[state].lower()}'"
+
+
 VIEWS = (
     View("results", "every result, the most accurate first", _RESULTS),
     View(
         "best-at-3-on-mnist",
-        "the best at a proven epsilon of at most 3 on MNIST",
-        f"{_RESULTS} and metrics.epsilon_proven <= 3 and params.data_set = 'mnist'",
+        "the best on MNIST at a proven epsilon of at most 3 at delta 1e-5, of adding or removing one example",
+        f"{_RESULTS} and metrics.epsilon_proven <= 3 and metrics.delta <= 0.00001"
+        " and params.neighbouring = 'add or remove one' and params.data_set = 'mnist'",
     ),
-    View(
-        "does-not-hold",
-        "where privacy is claimed and does not hold",
-        f"{_RESULTS} and tags.privacy = 'does not hold'",
-    ),
+    View("does-not-hold", "where privacy is claimed and does not hold", _verdict("broken")),
+    View("spends-more", "where more is spent than is claimed", _verdict("exceeds")),
 )
 
 

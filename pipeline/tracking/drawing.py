@@ -1,0 +1,248 @@
+"""A record as runs: what each is called, says and holds, before MLflow is told of any."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pipeline.errors import UserError
+from pipeline.files import digest_file, digest_json
+from pipeline.params import Settings
+from pipeline.reporting import wording
+from pipeline.reporting.judging.guarantees import State, guarantee
+from pipeline.reporting.judging.intervals import mean
+from pipeline.reporting.papers import Paper
+from pipeline.results import records
+from pipeline.results.records import ACCOUNTING, Record, Replica
+from pipeline.rounding import rounded_down, rounded_up
+from pipeline.tracking import data_sets, names, notes
+from pipeline.tracking.notes import ACCURACY, NOTE
+
+FORMAT = 3  # part of every digest: raised when runs are written differently, it replaces the older ones
+LONGEST = 500  # of a parameter's text, in every store MLflow has
+DIGITS = 4  # of a bound: as many as MLflow's columns show, which would round it to the nearest
+HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
+# What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
+CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
+MEASURED = (ACCURACY, "validation_accuracy")  # and of an account every metric, as it has few
+WORST_FIRST: tuple[State, ...] = ("broken", "exceeds", "vacuous", "weaker", "holds", "none")
+ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
+
+RELATION = {"neighbouring", "delta"}  # without which an epsilon says nothing
+
+Point = tuple[str, int, float]  # metric, step, value
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A run as it is to be, with those below it."""
+
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: tuple[tuple[str, float, int, int], ...] = ()  # name, value, milliseconds of Unix time, step
+    started: int | None = None  # milliseconds of Unix time; None: nothing ran
+    ended: int | None = None
+    data_set: dict[str, str] | None = None  # the fields of MLflow's `Dataset`
+    below: tuple["Drawn", ...] = ()
+    digests: dict[str, Any] = field(default_factory=dict)  # of all that its numbers come from
+    files: tuple[Path, ...] = ()  # what is kept beside these
+
+    @property
+    def runs(self) -> int:
+        """How many, with those below."""
+        return 1 + sum(run.runs for run in self.below)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of all that is drawn, so that a better word replaces the old one as a new number does."""
+        return digest_json([FORMAT, asdict(replace(self, files=()))])
+
+
+def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
+    """The run of a row, with a run for each level and each seed below it.
+
+    Raises:
+        UserError: the history is not the one the record was written with.
+    """
+    places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
+    digests = {
+        "record": record.digest(),
+        "history": record.history,
+        "origins": [made.model_dump(mode="json", include=ORIGIN) for made in record.origins],
+        "measured by": sorted({one.measured_by for one in record.replicas if one.measured_by}),
+    }
+    return replace(
+        _Drawing(record, paper, settings, _curves(record, root)).row(),
+        digests=digests,
+        files=tuple(kept for path in places if (kept := path(record.row, root)).exists()),
+    )
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    record: Record
+    paper: Paper
+    settings: Settings
+    curves: dict[tuple[str, int], list[Point]]  # by level and seed
+
+    def row(self) -> Drawn:
+        levels = _by_level(self.record.replicas)
+        note = notes.of_row(self.record, self.paper, levels, data_sets.title(self.record, self.settings))
+        accuracies = {
+            f"{name}/{replicas[0].level}": value
+            for replicas in levels
+            for name, value in self._values(replicas).items()
+            if name in (ACCURACY, HALF_WIDTH)
+        }
+        return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
+
+    def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:
+        """A level's run with its seeds' below it; of a level with one seed that seed's own."""
+        note = notes.of_level(self.record, replicas, data_sets.title(self.record, self.settings))
+        seeds = tuple(self._level([one], "seed") for one in replicas) if len(replicas) > 1 else ()
+        return self._run(kind, replicas, note, self._values(replicas), seeds)
+
+    def _run(
+        self,
+        kind: str,
+        replicas: Sequence[Replica],
+        note: str,
+        values: dict[str, float],
+        below: tuple[Drawn, ...],
+    ) -> Drawn:
+        record, first = self.record, replicas[0]
+        made, trained = record.origins[first.origin], record.method != ACCOUNTING
+        level = None if kind == "row" else first.level
+        seed = first.seed if trained and level is not None and not below else None
+        states = {guarantee(own, made.reproducible).state for own in _by_level(replicas)}
+        which = {"level": level, "seed": None if seed is None else str(seed)}
+        tags = {
+            "row": record.row,
+            "kind": kind,
+            "paper": record.paper,
+            "table": record.table,
+            "label": record.label,
+            "budget": record.budget,
+            "privacy": wording.VERDICTS[min(states, key=WORST_FIRST.index)].lower(),
+            "reproducible": names.canonical(made.reproducible),
+            "seeds": str(len(replicas)) if trained and kind == "level" else None,
+            "device": made.device if trained else None,
+            "adopted": made.adopted,
+            "mlflow.source.name": made.command,
+            "mlflow.source.type": "LOCAL",
+            "mlflow.source.git.commit": made.revision,
+            NOTE: note,
+            **which,
+        }
+        params = {
+            "method": record.method,
+            "data": record.data,
+            **names.flat(record.model, "model."),
+            **_shared(replicas, lambda one: names.flat(one.settings)),
+            **_shared(list(filter(_private, replicas)), lambda one: one.ledger.model_dump(include=RELATION)),
+        }
+        which["data_set"] = data_sets.tested_on(record, self.settings)
+        params |= {name: value for name, value in which.items() if value is not None}
+        started = min((one.started for one in replicas if one.started), default=0.0)
+        ended = max((one.ended for one in replicas if one.ended), default=0.0)
+        curves = [] if level is None or below else self._curve(first)
+        return Drawn(
+            name=names.run_name(record, notes.place(record, self.paper), self.settings, level, seed),
+            tags={name: value for name, value in tags.items() if value is not None},
+            params={name: names.canonical(value)[:LONGEST] for name, value in params.items()},
+            metrics=tuple(_timed(curves, values, started, ended)),
+            started=round(1000 * started) or None,
+            ended=round(1000 * ended) or None,
+            data_set=data_sets.trained_on(record, made, self.settings),
+            below=below,
+        )
+
+    def _curve(self, replica: Replica) -> list[Point]:
+        spent = [("epsilon_spent", step, value) for step, value in replica.ledger.spent]
+        return [*self.curves[replica.level, replica.seed], *spent]
+
+    def _values(self, replicas: Sequence[Replica]) -> dict[str, float]:
+        """Means over seeds of what was measured, with the accuracy's interval, and what all of them spend.
+
+        A bound that does not hold is left out.
+        """
+        account = self.record.method == ACCOUNTING
+        measured = {
+            name: fmean(one.metrics[name] for one in replicas)
+            for name in (replicas[0].metrics if account else MEASURED)
+            if all(name in one.metrics for one in replicas)
+        }
+        half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in measured else None
+        ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
+        shown = [one.ledger.shown for one in replicas if one.ledger.shown is not None]
+        shown += [attack.epsilon for one in replicas for attack in one.attacks if attack.whole]
+        values = {
+            **measured,
+            HALF_WIDTH: half,
+            "seconds": None if account else fmean(one.seconds for one in replicas),
+            "epsilon_claimed": ledger.claimed,
+            "epsilon_proven": None if ledger.accounted is None else _bound(ledger.accounted, rounded_up),
+            "epsilon_shown": _bound(max(shown), rounded_down) if shown else None,
+            "delta": ledger.delta if any(map(_private, replicas)) else None,
+            "mu": ledger.mu,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _private(replica: Replica) -> bool:
+    """Whether its mechanism is meant to be private, even where nothing is proven of it."""
+    return replica.ledger.event is not None or replica.ledger.claimed is not None
+
+
+def _by_level(replicas: Sequence[Replica]) -> list[list[Replica]]:
+    levels: dict[str, list[Replica]] = defaultdict(list)
+    for replica in replicas:
+        levels[replica.level].append(replica)
+    return list(levels.values())
+
+
+def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, Any]]) -> dict[str, Any]:
+    """The entries that all replicas agree on."""
+    every = [entries(replica) for replica in replicas] or [{}]
+    return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
+
+
+def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:
+    # nine digits first: 3 * 0.92 is no reason for 2.761
+    return float(rounded(float(f"{value:.9g}"), DIGITS))
+
+
+def _timed(
+    curves: Sequence[Point], values: dict[str, float], started: float, ended: float
+) -> Iterable[tuple[str, float, int, int]]:
+    """Curves, then what a run ended with. Steps are taken as equally long: only start and end are known."""
+    last = max((step for _, step, _ in curves), default=0)
+    pace = (ended - started) / max(last, 1)
+    for name, step, value in [*curves, *((name, last, value) for name, value in values.items())]:
+        if isfinite(value):
+            yield names.metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
+
+
+def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[Point]]:
+    """The row's history; nothing where there is none."""
+    curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
+    path = records.history_path(record.row, root)
+    if not path.exists():
+        return curves
+    if digest_file(path) != record.history:
+        raise UserError(
+            f"{path}: does not belong to {records.run_path(record.row, root)}; "
+            f"`git checkout {path}` brings the right one back"
+        )
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            if line["metric"] in CURVES:
+                point = (line["metric"], int(line["step"]), float(line["value"]))
+                curves[line["level"], int(line["seed"])].append(point)
+    return curves

@@ -1,0 +1,59 @@
+"""A paper is an experiment of MLflow's."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, ViewType
+from mlflow.exceptions import MlflowException
+
+from pipeline.errors import UserError
+from pipeline.reporting import papers
+from pipeline.tracking import notes, views
+from pipeline.tracking.store import STORE, address
+
+ARTIFACTS = Path("mlartifacts")
+
+
+def existing(client: MlflowClient) -> dict[str, Experiment]:
+    """The experiments that are there, deleted ones too, by name."""
+    return {one.name: one for one in client.search_experiments(view_type=ViewType.ALL)}
+
+
+def numbers(client: MlflowClient, wanted: Iterable[str], root: Path) -> dict[str, str]:
+    """Paper -> number of its experiment, which is made where there is none, in the papers' order.
+
+    Artifacts of a local store lie beside it; a server knows its own place for them.
+
+    Raises:
+        UserError: the store was moved, so that MLflow would look for files where it was.
+    """
+    there = existing(client)
+    by_paper = {}
+    for paper in sorted(wanted):
+        tags = {notes.NOTE: notes.of_paper(papers.load(paper)), **views.tags()}
+        local = address(root).startswith("sqlite:")
+        place = (root / ARTIFACTS / paper).resolve().as_uri() if local else None
+        experiment = there.get(paper) or _made(client, paper, place, tags)
+        if place and experiment.artifact_location != place:
+            raise UserError(
+                f"{address(root)}: keeps its files in {experiment.artifact_location}, not here, as after a "
+                f"move; delete {STORE} and run `dprepro publish`, which makes it anew from the records"
+            )
+        by_paper[paper] = experiment.experiment_id
+        if experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+        for name, value in tags.items():
+            if experiment.tags.get(name) != value:
+                client.set_experiment_tag(experiment.experiment_id, name, value)
+    return by_paper
+
+
+def _made(client: MlflowClient, paper: str, place: str | None, tags: dict[str, str]) -> Experiment:
+    """A new experiment, or the one that somebody else made in this moment."""
+    try:
+        return client.get_experiment(client.create_experiment(paper, artifact_location=place, tags=tags))
+    except MlflowException:
+        if (others := client.get_experiment_by_name(paper)) is None:
+            raise
+        return others

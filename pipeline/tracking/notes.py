@@ -1,0 +1,58 @@
+"""What is said of a run on its page: what it is, what came out, and what its privacy is worth."""
+
+from collections.abc import Sequence
+
+from pipeline.reporting import wording
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.intervals import mean
+from pipeline.reporting.papers import Paper, short
+from pipeline.results.records import Record, Replica
+
+NOTE = "mlflow.note.content"
+ACCURACY = "test_accuracy"
+
+
+def place(record: Record, paper: Paper) -> str:
+    """``Table 5``, as the paper calls it."""
+    table = paper.tables.get(record.table)
+    return table.name if table else record.table
+
+
+def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str:
+    """Of one level, over its seeds: its accuracy, and the privacy that holds for all of them."""
+    sentences = [f"**{record.label}** at {wording.level_words(replicas[0].level)}."]
+    if values := [100 * one.metrics[ACCURACY] for one in replicas if ACCURACY in one.metrics]:
+        sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
+    if unconverged := sum(one.metrics.get("converged") == 0 for one in replicas):
+        sentences.append(f"{unconverged} of {len(replicas)} trainings did not converge.")
+    verdict = guarantee(replicas, record.provenance.reproducible)
+    ledger = verdict.ledger
+    why = f" ({verdict.reason})" if verdict.reason else ""
+    sentences.append(f"Privacy: {wording.VERDICTS[verdict.state].lower()}{why}.")
+    if ledger.accounted is not None:
+        unit = f"{ledger.unit}; {ledger.neighbouring}"
+        sentences.append(f"Proven is {wording.bound(ledger)} at δ {wording.delta(ledger)} ({unit}).")
+    if ledger.claimed is not None:
+        sentences.append(f"Claimed is {wording.claim(ledger)}.")
+    if ledger.shown is not None:
+        sentences.append(f"At least {wording.downwards(ledger.shown)} is spent.")
+    return " ".join(sentences)
+
+
+def of_row(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], tested_on: str) -> str:
+    """Of a row: what is said of each of its levels."""
+    sentences = [f"A row of {place(record, paper)} of {short(paper)}."]
+    if record.together:
+        sentences.append(wording.together(record.together))
+    items = [f"- {of_level(record, replicas, tested_on)}" for replicas in levels]
+    return " ".join(sentences) + "\n\n" + "\n".join(items)
+
+
+def of_paper(paper: Paper) -> str:
+    """Of an experiment."""
+    title = f"[{paper.title}]({paper.link})" if paper.link else paper.title
+    return (
+        f"{short(paper)}: {title}. Rows of its tables as they ran here. Each opens to its levels, and those "
+        "to their seeds. `privacy` is the verdict on what is claimed; `epsilon_proven` is an upper bound for "
+        "what ran, `epsilon_shown` a lower one, at the run's `delta`, for its `neighbouring` relation."
+    )

@@ -1,0 +1,131 @@
+"""Bringing a store up to date, and stores that can't be."""
+
+import shutil
+import socket
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run, ViewType
+from publishers import RUNS, small
+from reporting.made_up import dpsgd as example
+
+from pipeline.errors import UserError
+from pipeline.params import Settings
+from pipeline.results import records
+from pipeline.tracking import store
+from pipeline.tracking.publishing import MARKER, publish, publish_tables, unpublished
+
+LAYER, PLAIN = example.LAYER, example.PLAIN
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return example.settings()
+
+
+def runs(root: Path, view: int = ViewType.ACTIVE_ONLY) -> list[Run]:
+    client = MlflowClient(store.address(root))
+    experiment = client.get_experiment_by_name("davody2020")
+    return list(client.search_runs([experiment.experiment_id], run_view_type=view))
+
+
+def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Settings) -> None:
+    other = example.put(small(PLAIN, settings), root)
+    old = example.put(small(LAYER, settings), root, history=False)
+    assert unpublished([other, old], settings, root) == [other.row, LAYER]
+    publish([other, old], settings, root)
+    assert unpublished([other, old], settings, root) == []
+    before, marker = {run.info.run_id for run in runs(root)}, (root / MARKER).read_text()
+    done = publish([other, old], settings, root)
+    assert (done.written, done.unchanged) == ((), (PLAIN, LAYER))
+    assert ({run.info.run_id for run in runs(root, ViewType.ALL)}, (root / MARKER).read_text()) == (
+        before,
+        marker,
+    )
+
+    new = example.put(small(LAYER, settings, shift=0.5), root)
+    assert unpublished([other, new], settings, root) == [LAYER]
+    done = publish([other, new], settings, root)
+    assert (done.written, done.unchanged) == ((LAYER,), (PLAIN,))
+    now = runs(root)
+    assert len(now) == RUNS[LAYER] + RUNS[LAYER]
+    assert {run.info.run_id for run in now if run.data.tags["row"] == PLAIN} < before
+    assert len(runs(root, ViewType.DELETED_ONLY)) == RUNS[LAYER]
+    assert (root / MARKER).read_text() != marker
+
+    records.history_path(LAYER, root).write_text("other\n")
+    with pytest.raises(UserError, match="does not belong to"):
+        publish([other, new], settings, root)
+
+
+def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Settings) -> None:
+    record = example.put(small(LAYER, settings), root)
+    publish([record], settings, root)
+    client = MlflowClient(store.address(root))
+    client.delete_experiment(client.get_experiment_by_name("davody2020").experiment_id)
+    publish([record], settings, root)
+    assert len(runs(root)) == RUNS[LAYER]
+
+
+def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings: Settings) -> None:
+    file = root / "tables" / "t5.md"
+    file.parent.mkdir()
+    file.write_text("| a |\n")
+    assert publish_tables("davody2020", [file], settings, root)
+    assert not publish_tables("davody2020", [file], settings, root)
+    (run,) = runs(root)
+    client = MlflowClient(store.address(root))
+    assert {each.path for each in client.list_artifacts(run.info.run_id)} == {"digests.json", "tables"}
+    file.write_text("| b |\n")
+    assert publish_tables("davody2020", [file], settings, root)
+    (run,) = runs(root)
+    assert Path(client.download_artifacts(run.info.run_id, "tables/t5.md")).read_text() == "| b |\n"
+
+
+def test_another_store_is_honoured(
+    root: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "other.db"
+    shutil.move(root / store.STORE, elsewhere)
+    monkeypatch.setenv(store.STORE_ENV, f"sqlite:///{elsewhere}")
+    publish([example.put(small(LAYER, settings), root)], settings, root)
+    assert not (root / store.STORE).exists()
+    assert len(runs(root)) == RUNS[LAYER]
+
+
+def test_stores_that_fail_are_one_clear_line(
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = example.put(small(LAYER, settings), root)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (root / "text.db").write_text("no database, but several lines of text\n" * 100)
+    with sqlite3.connect(root / "other.db") as database:
+        database.execute("CREATE TABLE spans (x)")
+    for address, said in (
+        (f"http://me:secret@127.0.0.1:{port}", rf"MLflow at http://me:\*\*\*@127\.0\.0\.1:{port}: "),
+        ("nonsense", "MLFLOW_TRACKING_URI: nonsense: "),
+        (
+            f"sqlite:///{root}/text.db",
+            r"text\.db: is no MLflow store \(file is not a database\); move it away",
+        ),
+        (f"sqlite:///{root}/other.db", r"other\.db: is no MLflow store \(no such table: experiments\); "),
+    ):
+        began = time.monotonic()
+        monkeypatch.setenv(store.STORE_ENV, address)
+        with pytest.raises(UserError, match=said) as problem:
+            publish([record], settings, root)
+        assert len(str(problem.value).splitlines()) == 1
+        assert "secret" not in str(problem.value)
+        assert time.monotonic() - began < 20
+    monkeypatch.delenv(store.STORE_ENV)
+    other = root / "moved"
+    other.mkdir()
+    publish([record], settings, root)
+    shutil.copy(root / store.STORE, other)
+    with pytest.raises(UserError, match=r"delete mlflow\.db and run `dprepro publish`"):
+        publish([example.put(small(LAYER, settings), other)], settings, other)

@@ -1,0 +1,254 @@
+"""What the runs of a published row are called, say and hold."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keeping import keep
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from publishers import small
+from reporting.made_up import clipping
+from reporting.made_up import dpsgd as example
+
+from pipeline.files import digest_file
+from pipeline.params import Settings
+from pipeline.reporting.judging.intervals import mean
+from pipeline.results import records
+from pipeline.results.records import Record
+from pipeline.tracking import experiments, store, views
+from pipeline.tracking.names import canonical
+from pipeline.tracking.publishing import declared, publish
+
+NAME = "DPSGD (LN-LeNet-5)"
+RUNS = 7  # of a row of two levels and two seeds: itself, the levels, and their seeds
+
+
+class Store:
+    """A store with what was published into it."""
+
+    def __init__(self, root: Path, settings: Settings, *written: Record) -> None:
+        self.root, self.settings = root, settings
+        for record in written:
+            keep(record, root)
+        self.done = publish(declared(settings, root), settings, root)
+        self.client = MlflowClient(store.address(root))
+
+    def runs(self, wanted: str = "", paper: str = "davody2020") -> list[Run]:
+        experiment = self.client.get_experiment_by_name(paper)
+        return list(self.client.search_runs([experiment.experiment_id], wanted))
+
+    def named(self, name: str) -> Run:
+        (run,) = (run for run in self.runs() if run.info.run_name == name)
+        return run
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Store]:
+    """A row whose privacy holds, and one where it does not."""
+    root = tmp_path_factory.mktemp("rows")
+    shutil.copy(empty_store, root / store.STORE)
+    settings = example.settings()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(store.STORE_ENV, raising=False)
+        for key in (example.LAYER, example.LITERAL):
+            example.put(small(key, settings), root)
+        yield Store(root, settings)
+
+
+def replicas(level: str) -> list[records.Replica]:
+    return [one for one in small(example.LAYER, example.settings()).replicas if one.level == level]
+
+
+def test_a_row_is_a_run_with_its_levels_below_and_their_seeds_below_these(rows: Store) -> None:
+    assert (set(rows.done.written), rows.done.runs) == ({example.LAYER, example.LITERAL}, 2 * RUNS)
+    runs = rows.runs(f"tags.row = '{example.LAYER}'")
+    by_id = {run.info.run_id: run for run in runs}
+    above = {
+        run.info.run_name: by_id[parent].info.run_name if parent in by_id else parent
+        for run in runs
+        for parent in [run.data.tags.get("mlflow.parentRunId")]
+    }
+    row, level = f"{NAME} (Table 5)", f"{NAME}, ε = {{}} (Table 5)"
+    assert above == {
+        row: None,
+        level.format(3): row,
+        level.format("∞"): row,
+        **{
+            f"{NAME}, ε = {value}, seed {seed} (Table 5)": level.format(value)
+            for value in (3, "∞")
+            for seed in (0, 1)
+        },
+    }
+    kinds = [rows.named(name).data.tags["kind"] for name in (row, level.format(3))]
+    assert [*kinds, rows.named(f"{NAME}, ε = 3, seed 0 (Table 5)").data.tags["kind"]] == [
+        "row",
+        "level",
+        "seed",
+    ]
+    assert all(run.info.status == "FINISHED" for run in runs)
+
+
+def test_a_run_says_what_it_is_and_what_its_privacy_is_worth(rows: Store) -> None:
+    tags = rows.named(f"{NAME}, ε = 3, seed 0 (Table 5)").data.tags
+    assert (tags["paper"], tags["table"], tags["budget"]) == ("davody2020", "t5", "full")
+    made = small(example.LAYER, example.settings()).provenance
+    assert tags["mlflow.source.git.commit"] == made.revision
+    note = tags["mlflow.note.content"]
+    assert "Test accuracy on MNIST in %: 97." in note
+    assert "Privacy: holds. Proven is ε ≤ 2.76 at δ 1e-5 (one training example; add or remove one)." in note
+    assert "Claimed is 3." in note
+    row = rows.named(f"{NAME} (Table 5)").data.tags["mlflow.note.content"]
+    assert "Table 5 of Davody et al. 2020" in row
+    assert f"- {rows.named(f'{NAME}, ε = 3 (Table 5)').data.tags['mlflow.note.content']}" in row
+    for run in rows.runs():
+        holds, level = run.data.tags["row"] == example.LAYER, run.data.tags.get("level")
+        words = "no privacy" if level == "epsilon=inf" else "holds" if holds else "does not hold"
+        assert run.data.tags["privacy"] == words
+        assert ("epsilon_proven" in run.data.metrics) == (holds and level == "epsilon=3")
+
+
+def test_settings_and_what_an_epsilon_is_of_are_found_as_one_types_them(rows: Store) -> None:
+    for wanted in (
+        'params.epsilon = "3"',
+        "metrics.epsilon_proven <= 3 and metrics.delta <= 0.00001",
+        'params.delta = "1e-5" and params.data_set = "mnist" and tags.level = "epsilon=3"',
+        "params.neighbouring = 'add or remove one' and tags.level = 'epsilon=3'",
+    ):
+        runs = rows.runs(f"{wanted} and tags.row = '{example.LAYER}'")
+        assert [run.data.tags["level"] for run in runs] == ["epsilon=3"] * 3, wanted
+    assert not rows.runs("params.neighbouring LIKE '%' and tags.level = 'epsilon=inf'")
+    texts = [canonical(value) for value in (3.0, 1e-5, 1.5e20, "Infinity", float("-inf"), True, None, [1, 2])]
+    assert texts == ["3", "1e-5", "1.5e20", "inf", "-inf", "true", "none", "[1, 2]"]
+
+
+def test_each_view_finds_its_runs_and_has_what_epsilons_compare_by(rows: Store) -> None:
+    experiment = rows.client.get_experiment_by_name("davody2020")
+    counts = {}
+    for view in views.VIEWS:
+        state = json.loads(experiment.tags[f"mlflow.sharedViewState.{view.key}"])
+        assert {"params.`delta`", "params.`neighbouring`", "params.`data_set`"} < set(
+            state["selectedColumns"]
+        )
+        runs = rows.runs(state["searchFilter"])
+        assert all(run.data.tags["kind"] == "level" for run in runs)
+        counts[view.key] = {run.data.tags["row"] for run in runs}
+    both = {example.LAYER, example.LITERAL}
+    assert counts == {
+        "results": both, "best-at-3-on-mnist": {example.LAYER}, "does-not-hold": {example.LITERAL},
+        "spends-more": set(),
+    }  # fmt: skip
+
+
+def test_a_seed_has_its_curves_and_a_handful_of_metrics(rows: Store) -> None:
+    run = rows.named(f"{NAME}, ε = 3, seed 0 (Table 5)")
+    assert run.data.metrics.keys() == {
+        "test_accuracy", "validation_accuracy", "seconds",
+        "epsilon_claimed", "epsilon_proven", "epsilon_spent", "delta",
+    }  # fmt: skip
+    measured = replicas("epsilon=3")[0].metrics
+    assert run.data.metrics["test_accuracy"] == measured["test_accuracy"]
+    # the final value, not the curve's last
+    assert run.data.metrics["validation_accuracy"] == measured["validation_accuracy"]
+    assert (run.data.metrics["epsilon_claimed"], run.data.metrics["epsilon_proven"]) == (3.0, 2.76)
+    curve = rows.client.get_metric_history(run.info.run_id, "epsilon_spent")
+    assert [point.step for point in curve] == [54, 108, 162, 216]
+    assert [point.value for point in curve] == sorted(point.value for point in curve)
+    assert curve[-1].timestamp == run.info.end_time
+
+
+def test_levels_and_rows_have_the_mean_and_its_interval(rows: Store) -> None:
+    expected = mean([one.metrics["test_accuracy"] for one in replicas("epsilon=3")])
+    level = rows.named(f"{NAME}, ε = 3 (Table 5)").data
+    assert level.metrics["test_accuracy"] == pytest.approx(expected.value)
+    assert level.metrics["test_accuracy_half_width"] == pytest.approx(expected.half)
+    assert level.metrics["epsilon_proven"] == 2.76
+    assert (level.params["epsilon"], level.tags["seeds"]) == ("3", "2")
+    row = rows.named(f"{NAME} (Table 5)").data.metrics
+    assert row["test_accuracy/epsilon 3"] == pytest.approx(expected.value)
+    assert row["test_accuracy_half_width/epsilon 3"] == pytest.approx(expected.half)
+
+
+def test_what_was_trained_on_is_an_input(rows: Store) -> None:
+    for run in rows.runs():
+        (trained_on,) = run.inputs.dataset_inputs
+        assert (trained_on.dataset.name, trained_on.dataset.source_type) == ("mnist", "http")
+        source = json.loads(trained_on.dataset.source)
+        assert source == {"url": "https://ossci-datasets.s3.amazonaws.com/mnist/"}
+        assert len(trained_on.dataset.digest) == 16
+        assert [(tag.key, tag.value) for tag in trained_on.tags] == [("mlflow.data.context", "training")]
+
+
+def test_runs_keep_the_times_of_the_training(rows: Store) -> None:
+    first = 1000 * example.STARTED
+    row = rows.named(f"{NAME} (Table 5)").info
+    assert (row.start_time, row.end_time) == (first, first + 102_000)
+    level = rows.named(f"{NAME}, ε = 3 (Table 5)").info  # it began 2 s later
+    assert (level.start_time, level.end_time) == (first + 2_000, first + 102_000)
+
+
+def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) -> None:
+    run = rows.named(f"{NAME} (Table 5)").info.run_id
+    folder = rows.root / experiments.ARTIFACTS / "davody2020" / run / "artifacts"
+    kept = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    digests = json.loads(kept.pop("digests.json").read_text())
+    for path in (records.evaluation_path, records.ledger_path, records.run_path):
+        original = path(example.LAYER, rows.root)
+        assert kept.pop(f"{original.parent.name}/{original.name}").read_bytes() == original.read_bytes()
+    assert kept == {}
+    (record,) = (one for one in declared(rows.settings, rows.root) if one.row == example.LAYER)
+    assert digests["record"] == record.digest()
+    assert digests["origins"][0]["data"] == record.provenance.data
+
+
+def test_only_this_laboratorys_papers_are_experiments(rows: Store) -> None:
+    names = {one.name for one in rows.client.search_experiments()}
+    assert names - {"Default"} == {line.paper for line in rows.settings.lines.values()}
+
+
+def test_runs_of_an_experiment_have_names_of_their_own(root: Path) -> None:
+    # the same label, table and levels; the one on a reduced budget, the other under another key
+    label = {"label": NAME}
+    settings = example.settings(**{example.PLAIN: label, example.PUBLIC: {**label, "budget": "reduced"}})
+    for key in (example.PLAIN, example.LAYER, example.PUBLIC):
+        example.put(small(key, settings), root)
+    names = [run.info.run_name for run in Store(root, settings).runs()]
+    assert len(names) == len(set(names)) == 3 * RUNS
+    assert f"{NAME}, ε = 3, seed 0 (Table 5, {example.PLAIN})" in names
+    assert f"{NAME}, ε = 3, seed 0 (Table 5, reduced)" in names
+
+
+def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_takes_at_once(
+    root: Path,
+) -> None:
+    settings = example.settings()
+    record = small(example.LAYER, settings)
+    path = records.history_path(record.row, root)
+    path.parent.mkdir(parents=True)
+    lines = [
+        f"epsilon=3,0,{step},{step / 10},train_loss,{'nan' if step == 7 else 1 / (step + 1)}"
+        for step in range(2500)
+    ]
+    path.write_text("\n".join([",".join(records.HISTORY_COLUMNS), *lines]) + "\n")
+    changed = {"replicas": record.replicas[2:3], "history": digest_file(path)}
+    published = Store(root, settings, record.model_copy(update=changed))
+    row, level = sorted(published.runs(), key=lambda run: run.data.tags["kind"], reverse=True)
+    assert level.data.tags["mlflow.parentRunId"] == row.info.run_id
+    assert level.info.run_name == f"{NAME}, ε = 3, seed 0 (Table 5)"
+    assert (level.data.tags["kind"], level.data.tags["seeds"]) == ("level", "1")
+    curve = published.client.get_metric_history(level.info.run_id, "train_loss")
+    assert len(curve) == 2499  # the one that is no number is left out
+
+
+def test_an_account_is_published_without_a_history_and_with_its_mu(root: Path) -> None:
+    settings = clipping.settings()
+    published = Store(
+        root, settings, clipping.account(clipping.GDP, settings), clipping.record(clipping.SIGMAS, settings)
+    )
+    (account,) = published.runs("tags.level = 'noise_multiplier=2.5'", "nguyen2023")
+    assert (account.data.metrics["mu"], account.data.metrics["epsilon_proven"]) == (0.5199, 2.0)
+    assert (account.data.params["method"], account.data.params["parts"]) == ("accounting", "8")
+    (trained,) = published.runs("tags.level = 'sigma=1.5' and tags.kind = 'level'", "nguyen2023")
+    assert trained.data.metrics["mu"] == 1.0

@@ -1,0 +1,59 @@
+"""`dprepro ui` publishes, serves, says where, and ends quietly."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from publishers import RUNS, small
+from reporting.made_up import dpsgd as example
+
+
+def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path) -> None:
+    settings = example.settings()
+    example.put(small(example.LAYER, settings), root)
+    # JSON is YAML
+    (root / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
+    process = subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    page = f"http://127.0.0.1:{port}"
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                urllib.request.urlopen(f"{page}/health", timeout=5).close()
+                break
+            except OSError:
+                assert process.poll() is None, "the server ended"
+                assert time.monotonic() < until
+                time.sleep(0.2)
+        asked = json.dumps({"experiment_ids": ["1"]}).encode()
+        request = urllib.request.Request(
+            f"{page}/api/2.0/mlflow/runs/search", asked, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert len(json.load(answer)["runs"]) == RUNS[example.LAYER]
+        again = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        assert again.returncode == 1
+        assert f"127.0.0.1:{port}: can't serve there: Address already in use" in again.stderr
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
+        said, noise = process.communicate(timeout=60)
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert process.returncode == 0
+    assert "Traceback" not in noise
+    assert "1 rows published" in said
+    links = [line.strip() for line in said.splitlines() if page in line]
+    assert f"{page}/#/experiments/1/runs?viewStateShareKey=results&workflowType=machine_learning" == links[0]
+    assert "every result" in said
+    assert "the best on MNIST at a proven epsilon of at most 3" in said
