@@ -11,7 +11,7 @@ from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.identity import entries
 from pipeline.identity.plan import Planned, plan
-from pipeline.identity.standing import Standing
+from pipeline.identity.standing import measured_otherwise
 from pipeline.params import Settings
 from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
@@ -203,10 +203,9 @@ class _Work:
         run, evaluation = records.read_run(key), records.read_evaluation(key)
         if run is None or evaluation is None:
             return False
-        stands = Standing(self.settings.rows[key], None)
         measured = {
             (replica.level, replica.seed): replica.weights
             for replica in evaluation.replicas
-            if not stands.measured_otherwise(replica)
+            if not measured_otherwise(replica)
         }
         return all(measured.get((trained.level, trained.seed)) == trained.weights for trained in run.replicas)
