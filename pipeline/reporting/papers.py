@@ -33,8 +33,6 @@ class Claim(Strict):
     reading: str | None = None  # what we take it to mean, where that is not plain
     tests: list[Test] = Field(default_factory=list)
     untested: str | None = None  # why there is no test
-    # what is tested is how this project accounts, so that it holds whatever is run: shown, and not counted
-    by_construction: bool = False
 
     @model_validator(mode="after")
     def _tested_or_not(self) -> "Claim":

@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.reporting.judging.guarantees import Guarantee, State
 from pipeline.reporting.judging.intervals import Mean
+from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
 from pipeline.results.records import Ledger, Together
@@ -202,6 +203,20 @@ def convergence_rule(result: TableResult) -> str:
     if result.converged_above is not None:
         return CONVERGED_ABOVE.format(result.converged_above)
     return CONVERGENCE_RULE_GIVEN if result.table.rates_given else CONVERGENCE_RULE
+
+
+def verdict_words(cell: Cell) -> str:
+    """``agrees``, ``agrees, 0.4 above``, ``below``, ``inconclusive: 9 seeds would decide``, or why there is none."""
+    verdict = cell.verdict
+    if verdict is None:
+        return cell.why
+    words: str = verdict.name
+    if verdict.offset is not None:
+        words += f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
+    if not verdict.decided:
+        enough = f"{verdict.seeds} seeds" if verdict.seeds else f"no number of seeds up to {MOST_SEEDS}"
+        words += f": {enough} would decide"
+    return words + (f" ({verdict.share})" if verdict.share else "")
 
 
 def cell_text(cell: Cell, decimals: int | None) -> str:
