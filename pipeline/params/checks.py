@@ -118,11 +118,28 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
     for level in row.resolved:
         if problem := level.problem(circumstances):
             raise ValueError(f"{where}.{problem}")
+    if row.plan is not None:
+        _check_plan(settings, where, row, row.plan)
     if row.search is not None:
         _exists(f"{where}.search", row.search, settings.searches)
         searched = settings.rows.get(settings.searches[row.search].row)
         if searched and settings.without_relevances(searched.data) != settings.without_relevances(row.data):
             raise ValueError(f"{where}.search: {row.search!r} searched on other data, {searched.data!r}")
+
+
+@check
+def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
+    """A planned row is of its plan's table, and each of its levels has as many seeds as was planned."""
+    _exists(f"{where}.plan", plan, settings.plans)
+    if plan != f"{row.paper}-{row.table}":
+        raise ValueError(f"{where}.plan: {plan!r}; allowed: '{row.paper}-{row.table}', its paper and table")
+    for count in (row.seeds, *(level["seeds"] for level in row.levels if "seeds" in level)):
+        if count != settings.plans[plan].seeds:
+            raise ValueError(
+                f"{where}.seeds: {count}; allowed: {settings.plans[plan].seeds} at each level, as planned"
+            )
+    if row.budget == "reduced":
+        raise ValueError(f"{where}.budget: 'reduced'; allowed with a plan: 'full', 'own'")
 
 
 @check

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.fields import Strict
 from pipeline.files import digest_json
 from pipeline.params.own import OwnFiles
-from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Start
+from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Start
 
 
 def row_digest(
@@ -36,11 +36,22 @@ def row_digest(
         "reproducible": row.reproducible,
     }
     own_seeds = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
-    more = (("axis", row.axis), ("start", start), ("relevance", relevance), ("own_seeds", own_seeds or None))
+    more = (
+        ("axis", row.axis),
+        ("start", start),
+        ("relevance", relevance),
+        ("own_seeds", own_seeds or None),
+        ("plan", row.plan),  # it decides which seeds
+    )
     for name, value in more:
         if value is not None:
             parts[name] = value
     return digest_json(parts)
+
+
+def plan_digest(plan: Plan, row: str) -> str:
+    """Digest of a plan for a row whose digest is ``row``: it moves with whatever of the two is changed."""
+    return digest_json({"plan": plan.model_dump(mode="json"), "row": row})
 
 
 def start_digest(start: Start, network: str) -> str:

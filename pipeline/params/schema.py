@@ -14,6 +14,7 @@ from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
+Sentence = Annotated[str, Field(min_length=1)]
 
 
 class _Level(BaseModel):
@@ -23,6 +24,10 @@ class _Level(BaseModel):
 
 
 _LEVELS = TypeAdapter(list[_Level])
+
+# A planned row's first seed. Rows without a plan count from 0, and searches from 1000, so that no replica of a
+# planned row has been seen before its plan.
+PLANNED_SEED = 100
 
 
 class Source(Strict):
@@ -149,6 +154,8 @@ class Row(Line):
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
+    # the plan under which it is trained, 'PAPER-TABLE'; None: exploratory
+    plan: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
     # noise smaller by as much (Sander et al. 2022, section 3.4)
     simulates: Key | None = None
@@ -173,11 +180,24 @@ class Row(Line):
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:
         """The settings and the seed of each replica, level by level."""
+        first = PLANNED_SEED if self.plan else 0
         return tuple(
             (own, seed)
             for level, own in zip(self.levels, self.resolved, strict=True)
-            for seed in range(level.get("seeds", self.seeds))
+            for seed in range(first, first + level.get("seeds", self.seeds))
         )
+
+
+class Plan(Strict):
+    """What was settled for a paper's table before any row that names it was trained (`Row.plan`)."""
+
+    # of every level of every row alike; more than 900 would reach the seeds of searches
+    seeds: Annotated[int, Field(ge=5, le=900, strict=True)]
+    # how far ours may lie from a printed value and still agree with it, in the unit of the printed values:
+    # percentage points of accuracy
+    margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    budget: Sentence  # whose epochs and batches these are
+    search: Sentence  # what is searched, and by what rule
 
 
 class Account(Line):

@@ -10,7 +10,7 @@ from pipeline.fields import Key, Strict
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
 from pipeline.params.own import Own, OwnFiles
-from pipeline.params.schema import Account, Data, Raw, Relevance, Row, Search, Source, Start
+from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
 T = TypeVar("T")
@@ -27,6 +27,7 @@ class Settings(Strict):
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
+    plans: dict[Key, Plan] = Field(default_factory=dict)  # by 'PAPER-TABLE'
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)
@@ -109,6 +110,11 @@ class Settings(Strict):
             start=self.start_digest(row.data) if start else None,
             relevance=self.relevance_digest(row.data) if relevance else None,
         )
+
+    def plan_digest(self, key: str) -> str | None:
+        """Digest of the plan that a row names and of the row's own settings; None: it names none."""
+        plan = self.rows[key].plan
+        return None if plan is None else digests.plan_digest(self.plans[plan], self.row_digest(key))
 
     def start_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the start called ``name``, but its data."""

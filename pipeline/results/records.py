@@ -143,6 +143,8 @@ class Provenance(Strict):
     """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
 
     config: str  # digest of the row's settings
+    # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
+    plan: str | None = None
     code: str  # digest of the code that trained
     # digests of that code's parts, 'engine', 'method' and 'model', to tell which has changed since
     parts: dict[str, str] = Field(default_factory=dict)

@@ -178,6 +178,7 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     code = train_code(row.method, row.model.name)
     return Provenance(
         config=settings.row_digest(key),
+        plan=settings.plan_digest(key),
         code=code.digest,
         parts=code.parts,
         revision=revision,

@@ -725,3 +725,13 @@ def test_a_gpu_that_is_too_small_is_one_line() -> None:
         enough_memory("cuda"),
     ):
         raise torch.cuda.OutOfMemoryError
+
+
+def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    raw = own.model_dump()
+    raw["plans"] = {"davody2020-t5": {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}}
+    raw["rows"]["quick"] |= {"plan": "davody2020-t5", "seeds": 5, "budget": "own"}
+    planned = params.parse(raw)
+    assert training.provenance_of("quick", own, data, cpu).plan is None
+    assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")

@@ -1,0 +1,95 @@
+"""Plans: which rows may name one, which seeds they get, and what moves a plan's digest."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.training.search import FIRST_SEED
+from tests.params.good import GOOD
+
+PLAN = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "step sizes, on validation data"}
+
+
+def planned(plan: dict[str, Any] | None = None, row: dict[str, Any] | None = None) -> dict[str, Any]:
+    """GOOD, where row `one` is planned, with changes to the plan and to the row."""
+    raw = copy.deepcopy(GOOD)
+    raw["plans"] = {"davody2020-t5": {**PLAN, **(plan or {})}}
+    raw["rows"]["one"] |= {"plan": "davody2020-t5", "seeds": 5, "budget": "own", **(row or {})}
+    return raw
+
+
+def test_planned_seeds_are_none_that_a_row_without_a_plan_or_a_search_has() -> None:
+    before = {seed for _, seed in params.parse(GOOD).rows["one"].trainings}
+    seeds = [seed for _, seed in params.parse(planned()).rows["one"].trainings]
+    assert seeds == [*range(100, 105)] * 2  # at each of two levels
+    assert before.isdisjoint(seeds)
+    assert max(seeds) < FIRST_SEED
+
+
+def test_most_planned_seeds_stay_below_those_of_searches() -> None:
+    most = params.parse(planned({"seeds": 900}, {"seeds": 900})).rows["one"]
+    assert max(seed for _, seed in most.trainings) == FIRST_SEED - 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "row", "line"),
+    [
+        ({"seeds": 4}, {"seeds": 4}, "plans.davody2020-t5.seeds: 4 is not allowed"),
+        ({"seeds": 901}, {"seeds": 901}, "plans.davody2020-t5.seeds: 901 is not allowed"),
+        ({"margin": 0}, {}, "plans.davody2020-t5.margin: 0 is not allowed"),
+        ({"margin": "inf"}, {}, "plans.davody2020-t5.margin"),
+        ({"budget": ""}, {}, "plans.davody2020-t5.budget"),
+        ({"sead": 5}, {}, "plans.davody2020-t5.sead: unknown key"),
+        (
+            {},
+            {"plan": "davody2020-t6"},
+            "rows.one.plan: no such entry 'davody2020-t6'; allowed: davody2020-t5",
+        ),
+        (
+            {},
+            {"table": "t7"},
+            "rows.one.plan: 'davody2020-t5'; allowed: 'davody2020-t7', its paper and table",
+        ),
+        ({}, {"seeds": 6}, "rows.one.seeds: 6; allowed: 5 at each level, as planned"),
+        ({}, {"levels": [{"epsilon": 1}, {"epsilon": 2, "seeds": 8}]}, "rows.one.seeds: 8; allowed: 5"),
+        ({}, {"budget": "reduced"}, "rows.one.budget: 'reduced'; allowed with a plan: 'full', 'own'"),
+    ],
+)
+def test_what_is_not_as_planned_is_refused_in_one_line(
+    plan: dict[str, Any], row: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(planned(plan, row))
+    assert len(str(caught.value).splitlines()) == 1
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "row", "same"),
+    [
+        ({}, {"label": "another"}, True),
+        ({"margin": 2.0}, {}, False),
+        ({"budget": "another"}, {}, False),
+        ({"search": "another"}, {}, False),
+        ({"seeds": 6}, {"seeds": 6}, False),
+        ({}, {"levels": [{"epsilon": 1}]}, False),
+        ({}, {"settings": {"batch": 100, "epochs": 2, "learning_rate": 0.5}}, False),
+    ],
+)
+def test_a_plan_digest_moves_with_the_plan_and_the_settings_of_its_row(
+    plan: dict[str, Any], row: dict[str, Any], same: bool
+) -> None:
+    before = params.parse(planned()).plan_digest("one")
+    assert before is not None
+    assert (params.parse(planned(plan, row)).plan_digest("one") == before) is same
+
+
+def test_a_row_without_a_plan_has_no_plan_digest_and_the_digest_it_had() -> None:
+    raw = planned()
+    del raw["rows"]["one"]["plan"]
+    assert params.parse(raw).plan_digest("one") is None
+    raw["rows"]["one"]["seeds"] = GOOD["rows"]["one"]["seeds"]
+    assert params.parse(raw).row_digest("one") == params.parse(GOOD).row_digest("one")
