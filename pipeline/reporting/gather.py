@@ -16,7 +16,7 @@ from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
 from pipeline.reporting.papers import Paper
-from pipeline.reporting.printed import Line, Printed, Table
+from pipeline.reporting.printed import VARIANT, Line, Printed, Table
 from pipeline.reporting.results import Budget, Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
@@ -24,6 +24,7 @@ from pipeline.results.records import Record, Replica
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.
 ENOUGH_EXAMPLES = 0.9
+PLANNED = "planned"  # what the label of a planned row says beside its line
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
 STEP_SIZES, SPAN = 3, 100.0
 
@@ -65,6 +66,14 @@ class Sources:
     gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.makespan`
 
 
+@dataclass(frozen=True)
+class Promise:
+    """The plan that a row names: its digest with the row's settings, and how many seeds it wants of a level."""
+
+    digest: str
+    seeds: int
+
+
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     """Every paper that params.yaml has rows of, in alphabetical order.
 
@@ -97,6 +106,8 @@ def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
     for row_key, row in sources.settings.lines.items():
         if (row.paper, row.table) == (name, key):
             line, variant = table.line_of(row.label)
+            if isinstance(row, Row) and row.plan:
+                variant = variant.removeprefix(PLANNED).removeprefix(VARIANT)
             label = line.label if line else row.label
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, sources))
     known = {line.label: line for line in table.lines}
@@ -148,10 +159,11 @@ def _row(
         marks += tuple(stale)
         above = sources.paper.converged_above
         printed = line.values if line else {}
-        cells = dict(_cells(record, table.metric, printed, table, marks, search, above))
+        plan = _promise(key, settings)
+        cells = dict(_cells(record, table.metric, printed, table, marks, search, above, plan))
         for metric in table.also:
             printed = line.also.get(metric, {}) if line else {}
-            also[metric] = dict(_cells(record, metric, printed, table, marks, search, above))
+            also[metric] = dict(_cells(record, metric, printed, table, marks, search, above, plan))
     waits = record is None and isinstance(row, Row) and row.needs == "gpu"
     if waits:
         marks += (Mark("waits for a GPU"),)
@@ -218,6 +230,7 @@ def _cells(
     marks: tuple[Mark, ...],
     search: dict[str, Any] | None,
     converged_above: float | None,
+    plan: Promise | None,
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
     trained = metric not in table.noises
@@ -245,9 +258,12 @@ def _cells(
             for replica in replicas
         )
         untried = None if converged or table.rates_given else _untried(search, level)
+        planned = plan is not None and _planned(record, replicas, plan)
         verdict, why = None, ""
         if printed is not None:
             why = _why_not(marks, untried, len(replicas), accounted)
+            if plan and not planned and not why:
+                why = f"trained otherwise than planned, or fewer than {plan.seeds} seeds"
             if not why:
                 verdict = judge(
                     values,
@@ -273,7 +289,7 @@ def _cells(
                 why,
                 guarantee(replicas, record.provenance.reproducible),
                 replicas,
-                False,
+                planned,
                 comparable,
                 marked or untried,
                 bool(against) and all(mark.training for mark in against) and untried is None,
@@ -282,6 +298,20 @@ def _cells(
                 _draws(replicas, metric, scale),
             ),
         )
+
+
+def _promise(key: str, settings: Settings) -> Promise | None:
+    row = settings.rows.get(key)
+    digest = settings.plan_digest(key) if row else None
+    if row is None or row.plan is None or digest is None:
+        return None
+    return Promise(digest, settings.plans[row.plan].seeds)
+
+
+def _planned(record: Record, replicas: tuple[Replica, ...], plan: Promise) -> bool:
+    """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
+    made = {record.origins[replica.origin].plan for replica in replicas}
+    return made == {plan.digest} and len(replicas) == plan.seeds
 
 
 def _why_not(marks: tuple[Mark, ...], untried: str | None, n: int, accounted: bool) -> str:

@@ -134,10 +134,16 @@ class LineResult:
         """The row by which values and claims are judged at a level; None where none is declared.
 
         Of the rows that do nothing differently (or differ by ``variant``) the first that ran there, before one
-        that didn't; full budgets before reduced ones, comparable rows before others. What came out plays no part.
+        that didn't; planned ones before others, full budgets before reduced ones, comparable rows before others.
+        What came out plays no part.
         """
+
+        def order(row: RowResult) -> tuple[bool, ...]:
+            cell = row.cells.get(level)
+            return cell is None, not (cell and cell.planned), not row.counts, not row.comparable
+
         rows = [row for row in self.rows if row.variant == variant and level in {*row.levels, *row.cells}]
-        return min(rows, key=lambda row: (level not in row.cells, not row.counts, not row.comparable), default=None)
+        return min(rows, key=order, default=None)
 
     def decides(self, row: RowResult, level: str) -> bool:
         """Whether the row is the one by which the level is judged."""

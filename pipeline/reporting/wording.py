@@ -20,7 +20,7 @@ VERDICTS: dict[State, str] = {
     "weaker": "NOT PROVEN AS CLAIMED",
     "exceeds": "SPENDS MORE THAN IS CLAIMED",
     "vacuous": "NO PRIVACY TO SPEAK OF",
-    "broken": "DOES NOT HOLD",
+    "none_proven": "DOES NOT HOLD",
     "none": "no privacy",
 }
 # Declared wherever a cell says that training failed; the factor is evaluation's (tested), which needs torch.

@@ -21,9 +21,9 @@ RULE = (
     "below if it lies outside altogether, and is inconclusive otherwise, with the number of seeds that would "
     "decide it at the spread seen so far. Margins are set beforehand: one point on MNIST, two on CIFAR-10 and "
     "AG News, 1 % of a computed number, wider only for a reason that the table gives. 'Agrees, .4 above' is "
-    "within the margin and surely not equal. Fewer seeds decide nothing. Where some seeds converge, their share "
-    "decides, by its exact 95 % interval (Clopper and Pearson) and a margin of a tenth; it agrees only if all "
-    "seeds do as the paper says. The row that decides is in bold: the paper's line as it stands, not on a reduced "
+    "within the margin and surely not equal. Fewer seeds decide nothing. Where only some seeds converge, or the "
+    "paper prints 'No-convergence', their share decides, by its exact 95 % interval (Clopper and Pearson) and a "
+    "margin of a tenth; it agrees only if all seeds do as the paper says. The row that decides is in bold: the paper's line as it stands, not on a reduced "
     "budget; of several the first that ran at the level."
 )
 
@@ -113,7 +113,7 @@ def judge(
         rounding: half a unit of the last digit printed.
     """
     n = len(values)
-    if printed.words == NO_CONVERGENCE or (printed.value is not None and converged < n):
+    if printed.words == NO_CONVERGENCE or (printed.value is not None and 0 < converged < n):
         return of_convergence(converged, n, theirs=printed.value is not None)
     if printed.value is None:
         return None

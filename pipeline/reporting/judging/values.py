@@ -93,7 +93,7 @@ def counts(results: Iterable[PaperResult]) -> Counts:
 def judge(result: PaperResult) -> list[Value]:
     """Every value printed in the paper's tables, declared or not; none of an experiment of our own."""
     return [
-        _of(line, result.line(f"{key}/{line.key}{metric}"), level)
+        _of(line, result.line(f"{key}/{line.key}{metric}"), level, "" if metric else line.uncounted.get(level, ""))
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines
@@ -104,10 +104,12 @@ def judge(result: PaperResult) -> list[Value]:
 
 def of_line(line: LineResult, level: str) -> Value | None:
     """What became of the value that the line prints at the level; None where it prints none."""
-    return _of(line.line, line, level) if line.line and level in line.line.values else None
+    if line.line is None or level not in line.line.values:
+        return None
+    return _of(line.line, line, level, line.line.uncounted.get(level, ""))
 
 
-def _of(line: Line, result: LineResult | None, level: str) -> Value:
+def _of(line: Line, result: LineResult | None, level: str, uncounted: str) -> Value:
     row = result.deciding(level) if result else None
     cell = row.cells.get(level) if row else None
     if cell is None:
@@ -116,8 +118,8 @@ def _of(line: Line, result: LineResult | None, level: str) -> Value:
         status, words = cell.verdict.name, verdict_words(cell)
     else:
         status, words = "not judged", cell.why
-    if level in line.uncounted and row is not None and cell is not None:
-        return Value("not counted", f"{words}; not counted: {line.uncounted[level]}", row)
+    if uncounted and cell is not None:
+        return Value("not counted", f"{words}; not counted: {uncounted}", row)
     return Value(status, words, row, cell.planned if cell else False)
 
 

@@ -133,7 +133,7 @@ def privacy_bought(result: PaperResult) -> list[Share]:
         ("weaker", "only a larger ε than claimed is proven", "warn"),
         ("exceeds", "spend more than is claimed", "bad"),
         ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
-        ("broken", "does not hold", "bad"),
+        ("none_proven", "does not hold", "bad"),
         ("none", "claim no privacy", "faint"),
     )
 

@@ -14,7 +14,7 @@ def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
         for verdict, reason in dict.fromkeys(
             (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
             for cell in row.cells.values()
-            if cell.guarantee.state in ("broken", "weaker", "exceeds", "vacuous")
+            if cell.guarantee.state in ("none_proven", "weaker", "exceeds", "vacuous")
         ):
             rows_by_reason.setdefault((verdict, reason or ""), []).append(row.key)
     return [(rows, verdict, reason) for (verdict, reason), rows in rows_by_reason.items()]

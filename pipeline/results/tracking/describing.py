@@ -17,7 +17,7 @@ PRIVACY: dict[State, str] = {
     "holds": "holds",
     "weaker": "weaker",
     "exceeds": "does not hold",
-    "broken": "does not hold",
+    "none_proven": "does not hold",
     "vacuous": "none",
     "none": "none",
 }
@@ -136,7 +136,7 @@ def _buys(found: Guarantee) -> str:
         "weaker": f"Privacy is weaker than claimed: {proven}.{claims}",
         "exceeds": f"Privacy does not hold as claimed{why}. P{proven[1:]}.{claims}",
         "vacuous": f"No privacy to speak of{why}. P{proven[1:]}.{claims}",
-        "broken": f"Privacy does not hold{why}.{claims}",
+        "none_proven": f"Privacy does not hold{why}.{claims}",
         "none": f"No privacy{why}.",
     }
     return texts[found.state] + shown
