@@ -68,7 +68,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Promise:
-    """The plan that a row names: its digest with the row's settings, and how many seeds it wants of a level."""
+    """The plan that a row names: its digest with the row's settings, and its seeds of each level."""
 
     digest: str
     seeds: int
@@ -318,7 +318,11 @@ def _why_not(marks: tuple[Mark, ...], untried: str | None, n: int, accounted: bo
     """Why numbers of a row with these marks decide nothing about a printed value; nothing where they may."""
     against = [mark for mark in marks if mark.inconclusive]
     if any(mark.training for mark in against):
-        return "too small a part of the data" if any(mark.fewer_data for mark in against) else "too small a budget"
+        return (
+            "too small a part of the data"
+            if any(mark.fewer_data for mark in against)
+            else "too small a budget"
+        )
     for mark in against:
         if not mark.fewer_data:
             return mark.words

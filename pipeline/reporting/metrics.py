@@ -5,7 +5,7 @@ from pipeline.reporting.judging import values
 
 
 def metrics(result: PaperResult) -> dict[str, int]:
-    """How many of its values have which verdict, on what strength, and how many results keep their epsilon."""
+    """How many values have which verdict, on what strength, and how many results keep their epsilon."""
     counts = values.counts([result])
     cells = [cell for table in result.tables for cell in table.cells]
     claiming = [cell.guarantee for cell in cells if cell.guarantee.ledger.claimed is not None]

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.reporting import wording
+from pipeline.reporting import tally, wording
+from pipeline.reporting.judging import values
 from pipeline.reporting.pages.index import first_findings
 from pipeline.reporting.pages.paper import Chapter, verdicts
 from pipeline.reporting.papers import short
@@ -19,6 +20,10 @@ def _lines(chapters: Sequence[Chapter]) -> Iterator[str]:
     yield ""
     yield "Written by `dprepro report` from the records beside it. [index.html](index.html) is the same to"
     yield "browse, [summary.csv](summary.csv) every result in one table."
+    results = [chapter.result for chapter in chapters]
+    for text in (tally.values(values.counts(results)), tally.privacy(results)):
+        if text:
+            yield f"\n{text}"
     if found := first_findings(chapters):
         yield "\n## Findings\n"
         for said in found:

@@ -133,9 +133,9 @@ class LineResult:
     def deciding(self, level: str, variant: str = "") -> RowResult | None:
         """The row by which values and claims are judged at a level; None where none is declared.
 
-        Of the rows that do nothing differently (or differ by ``variant``) the first that ran there, before one
-        that didn't; planned ones before others, full budgets before reduced ones, comparable rows before others.
-        What came out plays no part.
+        Of the rows that do nothing differently (or differ by ``variant``) the first that ran there, before
+        one that didn't; planned ones before others, full budgets before reduced ones, comparable rows before
+        others. What came out plays no part.
         """
 
         def order(row: RowResult) -> tuple[bool, ...]:

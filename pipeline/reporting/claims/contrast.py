@@ -33,9 +33,9 @@ Gap = Callable[[float, float], Mean]  # by the factor of ``right`` and what else
 class Contrast(Bounded):
     """``left - times x right`` (or ``left / right``) lies between the bounds, at each level of ``at``.
 
-    A level may be `best`, the one that validates best, or for ``right_at`` `best of LINE`; and ``right_at`` may be
-    `previous`, the one before it in ``at``. That a line lies above a number, as printed, more training can only
-    help.
+    A level may be `best`, the one that validates best, or for ``right_at`` `best of LINE`; that may also
+    be `previous`, the one before it in ``at``. That a line lies above a number, as printed, more training can
+    only help.
     """
 
     kind: Literal["difference", "ratio"]
@@ -63,7 +63,9 @@ class Contrast(Bounded):
     def _ours(self, title: str, terms: Terms, cells: Mapping[Place, Cell], paper: PrintedTables) -> Outcome:
         def gap(factor: float, less: float) -> Mean:
             weights = self._scaled(terms, factor)
-            return contrast([(weight, cells[place].row, cells[place]) for place, weight in weights.items()], less)
+            return contrast(
+                [(weight, cells[place].row, cells[place]) for place, weight in weights.items()], less
+            )
 
         constant = self.right if isinstance(self.right, float) else 0.0
         if self.kind == "ratio":
@@ -142,7 +144,9 @@ class Contrast(Bounded):
         """With ``right`` so many times; of one line's levels it is the subtracted one."""
         if self.left == self.right:
             return {place: weight * (factor if weight < 0 else 1.0) for place, weight in terms.items()}
-        return {place: weight * (factor if place[0] == self.right else 1.0) for place, weight in terms.items()}
+        return {
+            place: weight * (factor if place[0] == self.right else 1.0) for place, weight in terms.items()
+        }
 
     def _lines(self, paper: PrintedTables) -> str:
         sign = "÷" if self.kind == "ratio" else "−" if self.times == 1 else f"− {number(self.times)} ×"

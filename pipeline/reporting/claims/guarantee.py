@@ -32,7 +32,11 @@ class OfLedgers(OfOneLine):
         for level in self.at:
             title = f"{paper.lines[self.of].label} at {level_words(level)}"
             cell = rows[self.of].cell(level)
-            yield self.of_cell(title, cell, guarantee_caveat(rows[self.of].row(level))) if cell else not_run(title)
+            yield (
+                self.of_cell(title, cell, guarantee_caveat(rows[self.of].row(level)))
+                if cell
+                else not_run(title)
+            )
 
     def of_cell(self, title: str, cell: Cell, caveat: str | None) -> Outcome:
         """The outcome at one level."""

@@ -78,8 +78,8 @@ def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
     """The weighted sum of means, less a number.
 
-    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent, with unequal
-    spreads (Welch 1947).
+    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent, with
+    unequal spreads (Welch 1947).
 
     Args:
         terms: (weight, row, what it reached).
@@ -108,4 +108,3 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
         return Mean(value, 0.0, min(sizes))
     freedom = total**2 / sum(part**2 / (size - 1) for part, size in zip(known, sizes, strict=True))
     return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), min(sizes))
-

@@ -58,7 +58,7 @@ class Counts:
 
     @property
     def planned(self) -> int:
-        """How many have one by a plan made before the training; accounting needs none and counts as exploratory."""
+        """How many have one by a plan made before the training; accounting needs none."""
         return sum(value.decided and value.planned for value in self.values)
 
     def by_strength(self, strength: str) -> tuple[int, int]:
@@ -79,7 +79,11 @@ class Counts:
     @property
     def waiting(self) -> list[RowResult]:
         """The rows that values wait for."""
-        rows = {value.row.key: value.row for value in self.values if value.status == "waits for a GPU" and value.row}
+        rows = {
+            value.row.key: value.row
+            for value in self.values
+            if value.status == "waits for a GPU" and value.row
+        }
         return list(rows.values())
 
 
@@ -93,7 +97,12 @@ def counts(results: Iterable[PaperResult]) -> Counts:
 def judge(result: PaperResult) -> list[Value]:
     """Every value printed in the paper's tables, declared or not; none of an experiment of our own."""
     return [
-        _of(line, result.line(f"{key}/{line.key}{metric}"), level, "" if metric else line.uncounted.get(level, ""))
+        _of(
+            line,
+            result.line(f"{key}/{line.key}{metric}"),
+            level,
+            "" if metric else line.uncounted.get(level, ""),
+        )
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines
