@@ -196,7 +196,9 @@ def _declared_marks(key: str, row: Row | Account, table: Table, settings: Settin
     budget = _budget(row, table)
     if budget != "full":
         short = budget == "reduced"
-        yield Mark(budgets.share(key, row, settings, table, budget), inconclusive=short, training=short)
+        yield Mark(
+            budgets.share(key, row, settings, table, budget), inconclusive=short, training=short, budget=True
+        )
     if row.simulates is not None:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 

@@ -27,8 +27,8 @@ def _lines(chapters: Sequence[Chapter]) -> Iterator[str]:
     if found := first_findings(chapters):
         yield "\n## Findings\n"
         for said in found:
-            privacy, table = wording.guarantee_words(said.guarantee), f"[table](tables/{said.table}.md)"
-            yield f"- **{names[said.paper]}.** {said.text} *{privacy}* ({table})"
+            privacy = f" *{wording.guarantee_words(said.guarantee)}*" if said.guarantee else ""
+            yield f"- **{names[said.paper]}.** {said.text}{privacy} ([table](tables/{said.table}.md))"
     for chapter in chapters:
         yield f"\n## {names[chapter.result.key]}\n"
         if words := verdicts(chapter.result):

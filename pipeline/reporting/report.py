@@ -92,9 +92,6 @@ def _chapter(result: PaperResult) -> Chapter:
         Section(table, levels.draw(table), curves.draw(table), tuple(figures.drawn(table)))
         for table in result.tables
     )
-    return Chapter(
-        result,
-        tuple(sections),
-        tuple(assess(result)),
-        tuple(findings.said(result.paper.findings, result.tables)),
-    )
+    claims = assess(result)
+    said = findings.said(result.paper.findings, result.tables, claims)
+    return Chapter(result, tuple(sections), tuple(claims), tuple(said))

@@ -27,6 +27,7 @@ class Mark:
     training: bool = False  # less of it than the paper's: nothing against how much noise there is
     # less data than the paper's, which can't have helped: only that ours is below decides nothing
     fewer_data: bool = False
+    budget: bool = False  # it tells how much training there was
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
     detail: str = ""  # for whoever wants to know more
 

@@ -26,10 +26,10 @@ def values(counts: Counts) -> str:
     text = f"Of {counts.printed} printed values {counts.of('agrees')} agree and {counts.differ} differ"
     text += f": {_listed(strengths)}." if strengths else "."
     if trained := counts.decided - sum(counts.by_strength("accounting")):
-        planned = f"{counts.planned}" if counts.planned else "none"
-        text += (
-            f" Of the {trained} that were trained {planned} had a plan beforehand; the rest is exploratory."
-        )
+        had = f"{counts.planned} had a plan beforehand and the others are"
+        if not counts.planned:
+            had = "none had a plan beforehand: all are"
+        text += f" Of the {trained} that were trained {had} exploratory."
     others = [
         f"{count} {words}"
         for count, words in (
@@ -71,8 +71,8 @@ def privacy(papers: Sequence[PaperResult]) -> str:
     kept = sum(one.kept for _, one in claiming)
     useful = sum(one.state == "holds" for _, one in claiming)
     return (
-        f"Of {len(claiming)} results that claim an ε ({_listed(kinds)}), {kept} have a proven bound within the"
-        f" claim; that of {useful} is one to speak of, at most ε = {VACUOUS:.1f}."
+        f"Of {len(claiming)} results that claim an ε ({_listed(kinds)}), {kept} have a proven bound within "
+        f"the claim; that of {useful} is one to speak of, at most ε = {VACUOUS:.1f}."
     )
 
 

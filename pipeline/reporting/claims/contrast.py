@@ -167,10 +167,10 @@ def _level(level: str, reference: str, rows: Rows) -> str:
     """The level meant by `best`, or `best of LINE`; its name where nothing ran."""
     if not level.startswith(BEST):
         return level
-    return _best(rows[level.partition(" of ")[2] or reference]) or level
+    return best(rows[level.partition(" of ")[2] or reference]) or level
 
 
-def _best(chosen: Chosen) -> str | None:
+def best(chosen: Chosen) -> str | None:
     """The level that validates best on average; of equal ones the first. Test data choose nothing."""
     scores = {
         cell.level: fmean(replica.metrics["validation_accuracy"] for replica in cell.replicas)

@@ -63,23 +63,14 @@ def computed(value: float) -> Mean:
 
 
 def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
-    """``mean(left) - mean(right)`` of independent seeds with unequal spreads (Welch 1947)."""
-    value, n = fmean(left) - fmean(right), min(len(left), len(right))
-    if n == 1:
-        return Mean(value, None, n)
-    parts = [(variance(side) / len(side), len(side)) for side in (left, right)]
-    total = sum(part for part, _ in parts)
-    if total == 0:
-        return Mean(value, 0.0, n)
-    freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
-    return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), n)
+    """``mean(left) - mean(right)`` of independent seeds."""
+    return _total([left, [-value for value in right]])
 
 
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
     """The weighted sum of means, less a number.
 
-    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent, with
-    unequal spreads (Welch 1947).
+    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent.
 
     Args:
         terms: (weight, row, what it reached).
@@ -88,23 +79,24 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
     by_row: dict[str, list[tuple[float, Measured]]] = {}
     for weight, row, cell in terms:
         by_row.setdefault(row, []).append((weight, cell))
-    value, parts, sizes = -less, [], []
+    constant, samples = -less, []
     for cells in by_row.values():
         if all(cell.mean.exact for _, cell in cells):
-            value += sum(weight * cell.mean.value for weight, cell in cells)
+            constant += sum(weight * cell.mean.value for weight, cell in cells)
             continue
         seeds = set.intersection(*(set(cell.by_seed) for _, cell in cells))
-        sums = [sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)]
-        value += fmean(sums)
-        sizes.append(len(sums))
-        parts.append(variance(sums) / len(sums) if len(sums) > 1 else None)
-    if not sizes:
-        return computed(value)
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return Mean(value, None, min(sizes))
-    total = sum(known)
+        samples.append([sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)])
+    return _total(samples, constant) if samples else computed(constant)
+
+
+def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
+    """The sum of independent samples' means with unequal spreads (Welch 1947), and a constant."""
+    value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
+    if n == 1:
+        return Mean(value, None, n)
+    parts = [(variance(sample) / len(sample), len(sample)) for sample in samples]
+    total = sum(part for part, _ in parts)
     if total == 0:
-        return Mean(value, 0.0, min(sizes))
-    freedom = total**2 / sum(part**2 / (size - 1) for part, size in zip(known, sizes, strict=True))
-    return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), min(sizes))
+        return Mean(value, 0.0, n)
+    freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
+    return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), n)

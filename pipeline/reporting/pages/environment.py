@@ -40,6 +40,7 @@ def environment() -> Environment:
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "privacy_words": wording.privacy_words,
+        "verdict_words": wording.verdict_words,
         "deciding": reading.deciding,
         "variants": reading.variants,
         "margin": wording.margin,

@@ -76,8 +76,9 @@ def wide_variants(result: TableResult) -> pd.DataFrame:
 
 
 def row_words(row: RowResult) -> str:
-    """A row's key, what it does differently, and every mark on it."""
+    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
     variant = f", {row.variant}" if row.variant else ""
+    variant += f", N = {row.examples:,}" if row.examples else ""
     marks = "".join(f" [{mark.words}]" for mark in row.marks)
     return f"{row.key}{variant}{marks}"
 
@@ -112,7 +113,7 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
 
 
 def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
-    label, decimals = reading.line.label, result.table.decimals
+    label = reading.line.label
     source = "; ".join(map(row_words, reading.rows))
     yield (
         label,
@@ -120,12 +121,16 @@ def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, lis
         [_text(reading, level, result) for level in result.levels],
     )
     for metric, words, cells in reading.further(result):
-        own = decimals if metric not in result.table.noises else None
-        yield (
-            label,
-            words,
-            [wording.cell_text(cells[level], own) if level in cells else "" for level in result.levels],
-        )
+        shown = {
+            level: _further(cell, reading, result.table.decimals_of(metric)) for level, cell in cells.items()
+        }
+        yield label, words, [shown.get(level, "") for level in result.levels]
+
+
+def _further(cell: Cell, reading: Reading, decimals: int | None) -> str:
+    """A further metric, with the verdict where the paper prints that too."""
+    text = wording.cell_text(cell, decimals)
+    return f"**{text}** {wording.verdict_words(cell)}" if reading.decides and cell.printed else text
 
 
 def _text(reading: Reading, level: str, result: TableResult) -> str:
