@@ -41,9 +41,9 @@ def values(counts: Counts) -> str:
         )
         if count
     ]
-    text += f" {_listed(others)}." if others else ""
+    text += f" The others: {_listed(others)}." if others else ""
     if counts.out_of_scope:
-        text += f" {counts.out_of_scope} more numbers are out of scope, for the reasons given below."
+        text += f" {counts.out_of_scope} more numbers are out of scope, for reasons that the papers' pages give."
     return text
 
 

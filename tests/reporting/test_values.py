@@ -229,9 +229,9 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
     )
     assert page.verdicts(result) == (
         "Of 6 printed values 1 agree and 1 differ: 2 at a budget of our own (1 agree). Of the 2 that were "
-        "trained none had a plan beforehand: all are exploratory. 1 not judged (too small a budget), 2 waiting "
-        "for a GPU (about 2.5 GPU hours by their operations, 1 row not counted) and 1 not run (no row is "
-        "declared). 7 more numbers are out of scope, for the reasons given below."
+        "trained none had a plan beforehand: all are exploratory. The others: 1 not judged (too small a "
+        "budget), 2 waiting for a GPU (about 2.5 GPU hours by their operations, 1 row not counted) and 1 not "
+        "run (no row is declared). 7 more numbers are out of scope, for reasons that the papers' pages give."
     )
 
 
