@@ -19,15 +19,15 @@ def whole_of(key: str, row: Row, settings: Settings) -> Row | None:
     return twin or (settings.rows[row.simulates] if row.simulates else None)
 
 
-def share(key: str, row: Row, settings: Settings, table: Table) -> str:
+def share(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
     """``10 of 50 epochs`` of a reduced row, ``own budget: 8 epochs`` where the paper gives none.
 
     The whole is the row that the reduced one is a part of, else what the paper's file says. Rows that train
-    as long have smaller batches: ``batch 8 of 4096``.
+    as long have smaller batches: ``batch 8 of 4096``. ``budget`` is what the row's counts as in this table.
     """
     lengths = [(name, values) for name in LENGTHS if (values := _values(row.resolved, name))]
     trained = " and ".join(_counted(values, name) for name, values in lengths)
-    if row.budget == "own":
+    if budget == "own":
         return f"own budget: {trained}"
     whole = whole_of(key, row, settings)
     for name, values in lengths:

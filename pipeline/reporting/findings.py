@@ -1,47 +1,21 @@
 """What a paper's rows found, in sentences whose numbers are read from the records.
 
-A sentence stands in the paper's file and names the cells it speaks of; where one of them has not been run,
-the sentence isn't said. So no number of a finding is typed.
+A sentence stands in the paper's file and names the cells it speaks of, and what must be so for it to be said.
+It is said with its seeds, intervals and budget; not where a cell has not been run, or can carry no sentence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from string import Formatter
 
-from pydantic import model_validator
-
-from pipeline.fields import Key, Strict
+from pipeline.params import Row
 from pipeline.reporting import wording
+from pipeline.reporting.judging import values
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.printed import Table
-from pipeline.reporting.results import Cell, TableResult
-
-QUOTED = ("ours", "paper", "proven", "claimed", "seeds")
-
-
-class Place(Strict):
-    """Where a number stands: a row's cell."""
-
-    row: Key
-    at: str  # a level of it
-
-
-class Finding(Strict):
-    """A sentence with places for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{bn.proven}``."""
-
-    says: str
-    cells: dict[str, Place]  # the first is the one whose privacy is told
-    table: Key  # where the evidence stands
-
-    @model_validator(mode="after")
-    def _names_what_it_quotes(self) -> "Finding":
-        for _, name, _, _ in Formatter().parse(self.says):
-            cell, _, what = (name or "").partition(".")
-            if name is not None and (cell not in self.cells or what not in QUOTED):
-                raise ValueError(
-                    f"says: {{{name}}}; allowed: {', '.join(self.cells)}, each with .{', .'.join(QUOTED)}"
-                )
-        return self
+from pipeline.reporting.judging.intervals import contrast
+from pipeline.reporting.judging.rule import FEWEST_SEEDS
+from pipeline.reporting.papers import Finding
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
 
 @dataclass(frozen=True)
@@ -49,24 +23,27 @@ class Quote:
     """A cell's numbers as a sentence has them."""
 
     cell: Cell
-    table: Table
+    row: RowResult
+    line: LineResult
+    table: TableResult
 
     @property
     def ours(self) -> str:
-        """The mean over seeds."""
-        return wording.fixed(self.cell.mean.value, 1 if self.table.unit == "percent" else self.table.decimals)
+        """``97.65 ± 0.40 % (n = 3)``; what was computed stands alone."""
+        text = wording.with_interval(self.cell.mean, self.table.table.decimals)
+        return text.replace(" (n", " % (n") if self.table.table.unit == "percent" else text
 
     @property
     def paper(self) -> str:
-        """As printed, without its error."""
+        """As printed."""
         printed = self.cell.printed
-        if printed is None:
-            return "no value"
-        if printed.value is None:
-            return printed.words or ""
-        return wording.fixed(
-            printed.value, self.table.decimals if printed.decimals is None else printed.decimals
-        )
+        return wording.printed(printed, self.table.table.decimals) if printed else "no value"
+
+    @property
+    def verdict(self) -> str:
+        """On the printed value."""
+        value = values.of_line(self.line, self.cell.level)
+        return value.words if value and value.row is self.row else "a variant, which decides nothing"
 
     @property
     def proven(self) -> str:
@@ -79,40 +56,73 @@ class Quote:
         """The epsilon that the paper's accounting gives."""
         return wording.claim(self.cell.guarantee.ledger)
 
-    @property
-    def seeds(self) -> str:
-        """``3 seeds``."""
-        return f"{self.cell.mean.n} seed" + ("s" if self.cell.mean.n > 1 else "")
-
 
 @dataclass(frozen=True)
 class Said:
     """A finding with its numbers."""
 
     text: str
-    guarantee: Guarantee  # of its first cell
+    guarantee: Guarantee | None  # of its first cell; None of one that claims carry
     paper: str  # whose page has the evidence
     table: str  # the section of it
-    row: str  # of its first cell
 
 
-def said(findings: tuple[Finding, ...], tables: tuple[TableResult, ...]) -> list[Said]:
-    """Those of a paper's findings whose cells have all been run, in its order."""
-    rows = {row.key: (row, table) for table in tables for row in table.rows}
+def said(
+    findings: Sequence[Finding], tables: Sequence[TableResult], claims: Sequence[ClaimResult]
+) -> list[Said]:
+    """Those of a paper's findings that its records carry, in its order."""
+    statuses = {result.claim.key: result.status for result in claims}
     found = []
     for finding in findings:
-        quotes: dict[str, Quote] = {}
-        for name, place in finding.cells.items():
-            row, table = rows.get(place.row, (None, None))
-            if row is not None and table is not None and place.at in row.cells:
-                quotes[name] = Quote(row.cells[place.at], table.table)
-        if len(quotes) == len(finding.cells):
+        quotes = _quotes(finding, tables)
+        carried = all(statuses.get(key) == status for key, status in finding.claims.items())
+        if carried and len(quotes) == len(finding.cells) and not any(problems(finding, quotes)):
             found.append(_filled(finding, quotes, tables))
     return found
 
 
-def _filled(finding: Finding, quotes: Mapping[str, Quote], tables: tuple[TableResult, ...]) -> Said:
-    first = next(iter(finding.cells))
+def problems(finding: Finding, quotes: Mapping[str, Quote]) -> Iterator[str]:
+    """Why the records can't carry a sentence that they have all cells of."""
+    for name, quote in quotes.items():
+        if not quote.row.counts:
+            yield f"{name}: on a reduced budget"
+        if not quote.cell.comparable:
+            yield f"{name}: not comparable with the paper"
+        if quote.cell.mean.n < FEWEST_SEEDS and not quote.cell.mean.exact:
+            yield f"{name}: fewer than {FEWEST_SEEDS} seeds"
+    rows = [quote.row for quote in quotes.values() if isinstance(quote.row.declared, Row)]
+    if len({row.searched is None for row in rows}) > 1:
+        yield "a searched row beside one that was not"
+    for needs in finding.provided:
+        left, right = quotes[needs.left].cell, quotes[needs.right].cell
+        gap = contrast([(1.0, left.row, left), (-1.0, right.row, right)])
+        if gap.where(needs.above, needs.below) != "holds":
+            yield f"{needs.left} - {needs.right} is not {needs.needs}"
+
+
+def _quotes(finding: Finding, tables: Sequence[TableResult]) -> dict[str, Quote]:
+    rows = {row.key: (row, line, table) for table in tables for line in table.lines for row in line.rows}
+    quotes = {}
+    for name, place in finding.cells.items():
+        if place.row in rows and place.at in rows[place.row][0].cells:
+            row, line, table = rows[place.row]
+            quotes[name] = Quote(row.cells[place.at], row, line, table)
+    return quotes
+
+
+def _filled(finding: Finding, quotes: Mapping[str, Quote], tables: Sequence[TableResult]) -> Said:
     where = next(table for table in tables if table.key == finding.table)
+    first = next(iter(quotes.values()), None)
     text = finding.says.format(**quotes)
-    return Said(text, quotes[first].cell.guarantee, where.paper, where.name, finding.cells[first].row)
+    if stands := "; ".join(dict.fromkeys(_stands_on(quote) for quote in quotes.values())):
+        text += f" ({stands[0].upper()}{stands[1:]}.)"
+    return Said(text, first.cell.guarantee if first else None, where.paper, where.name)
+
+
+def _stands_on(quote: Quote) -> str:
+    """The budget of a cell, and whether it was planned: ``own budget: 8 epochs, exploratory``."""
+    if not isinstance(quote.row.declared, Row):
+        return "accounting, nothing trained"
+    budget = next((mark.words for mark in quote.row.marks if mark.budget), None)
+    stands = "an experiment of our own" if quote.table.table.own else budget or "at the paper's settings"
+    return f"{stands}, {'planned' if quote.cell.planned else 'exploratory'}"

@@ -14,21 +14,17 @@ from pipeline.reporting import budgets, papers
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.judging.provenance import SETTINGS_CHANGED, made_otherwise
+from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
 from pipeline.reporting.papers import Paper
-from pipeline.reporting.printed import Line, Printed, Table
-from pipeline.reporting.results import (
-    Cell,
-    LineResult,
-    Mark,
-    RowResult,
-    TableResult,
-)
+from pipeline.reporting.printed import VARIANT, Line, Printed, Table
+from pipeline.reporting.results import Budget, Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.records import Record, Replica
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.
 ENOUGH_EXAMPLES = 0.9
+PLANNED = "planned"  # what the label of a planned row says beside its line
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
 STEP_SIZES, SPAN = 3, 100.0
 
@@ -70,6 +66,14 @@ class Sources:
     gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.costs`
 
 
+@dataclass(frozen=True)
+class Promise:
+    """The plan that a row names: its digest with the row's settings, and its seeds of each level."""
+
+    digest: str
+    seeds: int
+
+
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     """Every paper that params.yaml has rows of, in alphabetical order.
 
@@ -102,6 +106,8 @@ def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
     for row_key, row in sources.settings.lines.items():
         if (row.paper, row.table) == (name, key):
             line, variant = table.line_of(row.label)
+            if isinstance(row, Row) and row.plan:
+                variant = variant.removeprefix(PLANNED).removeprefix(VARIANT)
             label = line.label if line else row.label
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, sources))
     known = {line.label: line for line in table.lines}
@@ -153,10 +159,11 @@ def _row(
         marks += tuple(stale)
         above = sources.paper.converged_above
         printed = line.values if line else {}
-        cells = dict(_cells(record, table.metric, printed, table, marks, search, above))
+        plan = _promise(key, settings)
+        cells = dict(_cells(record, table.metric, printed, table, marks, search, above, plan))
         for metric in table.also:
             printed = line.also.get(metric, {}) if line else {}
-            also[metric] = dict(_cells(record, metric, printed, table, marks, search, above))
+            also[metric] = dict(_cells(record, metric, printed, table, marks, search, above, plan))
     waits = record is None and isinstance(row, Row) and row.needs == "gpu"
     if waits:
         marks += (Mark("waits for a GPU"),)
@@ -172,15 +179,26 @@ def _row(
         search,
         waits=waits,
         gpu_hours=sources.gpu_hours.get(key),
+        budget=_budget(row, table),
     )
+
+
+def _budget(row: Row | Account, table: Table) -> Budget:
+    """As the row declares it; in a table whose training the paper doesn't give a full budget is our own."""
+    if isinstance(row, Row) and row.budget == "full" and not table.own and not table.budget:
+        return "own"
+    return row.budget if isinstance(row, Row) else "full"
 
 
 def _declared_marks(key: str, row: Row | Account, table: Table, settings: Settings) -> Iterator[Mark]:
     if not isinstance(row, Row):
         return
-    if row.budget != "full":
-        short = row.budget == "reduced"
-        yield Mark(budgets.share(key, row, settings, table), inconclusive=short, training=short)
+    budget = _budget(row, table)
+    if budget != "full":
+        short = budget == "reduced"
+        yield Mark(
+            budgets.share(key, row, settings, table, budget), inconclusive=short, training=short, budget=True
+        )
     if row.simulates is not None:
         yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
 
@@ -193,10 +211,9 @@ def _marks(record: Record, table: Table) -> Iterator[Mark]:
         if edition not in (OFFICIAL, SYNTHETIC):
             yield Mark(f"{raw}: {edition} edition")
     if table.examples is not None and provenance.examples < table.examples:
-        yield Mark(
-            f"trained on {provenance.examples:,} of {table.examples:,} examples",
-            inconclusive=provenance.examples < ENOUGH_EXAMPLES * table.examples,
-        )
+        few = provenance.examples < ENOUGH_EXAMPLES * table.examples
+        words = f"trained on {provenance.examples:,} of {table.examples:,} examples"
+        yield Mark(words, inconclusive=few, fewer_data=few)
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if provenance.reproducible and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
@@ -215,6 +232,7 @@ def _cells(
     marks: tuple[Mark, ...],
     search: dict[str, Any] | None,
     converged_above: float | None,
+    plan: Promise | None,
 ) -> Iterator[tuple[str, Cell]]:
     comparable = not any(mark.incomparable for mark in marks)
     trained = metric not in table.noises
@@ -236,33 +254,85 @@ def _cells(
         # an account has no spread
         ours = computed(values[0]) if accounted else mean(values)
         printed = on_paper.get(level)
-        known = comparable and printed is not None and printed.value is not None
+        theirs = printed.value if printed and comparable else None
         converged = sum(
             not (trained and table.convergence) or _converged(replica, converged_above)
             for replica in replicas
         )
         untried = None if converged or table.rates_given else _untried(search, level)
+        planned = plan is not None and _planned(record, replicas, plan)
+        verdict, why = None, ""
+        if printed is not None:
+            why = _why_not(marks, untried, len(replicas), accounted)
+            if plan and not planned and not why:
+                why = f"trained otherwise than planned, or fewer than {plan.seeds} seeds"
+            if not why:
+                verdict = judge(
+                    values,
+                    accounted,
+                    converged,
+                    printed,
+                    table.margin_at(printed),
+                    printed.rounding(table.decimals),
+                )
+            less = next((mark.words for mark in marks if mark.fewer_data), None)
+            if less and verdict and verdict.name == "below":
+                verdict, why = None, f"below, which decides nothing: {less}"
         yield (
             level,
             Cell(
+                record.row,
                 level,
                 values,
                 ours,
                 printed,
-                ours.value - printed.value if known and printed and printed.value is not None else None,
+                None if theirs is None else ours.value - theirs,
+                verdict,
+                why,
                 guarantee(replicas, record.provenance.reproducible),
                 replicas,
+                planned,
                 comparable,
                 marked or untried,
                 bool(against) and all(mark.training for mark in against) and untried is None,
                 untried,
                 converged,
                 _draws(replicas, metric, scale),
-                printed.rounding(table.decimals) + table.tolerance * abs(printed.value or 0.0)
-                if printed
-                else 0.0,
             ),
         )
+
+
+def _promise(key: str, settings: Settings) -> Promise | None:
+    row = settings.rows.get(key)
+    digest = settings.plan_digest(key) if row else None
+    if row is None or row.plan is None or digest is None:
+        return None
+    return Promise(digest, settings.plans[row.plan].seeds)
+
+
+def _planned(record: Record, replicas: tuple[Replica, ...], plan: Promise) -> bool:
+    """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
+    made = {record.origins[replica.origin].plan for replica in replicas}
+    return made == {plan.digest} and len(replicas) == plan.seeds
+
+
+def _why_not(marks: tuple[Mark, ...], untried: str | None, n: int, accounted: bool) -> str:
+    """Why numbers of a row with these marks decide nothing about a printed value; nothing where they may."""
+    against = [mark for mark in marks if mark.inconclusive]
+    if any(mark.training for mark in against):
+        return (
+            "too small a part of the data"
+            if any(mark.fewer_data for mark in against)
+            else "too small a budget"
+        )
+    for mark in against:
+        if not mark.fewer_data:
+            return mark.words
+    if untried:
+        return "too few step sizes tried"
+    if n < FEWEST_SEEDS and not accounted:
+        return "one seed" if n == 1 else f"{n} seeds"
+    return ""
 
 
 def _converged(replica: Replica, above: float | None) -> bool:

@@ -3,14 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from pipeline.reporting import wording
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.verdicts import RULE, Verdict, arithmetic, closeness, on_mechanism, verdict
+from pipeline.reporting.judging.verdicts import RULE, Verdict, arithmetic, closeness, of_cell, on_mechanism
 from pipeline.results.records import FLOATING_POINT, Attack, Ledger
 
 # attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
@@ -49,7 +46,6 @@ HEAD = (
 class Entry:
     """One level of a row."""
 
-    paper: str
     row: str
     level: str
     guarantee: Guarantee
@@ -101,10 +97,8 @@ def entries(papers: Sequence[PaperResult]) -> list[Entry]:
             for level, cell in row.cells.items():
                 if cell.guarantee.state == "none" or row.record is None:
                     continue
-                attacks = cell.replicas[0].attacks
-                reproducible = row.record.provenance.reproducible
-                judged = verdict(cell.guarantee.ledger, attacks, reproducible)
-                found.append(Entry(paper.key, row.key, level, cell.guarantee, judged, arithmetic(attacks)))
+                judged, floats = of_cell(cell, row.record), arithmetic(cell.replicas[0].attacks)
+                found.append(Entry(row.key, level, cell.guarantee, judged, floats))
     return found
 
 
@@ -119,30 +113,3 @@ def markdown(found: Sequence[Entry]) -> str:
     lines += ["| " + " | ".join(HEAD) + " |", "|" + " --- |" * len(HEAD)]
     lines += ["| " + " | ".join(one.cells) + " |" for one in found]
     return "\n".join(lines) + "\n"
-
-
-def csv(found: Sequence[Entry]) -> str:
-    """The overview for computing, a line for each attack."""
-    rows = []
-    for one in found:
-        own = one.ledger
-        cell: dict[str, Any] = {"paper": one.paper, "row": one.row, "level": one.level}
-        cell |= {"claimed": own.claimed, "accounted": own.accounted, "shown": own.shown, "delta": own.delta}
-        cell |= {"verdict": one.verdict.name, "guarantee": one.guarantee.state}
-        cell |= {"arithmetic": one.arithmetic}
-        attack = one.verdict.attack
-        rows.append(
-            {
-                **cell,
-                "attack": attack.attack if attack else None,
-                "audited": attack.largest if attack else None,
-                "audited_assuming_nothing": attack.epsilon if attack else None,
-                "accounted_for_attack": attack.accounted if attack else None,
-                "event_attacked": attack.event if attack else None,
-                "sees": attack.sees if attack else None,
-                "confidence": attack.confidence if attack else None,
-                "trials": sum(attack.trials) if attack else None,
-                "seconds": attack.seconds if attack else None,
-            }
-        )
-    return pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")

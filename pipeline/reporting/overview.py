@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.reporting import wording
+from pipeline.reporting import tally, wording
+from pipeline.reporting.judging import values
 from pipeline.reporting.pages.index import first_findings
 from pipeline.reporting.pages.paper import Chapter, verdicts
 from pipeline.reporting.papers import short
@@ -19,11 +20,15 @@ def _lines(chapters: Sequence[Chapter]) -> Iterator[str]:
     yield ""
     yield "Written by `dprepro report` from the records beside it. [index.html](index.html) is the same to"
     yield "browse, [summary.csv](summary.csv) every result in one table."
+    results = [chapter.result for chapter in chapters]
+    for text in (tally.values(values.counts(results)), tally.privacy(results)):
+        if text:
+            yield f"\n{text}"
     if found := first_findings(chapters):
         yield "\n## Findings\n"
         for said in found:
-            privacy, table = wording.guarantee_words(said.guarantee), f"[table](tables/{said.table}.md)"
-            yield f"- **{names[said.paper]}.** {said.text} *{privacy}* ({table})"
+            privacy = f" *{wording.guarantee_words(said.guarantee)}*" if said.guarantee else ""
+            yield f"- **{names[said.paper]}.** {said.text}{privacy} ([table](tables/{said.table}.md))"
     for chapter in chapters:
         yield f"\n## {names[chapter.result.key]}\n"
         if words := verdicts(chapter.result):

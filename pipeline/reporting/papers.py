@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
@@ -11,9 +12,11 @@ from ruamel.yaml.error import YAMLError
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.reporting.claims import Test
-from pipeline.reporting.findings import Finding
+from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
+from pipeline.reporting.vocabulary import CLAIMS
 
+QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a finding
 FOLDER = Path(__file__).parent / "papers"
 
 
@@ -33,8 +36,6 @@ class Claim(Strict):
     reading: str | None = None  # what we take it to mean, where that is not plain
     tests: list[Test] = Field(default_factory=list)
     untested: str | None = None  # why there is no test
-    # what is tested is how this project accounts, so that it holds whatever is run: shown, and not counted
-    by_construction: bool = False
 
     @model_validator(mode="after")
     def _tested_or_not(self) -> "Claim":
@@ -49,6 +50,46 @@ class OutOfScope(Strict):
     what: str
     numbers: Annotated[int, Field(ge=0)]  # printed in it
     why: str
+
+
+class Place(Strict):
+    """Where a number stands: a row's cell."""
+
+    row: Key
+    at: str  # a level of it
+
+
+class Provided(Bounded):
+    """What must hold with its whole interval: ``left`` less ``right`` between the bounds."""
+
+    left: str
+    right: str
+
+
+class Finding(Strict):
+    """A sentence with places for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{bn.proven}``."""
+
+    says: str
+    cells: dict[str, Place] = Field(default_factory=dict)  # the first is the one whose privacy is told
+    claims: dict[Key, str] = Field(default_factory=dict)  # that must have come out so
+    provided: tuple[Provided, ...] = ()
+    table: Key  # where the evidence stands
+
+    @model_validator(mode="after")
+    def _names_what_it_quotes(self) -> "Finding":
+        for _, name, _, _ in Formatter().parse(self.says):
+            cell, _, what = (name or "").partition(".")
+            if name is not None and (cell not in self.cells or what not in QUOTED):
+                raise ValueError(
+                    f"says: {{{name}}}; allowed: {', '.join(self.cells)}, each with .{', .'.join(QUOTED)}"
+                )
+        if unknown := set(self.claims.values()) - set(CLAIMS):
+            raise ValueError(f"claims: {', '.join(sorted(unknown))}; allowed: {', '.join(CLAIMS)}")
+        if not self.cells and not self.claims:
+            raise ValueError("needs 'cells' or 'claims' that carry it")
+        if unknown := {one for needs in self.provided for one in (needs.left, needs.right)} - set(self.cells):
+            raise ValueError(f"provided: {', '.join(sorted(unknown))}; allowed: {', '.join(self.cells)}")
+        return self
 
 
 class Paper(PrintedTables):

@@ -11,6 +11,8 @@ from pipeline.fields import Key, Strict
 
 FIGURES = Path(__file__).parent / "figures"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
+# of margins, without a reason: points of a percent, a share of a number
+WIDEST = {"percent": 2.0, "number": 0.01}
 VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
 _WITH_ERROR = re.compile(r"(?P<value>[\d.]+) ± (?P<error>[\d.]+)")
 
@@ -49,6 +51,8 @@ class Line(Strict):
     values: Values = Field(default_factory=dict)
     also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
     untried: str | None = None  # why no row is declared for it
+    # values that count nowhere, by level, and why: printed before, or inferred from themselves
+    uncounted: dict[str, str] = Field(default_factory=dict)
     # why ours differs, and what was tried to find out; said beside the table while any number differs
     differs: str | None = None
 
@@ -66,7 +70,10 @@ class Table(Strict):
     # of training, so that neither a reduced budget nor failing to converge speaks against them
     noises: tuple[str, ...] = ()
     decimals: int = 2
-    tolerance: float = 0.0  # relative, of computed numbers: accountants differ in their grids
+    # how far ours may be from a printed value and still agree, set before anything is trained: points of a
+    # percent, of another number a share of the printed one
+    margin: Annotated[float, Field(gt=0)] | None = None
+    margin_why: str | None = None  # why it is wider than 2 points or 1 %
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
     own: bool = False  # an experiment of this project's own: nothing of it counts among the paper's
@@ -92,6 +99,10 @@ class Table(Strict):
                 raise ValueError(f"lines: {line.key}: also: not in the table's 'also': {', '.join(unknown)}")
         if unknown := sorted(set(self.noises) - set(self.also)):
             raise ValueError(f"noises: not in the table's 'also': {', '.join(unknown)}")
+        if self.margin is None and not self.own and any(line.values for line in self.lines):
+            raise ValueError("margin: a table that prints values needs one")
+        if self.margin_why is None and (self.margin or 0.0) > WIDEST[self.unit]:
+            raise ValueError(f"margin: above {WIDEST[self.unit]:g} 'margin_why' must say why")
         if self.slowdown is not None and self.slowdown not in self.columns:
             raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
@@ -103,6 +114,12 @@ class Table(Strict):
         if unknown := sorted(set(names) - set(known)):
             raise ValueError(f"no figure {', '.join(unknown)}; allowed: {', '.join(known)}")
         return names
+
+    def margin_at(self, printed: Printed) -> float:
+        """The margin around a printed value, in the table's unit."""
+        if self.unit == "percent" or self.margin is None:
+            return self.margin or 0.0
+        return self.margin * abs(printed.value or 0.0)
 
     @property
     def prints(self) -> bool:

@@ -1,30 +1,18 @@
 """What the report is drawn from: cells, rows, lines, tables and papers, filled with our records."""
 
 from dataclasses import dataclass, replace
-from math import hypot
 from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.printed import NO_CONVERGENCE, Line, Printed, Table
+from pipeline.reporting.judging.rule import Verdict
+from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.results.records import Record, Replica
 
-Agreement = Literal["agrees", "above", "below"]
-# In the table's unit, which is points wherever anything is trained. A single seed is taken to be good to
-# `ONE_SEED`; an interval wider than `UNTOLD` agrees with too much to tell, and what is further off than that
-# differs on a single seed too.
-ONE_SEED, UNTOLD = 1.0, 5.0
-AGREEMENT_RULE = (
-    "A printed value agrees where one more run of ours could have been it (the 95 % prediction interval "
-    "over our seeds, or both sides' 95 % errors where the paper prints its own), widened by half a unit of "
-    f"the last digit printed; else it differs. An interval wider than {UNTOLD:g} points tells nothing. A "
-    f"single seed agrees within {ONE_SEED:g} point, differs beyond {UNTOLD:g}, and tells nothing in between. "
-    "Of a computed ε it may be one percent off, as accountants differ in their grids. "
-    "'No-convergence' agrees where no seed converged, and differs where all did. Only rows that are the "
-    "paper's line as it stands are asked, on a full budget, or on our own where the paper gives none."
-)
+Budget = Literal["full", "own", "reduced"]
+Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +25,9 @@ class Mark:
     # the row's numbers decide nothing: no verdict and no claim rests on them
     inconclusive: bool = False
     training: bool = False  # less of it than the paper's: nothing against how much noise there is
+    # less data than the paper's, which can't have helped: only that ours is below decides nothing
+    fewer_data: bool = False
+    budget: bool = False  # it tells how much training there was
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
     detail: str = ""  # for whoever wants to know more
 
@@ -45,47 +36,28 @@ class Mark:
 class Cell:
     """What a row reached at one level, in the table's unit."""
 
+    row: str  # key
     level: str
     values: tuple[float, ...]  # one a seed
     mean: Mean
     printed: Printed | None
     difference: float | None  # ours minus the paper's; None: no number printed, or not comparable
+    verdict: Verdict | None  # on the printed value; None: see `why`
+    why: str  # there is no verdict; nothing where there is one, or nothing to judge
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
+    planned: bool  # trained under the plan that its row names: as many seeds as it says, of the same digest
     comparable: bool  # with the paper's
-    caveat: str | None  # why it decides nothing, if it doesn't: a mark of its row, or `untried`
+    caveat: str | None  # why no claim rests on it, if none does: a mark of its row, or `untried`
     only_shorter: bool  # the caveat is less training than the paper's, and there is no other
     untried: str | None  # why training that never converged is no finding
     converged: int  # how many seeds' training did
     draws: float | None  # spread over draws of the noise at test, root mean square over seeds
-    rounding: float  # half a unit of the last digit the paper prints, and the table's tolerance
 
     @property
     def by_seed(self) -> dict[int, float]:
         """Its values by seed."""
         return {replica.seed: value for replica, value in zip(self.replicas, self.values, strict=True)}
-
-    @property
-    def agreement(self) -> Agreement | None:
-        """Whether ours agrees with the printed value, or lies above or below it; None: it can't be told.
-
-        In words: `AGREEMENT_RULE`.
-        """
-        if not self.comparable or self.caveat or self.printed is None:
-            return None
-        if self.printed.words == NO_CONVERGENCE:
-            if self.mean.n == 1 or 0 < self.converged < self.mean.n:
-                return None
-            return "above" if self.converged else "agrees"
-        if self.difference is None:
-            return None
-        away, error = abs(self.difference) - self.rounding, self.printed.error
-        side: Agreement = "above" if self.difference > 0 else "below"
-        if self.mean.half is None:
-            return "agrees" if away <= ONE_SEED else side if away > UNTOLD else None
-        if away > (self.mean.further_run if error is None else hypot(self.mean.half, 1.96 * error)):
-            return side
-        return "agrees" if self.mean.further_run <= UNTOLD else None
 
 
 @dataclass(frozen=True)
@@ -103,6 +75,7 @@ class RowResult:
     search: dict[str, Any] | None  # that chose its settings
     waits: bool  # it needs a GPU, and was not run
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
+    budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
 
     def further(self, table: Table) -> list[tuple[str, str]]:
         """The further metrics of its table that it has, each in words."""
@@ -113,14 +86,16 @@ class RowResult:
         return replace(self, cells=self.also[metric])
 
     @property
-    def budget(self) -> str:
-        """How much of the paper's training it is declared to have: 'full', 'own' or 'reduced'."""
-        return budget_of(self.declared)
-
-    @property
     def counts(self) -> bool:
         """Whether its training is all there is to do; a paper that gives no budget leaves it to us."""
         return self.budget != "reduced"
+
+    @property
+    def strength(self) -> Strength:
+        """What a verdict on it stands on."""
+        if not isinstance(self.declared, Row):
+            return "accounting"
+        return "the paper's settings" if self.budget == "full" else "a budget of our own"
 
     @property
     def levels(self) -> list[str]:
@@ -155,6 +130,25 @@ class LineResult:
     label: str
     line: Line | None
     rows: tuple[RowResult, ...]
+
+    def deciding(self, level: str, variant: str = "") -> RowResult | None:
+        """The row by which values and claims are judged at a level; None where none is declared.
+
+        Of the rows that do nothing differently (or differ by ``variant``) the first that ran there, before
+        one that didn't; planned ones before others, full budgets before reduced ones, comparable rows before
+        others. What came out plays no part.
+        """
+
+        def order(row: RowResult) -> tuple[bool, ...]:
+            cell = row.cells.get(level)
+            return cell is None, not (cell and cell.planned), not row.counts, not row.comparable
+
+        rows = [row for row in self.rows if row.variant == variant and level in {*row.levels, *row.cells}]
+        return min(rows, key=order, default=None)
+
+    def decides(self, row: RowResult, level: str) -> bool:
+        """Whether the row is the one by which the level is judged."""
+        return self.deciding(level) is row
 
 
 @dataclass(frozen=True)
@@ -198,8 +192,3 @@ class TableResult:
     def private(self) -> bool:
         """Whether any of its cells claims privacy, or has some."""
         return any(cell.guarantee.state != "none" for cell in self.cells)
-
-
-def budget_of(declared: Row | Account) -> str:
-    """What a declared line is to be made on; accounting knows no other than the full one."""
-    return declared.budget if isinstance(declared, Row) else "full"

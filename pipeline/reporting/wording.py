@@ -4,25 +4,18 @@ from math import isinf
 from typing import Any
 
 from pipeline.privacy.spending import RELATION_WORDS
-from pipeline.reporting.judging.guarantees import Guarantee, State
+from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
+from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
+from pipeline.reporting.vocabulary import PRIVACY
 from pipeline.results.records import Ledger, Together
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
 LARGE = 1e6
 MINUS = "−"
-# A broken guarantee is in capitals, so that nobody reads over it.
-VERDICTS: dict[State, str] = {
-    "holds": "holds",
-    "weaker": "NOT PROVEN AS CLAIMED",
-    "exceeds": "SPENDS MORE THAN IS CLAIMED",
-    "vacuous": "NO PRIVACY TO SPEAK OF",
-    "broken": "DOES NOT HOLD",
-    "none": "no privacy",
-}
 # Declared wherever a cell says that training failed; the factor is evaluation's (tested), which needs torch.
 CONVERGED = "A seed has converged when its last validation accuracy is above 1.5 times chance. That none has "
 # where the paper itself tells what it calls so
@@ -113,6 +106,13 @@ def measured_words(result: TableResult) -> str:
     return result.table.measured or _spelled(result.table.metric)
 
 
+def margin(result: TableResult) -> str:
+    """How far ours may be from a printed value of the table and still agree: ``1 point``, ``1 %``."""
+    table, size = result.table, result.table.margin or 0.0
+    words = f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
+    return words + (f", as {table.margin_why}" if table.margin_why else "")
+
+
 def table_number(result: TableResult) -> str:
     """``Table 5``, or of a table in parts ``Left untried: mini set``."""
     return result.table.name + (f": {columns_words(result)}" if result.part else "")
@@ -187,9 +187,27 @@ def guarantee_words(guarantee: Guarantee) -> str:
     """The verdict in a cell: the proven bound, and whether something is wrong with it."""
     if guarantee.state == "holds":
         return bound(guarantee.ledger)
-    if guarantee.state in ("weaker", "exceeds", "vacuous"):
-        return f"{VERDICTS[guarantee.state]}: {bound(guarantee.ledger)}"
-    return VERDICTS[guarantee.state]
+    text = PRIVACY[guarantee.state].text
+    return (
+        f"{text}: {bound(guarantee.ledger)}" if guarantee.state in ("weaker", "exceeds", "vacuous") else text
+    )
+
+
+def privacy_words(cell: Cell) -> str:
+    """``ε 7 / 6.02 / 3.26``: claimed, proven at most, shown at least; then what is wrong with it.
+
+    Shown is what an attack on the whole mechanism shows that assumes nothing of it, or what is computed of a
+    named pair of data sets.
+    """
+    guarantee = cell.guarantee
+    if guarantee.state == "none":
+        return PRIVACY["none"].text
+    ledger, attacks = guarantee.ledger, cell.replicas[0].attacks
+    lower = [attack.epsilon for attack in attacks if attack.whole]
+    shown = max(lower if ledger.shown is None else [*lower, ledger.shown], default=None)
+    proven = "none" if ledger.accounted is None else upwards(ledger.accounted)
+    epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
+    return epsilons if guarantee.state == "holds" else f"{epsilons} {PRIVACY[guarantee.state].text}"
 
 
 def convergence(cell: Cell) -> str:
@@ -206,12 +224,24 @@ def convergence_rule(result: TableResult) -> str:
     return CONVERGENCE_RULE_GIVEN if result.table.rates_given else CONVERGENCE_RULE
 
 
-def cell_text(cell: Cell, decimals: int | None) -> str:
-    """Ours, and how far from the paper's: ``96.70 ± 0.31 (n = 3), +0.02``.
+def verdict_words(cell: Cell) -> str:
+    """``agrees, 0.4 above``, ``below``, ``inconclusive, 9 seeds would decide``, or why there is none."""
+    verdict = cell.verdict
+    if verdict is None:
+        return cell.why
+    words: str = verdict.name
+    if verdict.offset is not None:
+        words += (
+            f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
+        )
+    if not verdict.decided:
+        enough = f"{verdict.seeds} seeds would" if verdict.seeds else f"{MOST_SEEDS} seeds would not"
+        words += f", {enough} decide"
+    return words + (f" ({verdict.share})" if verdict.share else "")
 
-    Before it whether training failed, after it why that is no finding, where it is none.
-    """
+
+def cell_text(cell: Cell, decimals: int | None) -> str:
+    """Ours: ``96.70 ± 0.31 (n = 3)``; before it whether training failed, after it why that is no finding."""
     failed = convergence(cell)
     text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
-    gap = "" if cell.difference is None else f", {signed(cell.difference, decimals)}"
-    return text + gap + (f" [{cell.untried}]" if cell.untried else "")
+    return text + (f" [{cell.untried}]" if cell.untried else "")

@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.files import digest_file, digest_json
 from pipeline.params import Settings
-from pipeline.reporting import wording
+from pipeline.reporting import vocabulary
 from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
@@ -30,7 +30,7 @@ HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 # What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
 MEASURED = (ACCURACY, "validation_accuracy")  # and of an account every metric, as it has few
-WORST_FIRST: tuple[State, ...] = ("broken", "exceeds", "vacuous", "weaker", "holds", "none")
+WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "holds", "none")
 ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
 
 RELATION = {"neighbouring", "delta"}  # without which an epsilon says nothing
@@ -129,7 +129,7 @@ class _Drawing:
             "table": record.table,
             "label": record.label,
             "budget": record.budget,
-            "privacy": wording.VERDICTS[min(states, key=WORST_FIRST.index)].lower(),
+            "privacy": vocabulary.PRIVACY[min(states, key=WORST_FIRST.index)].text.lower(),
             "reproducible": names.canonical(made.reproducible),
             "seeds": str(len(replicas)) if trained and kind == "level" else None,
             "device": made.device if trained else None,

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.reporting import wording
+from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper, short
@@ -28,9 +29,9 @@ def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str
     verdict = guarantee(replicas, record.provenance.reproducible)
     ledger = verdict.ledger
     why = f" ({verdict.reason})" if verdict.reason else ""
-    sentences.append(f"Privacy: {wording.VERDICTS[verdict.state].lower()}{why}.")
+    sentences.append(f"Privacy: {vocabulary.PRIVACY[verdict.state].text.lower()}{why}.")
     if ledger.accounted is not None:
-        unit = f"{ledger.unit}; {ledger.neighbouring}"
+        unit = f"{ledger.unit}; {RELATION_WORDS[ledger.neighbouring]}"
         sentences.append(f"Proven is {wording.bound(ledger)} at δ {wording.delta(ledger)} ({unit}).")
     if ledger.claimed is not None:
         sentences.append(f"Claimed is {wording.claim(ledger)}.")

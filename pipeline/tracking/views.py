@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pipeline.reporting import wording
+from pipeline.reporting import vocabulary
 from pipeline.reporting.judging.guarantees import State
 
 TAG = "mlflow.sharedViewState."
@@ -43,7 +43,7 @@ class View:
 
 
 def _verdict(state: State) -> str:
-    return f"{_RESULTS} and tags.privacy = '{wording.VERDICTS[state].lower()}'"
+    return f"{_RESULTS} and tags.privacy = '{vocabulary.PRIVACY[state].text.lower()}'"
 
 
 VIEWS = (
@@ -54,7 +54,7 @@ VIEWS = (
         f"{_RESULTS} and metrics.epsilon_proven <= 3 and metrics.delta <= 0.00001"
         " and params.neighbouring = 'add or remove one' and params.data_set = 'mnist'",
     ),
-    View("does-not-hold", "where privacy is claimed and does not hold", _verdict("broken")),
+    View("does-not-hold", "where privacy is claimed and does not hold", _verdict("none_proven")),
     View("spends-more", "where more is spent than is claimed", _verdict("exceeds")),
 )
 

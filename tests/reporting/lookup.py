@@ -3,19 +3,24 @@
 from pathlib import Path
 
 from pipeline.reporting.gather import PaperResult
-from pipeline.reporting.judging.claim_test import Rows
+from pipeline.reporting.judging.claim_test import Chosen, Rows
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.results import LineResult, RowResult, TableResult
 
 
 def row(table: TableResult, key: str) -> RowResult:
     return next(found for found in table.rows if found.key == key)
 
 
+def chosen(*rows: RowResult) -> Chosen:
+    """A line of these rows alone, judged as what the first is."""
+    return Chosen(LineResult("line", None, rows), rows[0].variant if rows else "")
+
+
 def plain(result: PaperResult, *references: str) -> Rows:
-    """The first row of each line."""
-    found = {reference: result.line(reference) for reference in references}
-    return {reference: line.rows[0] if line else None for reference, line in found.items()}
+    """Each line as its first row is."""
+    lines = {reference: result.line(reference) for reference in references}
+    return {reference: chosen(*line.rows[:1]) for reference, line in lines.items() if line}
 
 
 def page_of(written: Report) -> Path:

@@ -18,7 +18,7 @@ def short(epochs: float) -> dict[str, Any]:
 
 def share(key: str, table: Table = TABLE, **rows: Any) -> str:
     declared = toys.settings(**rows)
-    return budgets.share(key, declared.rows[key], declared, table)
+    return budgets.share(key, declared.rows[key], declared, table, declared.rows[key].budget)
 
 
 def test_a_reduced_row_has_a_share_of_its_full_twin() -> None:
@@ -41,6 +41,11 @@ def test_without_a_twin_the_papers_file_says_how_long() -> None:
 
 def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
     assert share("row", row={"budget": "own"}) == "own budget: 50 epochs"
+    told, silent = ({"budget": {"epochs": 50}}, {})
+    for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
+        (row,) = toys.judged(toys.paper(table=said), toys.settings(row={})).tables[0].rows
+        assert (row.budget, row.counts) == (budget, True)
+        assert ("own budget: 50 epochs" in [mark.words for mark in row.marks]) == (budget == "own")
 
 
 def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> None:
@@ -48,7 +53,7 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
     raw["rows"][tan.SIMULATED]["budget"] = "reduced"
     declared = parse(raw)
     row = declared.rows[tan.SIMULATED]
-    assert budgets.share(tan.SIMULATED, row, declared, TABLE) == "batch 256 of 4,096"
+    assert budgets.share(tan.SIMULATED, row, declared, TABLE, row.budget) == "batch 256 of 4,096"
 
 
 @pytest.mark.parametrize(

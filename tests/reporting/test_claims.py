@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 from keeping import keep
+from reporting.lookup import chosen
 from reporting.made_up import dpsgd, noisy
 
 from pipeline.params import Settings
 from pipeline.reporting import papers
-from pipeline.reporting.claims.gap import Gap
+from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult, assess
 from pipeline.reporting.report import Report
@@ -124,16 +125,15 @@ def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
     assert "n = 1: no interval" in result.outcomes[0].text
 
 
-def test_rows_with_the_same_label_are_tested_each(tmp_path: Path) -> None:
+def test_of_rows_with_the_same_label_the_first_that_ran_decides(tmp_path: Path) -> None:
     label = "DPSGD (BN-LeNet-5)"
     declared = dpsgd.settings(**{key: {"label": label} for key in (dpsgd.PUBLIC, dpsgd.LITERAL)})
-    for key in dpsgd.ACCURACY:
-        dpsgd.put(dpsgd.record(key, declared), tmp_path)
-    variants = by_variant(assessed(tmp_path, declared)["no-additional-loss"])
-    assert {name: one.status for name, one in variants.items()} == {
-        "": "reproduced",
-        dpsgd.LITERAL: "not reproduced",
-    }
+    dpsgd.put(dpsgd.record(dpsgd.LITERAL, declared), tmp_path)
+    first = assessed(tmp_path, declared)["no-additional-loss"]
+    assert [one.status for one in first.assessments] == ["not reproduced"]
+    dpsgd.put(dpsgd.record(dpsgd.PUBLIC, declared), tmp_path)
+    both = assessed(tmp_path, declared)["no-additional-loss"]
+    assert [one.status for one in both.assessments] == ["reproduced"]
 
 
 def on(result: ClaimResult, budget: str) -> Assessment:
@@ -229,26 +229,26 @@ def test_a_slow_down_on_a_reduced_budget_does_not_count(tmp_path: Path) -> None:
     assert (first.verdict, first.caveat) == ("holds", noisy.SHORT)
 
 
-GAP = Gap.model_validate(
-    {
-        "kind": "gap",
-        "of": "t5/bn-lenet5",
-        "than": "t5/lenet5",
-        "from": "epsilon=inf",
-        "at": ["epsilon=0.1"],
-        "share": 0.5,
-    }
-)
+GAP = {
+    "left": "t5/bn-lenet5",
+    "right": "t5/lenet5",
+    "since": "epsilon=inf",
+    "at": ["epsilon=0.1"],
+    "above": 0,
+}
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.6, "holds"), (0.4, "fails"), (0.53, "undecided")])
 def test_a_gap_is_a_share_of_anothers_loss(written: Report, share: float, verdict: str) -> None:
     table = written.papers[0].tables[0]
-    rows = {"t5/bn-lenet5": table.lines[2].rows[0], "t5/lenet5": table.lines[0].rows[0]}
-    test = GAP.model_copy(update={"share": share})
+    rows = {
+        "t5/bn-lenet5": chosen(table.lines[2].rows[0]),
+        "t5/lenet5": chosen(table.lines[0].rows[0]),
+    }
+    test = Contrast.model_validate({"kind": "difference", "times": share, **GAP})
     (found,) = test.ours(rows, written.papers[0].paper)
     assert found.verdict == verdict
-    assert "loses less than" in found.text
+    assert "both as changes from ε = ∞" in found.text
     # the paper's: 8.52 of 16.20
     (theirs,) = test.on_paper(written.papers[0].paper)
     assert theirs.verdict == ("holds" if share > 0.526 else "fails")

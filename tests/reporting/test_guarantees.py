@@ -32,7 +32,7 @@ def replica(claimed: float | None, accounted: float | None, *why: Statement) -> 
         (8.0, 13.9, "vacuous"),
         (71234.0, 71234.0, "vacuous"),
         (None, 4e6, "vacuous"),
-        (1.0, None, "broken"),
+        (1.0, None, "none_proven"),
         (None, 2.0, "holds"),
         (None, None, "none"),
     ],
@@ -97,7 +97,7 @@ def test_a_pure_bound_is_vacuous_where_none_at_a_delta_is_smaller(
 
 
 def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
-    assert guarantee([replica(1.0, 0.92)], reproducible=True).state == "broken"
+    assert guarantee([replica(1.0, 0.92)], reproducible=True).state == "none_proven"
     assert guarantee([replica(None, None)], reproducible=True).state == "none"
     # what is wrong with the mechanism itself is the better reason
     assert guarantee([replica(1.0, None, dpsgd.BROKEN)], reproducible=True).reason == dpsgd.REASON
@@ -107,7 +107,7 @@ def test_the_worst_replica_speaks_for_all() -> None:
     found = guarantee(
         [replica(1.0, 0.9), replica(1.0, None, dpsgd.BROKEN), replica(1.0, 0.8)], reproducible=False
     )
-    assert (found.state, found.reason) == ("broken", dpsgd.REASON)
+    assert (found.state, found.reason) == ("none_proven", dpsgd.REASON)
     assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.accounted == 0.9
 
 

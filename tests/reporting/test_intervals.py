@@ -1,7 +1,23 @@
+from dataclasses import dataclass
+
 import pytest
 from scipy import stats
 
-from pipeline.reporting.judging.intervals import Mean, difference, mean, paired
+from pipeline.reporting.judging.intervals import Mean, computed, contrast, difference, mean
+
+
+@dataclass
+class Seeds:
+    """What a row reached, by seed."""
+
+    by_seed: dict[int, float]
+    exact: bool = False
+
+    @property
+    def mean(self) -> Mean:
+        values = list(self.by_seed.values())
+        return computed(values[0]) if self.exact else mean(values)
+
 
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
 
@@ -24,9 +40,24 @@ def test_a_difference_has_scipys_welch_interval() -> None:
 def test_pairs_are_of_the_same_seed_and_have_scipys_interval() -> None:
     left, right = {0: 97.0, 1: 97.4, 2: 97.1}, {2: 96.9, 1: 97.3, 0: 96.5, 7: 50.0}
     low, high = stats.ttest_rel([97.0, 97.4, 97.1], [96.5, 97.3, 96.9]).confidence_interval()
-    found = paired(left, right)
+    found = contrast([(1, "row", Seeds(left)), (-1, "row", Seeds(right))])
     assert found.half is not None
     assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
+
+
+def test_rows_are_independent_and_weights_scale_their_spread() -> None:
+    left, right = Seeds(dict(enumerate(LEFT))), Seeds(dict(enumerate(RIGHT)))
+    found = contrast([(1, "one", left), (-0.5, "other", right)], less=2)
+    expected = difference(LEFT, [value / 2 for value in RIGHT])
+    assert found.value == pytest.approx(expected.value - 2)
+    assert found.half == pytest.approx(expected.half)
+
+
+def test_what_is_computed_has_no_spread() -> None:
+    exact = Seeds({0: 3.0}, exact=True)
+    assert contrast([(2, "account", exact)], less=1) == computed(5.0)
+    mixed = contrast([(1, "row", Seeds(dict(enumerate(LEFT)))), (-1, "account", exact)])
+    assert (mixed.half, mixed.n) == (pytest.approx(mean(LEFT).half), 4)
 
 
 def test_one_seed_has_no_interval_and_decides_nothing() -> None:

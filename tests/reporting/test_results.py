@@ -37,11 +37,11 @@ def test_a_cell_holds_ours_the_papers_and_their_difference(written: Report) -> N
     assert cell.difference == pytest.approx(cell.mean.value - 96.34)
 
 
-def test_agreement_is_with_one_more_run_of_ours(written: Report) -> None:
+def test_a_cell_has_a_verdict_on_what_is_printed(written: Report) -> None:
     table = written.papers[0].tables[0]
-    assert row(table, dpsgd.LAYER).cells["epsilon=1"].agreement == "agrees"
-    assert row(table, dpsgd.LAYER).cells["epsilon=0.05"].agreement == "above"
-    assert row(table, dpsgd.PLAIN).cells["epsilon=0.05"].agreement == "below"
+    assert row(table, dpsgd.LAYER).cells["epsilon=1"].verdict.name == "agrees"
+    assert row(table, dpsgd.LAYER).cells["epsilon=0.05"].verdict.name == "above"
+    assert row(table, dpsgd.PLAIN).cells["epsilon=0.05"].verdict.name == "inconclusive"
 
 
 def test_a_reduced_budget_shows_its_difference_and_is_not_judged(tmp_path: Path) -> None:
@@ -49,27 +49,28 @@ def test_a_reduced_budget_shows_its_difference_and_is_not_judged(tmp_path: Path)
     assert [mark.words for mark in found.marks] == ["reduced budget: 8 epochs", dpsgd.EXAMPLES]
     cell = found.cells["epsilon=3"]
     assert cell.difference is not None
-    assert cell.agreement is None
+    assert (cell.verdict, cell.why) == (None, "too small a budget")
 
 
 def test_synthetic_data_are_marked_and_not_compared(tmp_path: Path) -> None:
     found = row(table_of(tmp_path, dpsgd.LAYER, "synthetic"), dpsgd.LAYER)
-    assert [mark.words for mark in found.marks] == ["synthetic data", dpsgd.EXAMPLES]
+    assert [mark.words for mark in found.marks] == [dpsgd.BUDGET, "synthetic data", dpsgd.EXAMPLES]
     cell = found.cells["epsilon=3"]
-    assert (cell.difference, cell.agreement) == (None, None)
+    assert (cell.difference, cell.verdict, cell.why) == (None, None, "synthetic data")
     assert cell.printed is not None  # still shown
 
 
 def test_another_edition_and_seeded_noise_are_marked_but_compared(tmp_path: Path) -> None:
     found = row(table_of(tmp_path, dpsgd.LAYER, "partial", reproducible=True), dpsgd.LAYER)
     assert [mark.words for mark in found.marks] == [
+        dpsgd.BUDGET,
         "kmnist: partial edition",
         "mnist: partial edition",
         dpsgd.EXAMPLES,
         "noise seeded: no guarantee",
     ]
     assert found.cells["epsilon=3"].difference is not None
-    assert found.cells["epsilon=3"].guarantee.state == "broken"
+    assert found.cells["epsilon=3"].guarantee.state == "none_proven"
 
 
 def test_numbers_of_other_settings_than_declared_are_marked(tmp_path: Path) -> None:
@@ -79,6 +80,7 @@ def test_numbers_of_other_settings_than_declared_are_marked(tmp_path: Path) -> N
     )
     found = row(gather(declared, tmp_path)[0].tables[0], dpsgd.LAYER)
     assert [mark.words for mark in found.marks] == [
+        dpsgd.BUDGET,
         dpsgd.EXAMPLES,
         "settings have changed since this run",
     ]

@@ -96,9 +96,10 @@ def test_markdown_and_page_show_it_with_its_rule_and_its_budget(tmp_path: Path) 
     assert slowdown.RULE in text
     lines = [line for line in text.splitlines() if "σ = 1 → σ = 10" in line]
     assert lines[0].startswith(
-        f"| ours: {noisy.CURVES} | σ = 1 → σ = 10 | 98.50 % | 5.0 → 25.9 | 5.20 ± 0.50"
+        f"| {noisy.CURVES}, N = 55,000 [own budget: 40 epochs] | "
+        "σ = 1 → σ = 10 | 98.50 % | 5.0 → 25.9 | 5.20 ± 0.50"
     )
-    assert lines[1].startswith(f"| ours: {REDUCED} [{noisy.SHORT}] |")
+    assert lines[1].startswith(f"| {REDUCED}, N = 55,000 [{noisy.SHORT}] |")
     page = page_of(written).read_text()
     assert "5.20 ± 0.50 (n = 3)" in page
     _, _, shown = page.partition('aria-label="Slow-down in Figure 1"')

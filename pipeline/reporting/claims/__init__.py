@@ -20,7 +20,10 @@ def _kinds() -> list[type[ClaimTest]]:
         value
         for module in modules
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ClaimTest) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, ClaimTest)
+        and value.__module__ == module.__name__
+        and "kind" in value.model_fields
     ]
 
 

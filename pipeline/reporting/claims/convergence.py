@@ -10,11 +10,11 @@ from pipeline.reporting.judging.claim_test import (
     Rows,
     Verdict,
     at_least,
-    cell_of,
     not_run,
 )
+from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, PrintedTables
-from pipeline.reporting.results import RowResult
+from pipeline.reporting.results import Cell
 from pipeline.reporting.wording import level_words, printed, with_interval
 
 
@@ -26,18 +26,17 @@ class Convergence(OfOneLine):
     converges: bool
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """By how many seeds converged; a single one decides nothing."""
+        """By how many seeds converged; fewer than `FEWEST_SEEDS` decide nothing."""
         for level in self.at:
-            yield self._ours(level, rows[self.of], paper)
+            yield self._ours(level, rows[self.of].cell(level), paper)
 
-    def _ours(self, level: str, row: RowResult | None, paper: PrintedTables) -> Outcome:
+    def _ours(self, level: str, cell: Cell | None, paper: PrintedTables) -> Outcome:
         title = f"{paper.lines[self.of].label} at {level_words(level)}"
-        cell = cell_of(row, level)
         if cell is None:
             return not_run(title)
         n = cell.mean.n
         verdict: Verdict = "undecided"
-        if n > 1 and cell.converged in (0, n):  # a single seed decides nothing
+        if n >= FEWEST_SEEDS and cell.converged in (0, n):
             verdict = "holds" if (cell.converged == n) == self.converges else "fails"
         accuracy = with_interval(cell.mean, paper.decimals_of(self.of))
         text = f"{title}: {cell.converged} of {n} seeds converged, accuracy {accuracy}, {self._needs}"

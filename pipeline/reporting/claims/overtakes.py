@@ -8,13 +8,13 @@ from typing import Literal
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.judging.claim_test import (
-    BoundedLines,
+    Bounded,
     Levels,
+    OfTwoLines,
     Outcome,
     Rows,
     Verdict,
     caveat_of,
-    cell_of,
     not_run,
 )
 from pipeline.reporting.judging.intervals import mean
@@ -24,7 +24,7 @@ from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import level_words, with_interval
 
 
-class Overtakes(BoundedLines):
+class Overtakes(OfTwoLines, Bounded):
     """The epoch in which ``left`` overtakes ``right`` for good lies between the bounds; see `epochs`."""
 
     kind: Literal["overtakes"]
@@ -38,10 +38,10 @@ class Overtakes(BoundedLines):
     def _ours(self, level: str, rows: Rows, paper: PrintedTables) -> Outcome:
         left, right = paper.lines[self.left].label, paper.lines[self.right].label
         title = f"{left} overtakes {right} for good at {level_words(level)}"
-        overtaken = epochs(rows[self.left], rows[self.right], level)
+        overtaken = epochs(rows[self.left].row(level), rows[self.right].row(level), level)
         if not overtaken:
             return not_run(title)
-        caveat = caveat_of(cell_of(rows[self.left], level), cell_of(rows[self.right], level))
+        caveat = caveat_of(rows[self.left].cell(level), rows[self.right].cell(level))
         reached = [epoch for epoch in overtaken if epoch is not None]
         if len(reached) < len(overtaken):
             verdict: Verdict = "undecided" if reached else "fails"

@@ -9,7 +9,6 @@ from pipeline.reporting.judging.claim_test import (
     Outcome,
     Rows,
     Verdict,
-    cell_of,
     guarantee_caveat,
     not_run,
 )
@@ -39,9 +38,9 @@ class SameGuarantee(OfTwoLines):
             yield self._ours(level, rows, paper)
 
     def _ours(self, level: str, rows: Rows, paper: PrintedTables) -> Outcome:
-        left, right = rows[self.left], rows[self.right]
+        left, right = rows[self.left].row(level), rows[self.right].row(level)
         title = f"{paper.lines[self.left].label} and {paper.lines[self.right].label} at {level_words(level)}"
-        cells = cell_of(left, level), cell_of(right, level)
+        cells = rows[self.left].cell(level), rows[self.right].cell(level)
         if cells[0] is None or cells[1] is None:
             return not_run(title)
         one, other = cells[0].guarantee.ledger, cells[1].guarantee.ledger

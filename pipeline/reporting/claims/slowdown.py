@@ -22,7 +22,8 @@ class Slower(OfOneLine, Bounded):
         """From the training curves."""
         label, end, start = paper.lines[self.of].label, level_words(self.end), level_words(self.start)
         title = f"{label}, epochs at {end} ÷ epochs at {start}"
-        measured = slowdown.measure(rows[self.of], self.start, self.end)
+        row = rows[self.of].row(self.end)
+        measured = slowdown.measure(row, self.start, self.end)
         if measured is None:
             yield not_run(title)
         elif measured.ratio is None or measured.threshold is None:

@@ -78,7 +78,7 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, f
         for row in table.rows
         if row.record and _data(row) == key and row.comparable
         for cell in row.cells.values()
-        if cell.guarantee.ledger.accounted is not None and cell.guarantee.state not in ("none", "broken")
+        if cell.guarantee.ledger.accounted is not None and cell.guarantee.state not in ("none", "none_proven")
     ]
 
 

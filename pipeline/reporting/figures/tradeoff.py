@@ -72,7 +72,7 @@ def _ledgers(result: TableResult, level: str) -> Iterator[tuple[str, Ledger]]:
     seen = set()
     for row in result.rows:
         cell = row.cells.get(level)
-        if cell is None or cell.guarantee.state == "broken":
+        if cell is None or cell.guarantee.state == "none_proven":
             continue
         ledger = cell.guarantee.ledger
         if ledger.tradeoff and (ledger.tradeoff, ledger.mu) not in seen:

@@ -8,13 +8,12 @@ nothing.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.reporting.gather import PaperResult
-from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.judging.claim_test import Chosen, Outcome, Rows
 from pipeline.reporting.papers import Claim
-from pipeline.reporting.results import LineResult, RowResult
 
 Status = Literal[
     "reproduced",
@@ -23,7 +22,6 @@ Status = Literal[
     "not judged",  # run, but on too small a budget, on less data or after too few step sizes
     "waits for a GPU",
     "only differently",  # decided by rows that do something differently, and not as in the paper
-    "by construction",
     "not tested",
     "not run",
 ]
@@ -65,8 +63,6 @@ class ClaimResult:
         """As in the paper: on the full budget if that tells, else on the reduced one."""
         if self.claim.untested:
             return "not tested"
-        if self.claim.by_construction:
-            return "by construction"
         as_in_paper = [one.status for one in self.assessments if not one.variant]
         told = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
         if told:
@@ -106,32 +102,32 @@ def _references(claim: Claim) -> list[str]:
 def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
     """As in the paper, then one for each variant of the claim's lines; full budgets before reduced ones.
 
-    In a variant's assessment other lines contribute their plain row, if they have one. A full and a reduced
-    row are never compared.
+    In a variant's assessment lines without it contribute their plain rows. A full and a reduced row are never
+    compared.
     """
-    lines = {reference: result.line(reference) for reference in _references(claim)}
+    lines = {reference: line for reference in _references(claim) if (line := result.line(reference))}
     for reduced in (False, True):
-        rows = {reference: _rows(line, reduced) for reference, line in lines.items()}
-        variants = dict.fromkeys(variant for by_variant in rows.values() for variant in by_variant)
+        rows = {
+            reference: replace(line, rows=tuple(row for row in line.rows if row.counts != reduced))
+            for reference, line in lines.items()
+        }
+        variants = list(dict.fromkeys(row.variant for line in rows.values() for row in line.rows))
         plain = [] if reduced and "" not in variants else [""]
         for variant in plain + [variant for variant in variants if variant]:
             chosen = {
-                reference: by_variant.get(variant) or by_variant.get("")
-                for reference, by_variant in rows.items()
+                reference: Chosen(line, variant if any(row.variant == variant for row in line.rows) else "")
+                for reference, line in rows.items()
             }
             outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, result.paper))
             if outcomes:
-                waiting = any(row.waits for row in chosen.values() if row)
-                yield Assessment(variant, reduced, _status(outcomes, waiting), outcomes)
+                yield Assessment(variant, reduced, _status(outcomes, _waiting(chosen)), outcomes)
 
 
-def _rows(line: LineResult | None, reduced: bool) -> dict[str, RowResult]:
-    """The rows of a line on a budget by variant; a second one with the same goes by its key."""
-    by_variant: dict[str, RowResult] = {}
-    for row in line.rows if line else ():
-        if row.counts != reduced:
-            by_variant[row.key if row.variant in by_variant else row.variant] = row
-    return by_variant
+def _waiting(rows: Rows) -> bool:
+    """Whether one of the rows chosen needs a GPU and was not run."""
+    return any(
+        row.waits for chosen in rows.values() for row in chosen.line.rows if row.variant == chosen.variant
+    )
 
 
 def _status(outcomes: tuple[Outcome, ...], waiting: bool) -> Status:

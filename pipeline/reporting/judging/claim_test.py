@@ -1,6 +1,6 @@
 """What every kind of claim test shares: its base, what bounds it, and how its outcomes are worded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -8,14 +8,39 @@ from pydantic import Field, model_validator
 
 from pipeline.fields import Strict
 from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import Cell, RowResult
+from pipeline.reporting.results import Cell, LineResult, RowResult
 from pipeline.reporting.wording import number
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]
 Levels = Annotated[list[str], Field(min_length=1)]
 Verdict = Literal["holds", "fails", "undecided", "not run"]
-Rows = dict[str, RowResult | None]  # by the line's reference
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rows that a line is judged by: of one variant and one kind of budget."""
+
+    line: LineResult
+    variant: str = ""
+
+    def row(self, level: str) -> RowResult | None:
+        """The row that decides at a level."""
+        return self.line.deciding(level, self.variant)
+
+    def cell(self, level: str) -> Cell | None:
+        """What it reached there; None where it was not run."""
+        row = self.row(level)
+        return row.cells.get(level) if row else None
+
+    @property
+    def cells(self) -> list[Cell]:
+        """What was reached at every level."""
+        levels = dict.fromkeys(level for row in self.line.rows for level in row.cells)
+        return [cell for level in levels if (cell := self.cell(level))]
+
+
+Rows = Mapping[str, Chosen]  # by the line's reference
 
 
 @dataclass(frozen=True)
@@ -90,10 +115,6 @@ class Bounded(ClaimTest):
         return "to be " + " and ".join(parts)
 
 
-class BoundedLines(OfTwoLines, Bounded):
-    """A test of a number that two lines give."""
-
-
 def at_least(verdict: Verdict, text: str, cell: Cell) -> Outcome:
     """The outcome of a test that more training can only help to pass.
 
@@ -103,11 +124,6 @@ def at_least(verdict: Verdict, text: str, cell: Cell) -> Outcome:
     if verdict == "holds" and cell.only_shorter:
         return Outcome(verdict, f"{text}; more strongly than asked, with {cell.caveat}")
     return Outcome(verdict, text, cell.caveat)
-
-
-def cell_of(row: RowResult | None, level: str) -> Cell | None:
-    """What a row reached at a level; None where it was not run."""
-    return row.cells.get(level) if row else None
 
 
 def not_run(title: str) -> Outcome:

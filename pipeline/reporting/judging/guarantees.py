@@ -26,7 +26,7 @@ EXCEEDS_REASON = "on a pair of neighbouring data sets the mechanism as run spend
 
 NORMAL = NormalDist()
 
-State = Literal["holds", "weaker", "exceeds", "vacuous", "broken", "none"]
+State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "none"]
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,18 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
     ``weaker``: a bound is proven, but larger than the claim, which may hold or not. ``exceeds``: more than is
     claimed is spent on a pair of data sets that can be named. ``vacuous``: every bound that is proven is so
-    large that it protects nobody, whatever was claimed. ``broken``: a claim without a bound, or seeded noise.
+    large that it protects nobody, whatever was claimed. ``none_proven``: a claim
+    without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None and ledger.accounted is None:
         return Guarantee("none", joined(ledger.reasons), ledger)
     if ledger.accounted is None:
-        return Guarantee("broken", joined(ledger.reasons) or "no bound is known", ledger)
+        return Guarantee("none_proven", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
-        return Guarantee("broken", "the noise is seeded, so whoever knows the seed can take it away", ledger)
+        return Guarantee(
+            "none_proven", "the noise is seeded, so whoever knows the seed can take it away", ledger
+        )
     kept = ledger.claimed is None or ledger.accounted <= ROUNDING * ledger.claimed
     if _least(ledger, ledger.accounted) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)

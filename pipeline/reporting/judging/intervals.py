@@ -7,11 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
-from typing import Literal
+from typing import Literal, Protocol
 
 from scipy.stats import t
 
 LEVEL = 0.95
+
+
+class Measured(Protocol):
+    """What a row reached at a level."""
+
+    @property
+    def mean(self) -> "Mean":
+        """Over seeds."""
+
+    @property
+    def by_seed(self) -> Mapping[int, float]:
+        """One value a seed."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +38,6 @@ class Mean:
     def exact(self) -> bool:
         """Whether it was computed, with no seed in it."""
         return self.n == 1 and self.half is not None
-
-    @property
-    def further_run(self) -> float:
-        """Half the width of the 95 % prediction interval for one more seed."""
-        return (self.half or 0.0) * sqrt(self.n + 1)
 
     def where(self, above: float | None, below: float | None) -> Literal["holds", "fails", "undecided"]:
         """Whether the interval lies within the bounds: 'holds', outside: 'fails', across: 'undecided'."""
@@ -56,18 +63,40 @@ def computed(value: float) -> Mean:
 
 
 def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
-    """``mean(left) - mean(right)`` of independent seeds with unequal spreads (Welch 1947)."""
-    value, n = fmean(left) - fmean(right), min(len(left), len(right))
+    """``mean(left) - mean(right)`` of independent seeds."""
+    return _total([left, [-value for value in right]])
+
+
+def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
+    """The weighted sum of means, less a number.
+
+    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent.
+
+    Args:
+        terms: (weight, row, what it reached).
+        less: a number that is subtracted.
+    """
+    by_row: dict[str, list[tuple[float, Measured]]] = {}
+    for weight, row, cell in terms:
+        by_row.setdefault(row, []).append((weight, cell))
+    constant, samples = -less, []
+    for cells in by_row.values():
+        if all(cell.mean.exact for _, cell in cells):
+            constant += sum(weight * cell.mean.value for weight, cell in cells)
+            continue
+        seeds = set.intersection(*(set(cell.by_seed) for _, cell in cells))
+        samples.append([sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)])
+    return _total(samples, constant) if samples else computed(constant)
+
+
+def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
+    """The sum of independent samples' means with unequal spreads (Welch 1947), and a constant."""
+    value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
     if n == 1:
         return Mean(value, None, n)
-    parts = [(variance(side) / len(side), len(side)) for side in (left, right)]
+    parts = [(variance(sample) / len(sample), len(sample)) for sample in samples]
     total = sum(part for part, _ in parts)
     if total == 0:
         return Mean(value, 0.0, n)
     freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
     return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), n)
-
-
-def paired(left: Mapping[int, float], right: Mapping[int, float]) -> Mean:
-    """``left - right`` by seed: of the same training, or of trainings that share more than chance."""
-    return mean([left[seed] - right[seed] for seed in left.keys() & right.keys()])

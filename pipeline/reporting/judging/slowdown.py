@@ -88,12 +88,6 @@ def measured(result: TableResult) -> list[Slowdown]:
     return [one for one in measurements if one is not None]
 
 
-def race(left: dict[int, Curve], right: dict[int, Curve]) -> tuple[float, list[list[float | None]]]:
-    """The validation accuracy that both reach, and when each seed of each does; None where one never does."""
-    threshold = min(_best(left), _best(right)) - MARGIN
-    return threshold, [[_reached(curve, threshold) for curve in side.values()] for side in (left, right)]
-
-
 def _best(curves: dict[int, Curve]) -> float:
     return max(value for _, value in averaged(curves))
 

@@ -1,49 +1,108 @@
-"""The verdict on each value that a paper prints, by one rule: `results.AGREEMENT_RULE`."""
+"""What became of each value that a paper prints, by the one rule of `judging.rule`, and the counts of it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging.rule import Name
 from pipeline.reporting.printed import Line
-from pipeline.reporting.results import Cell, RowResult
+from pipeline.reporting.results import LineResult, RowResult
+from pipeline.reporting.wording import verdict_words
 
-Verdict = Literal["agrees", "above", "below", "not judged", "waits for a GPU", "not run"]
+Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]
+STRENGTHS = ("accounting", "the paper's settings", "a budget of our own")
 
 
 @dataclass(frozen=True)
 class Value:
     """A printed value and what became of it."""
 
-    verdict: Verdict
-    why: str  # it has no verdict; nothing where it has one
+    status: Status
+    words: str  # the verdict, or why there is none
     row: RowResult | None  # that decides it, or that would
+    planned: bool = False
 
     @property
-    def words(self) -> str:
-        """The verdict, or why there is none."""
-        return self.why or self.verdict
+    def decided(self) -> bool:
+        """Whether it has a verdict and counts."""
+        return self.status in ("agrees", "above", "below")
 
 
 @dataclass(frozen=True)
-class Summary:
-    """All values of a paper, counted."""
+class Counts:
+    """Printed values by what became of them; printed ones that count nowhere are left out of `total`."""
 
-    total: int
-    agree: int
-    differ: int
-    not_judged: Counter[str]  # by why
-    waiting: int  # for a GPU
-    gpu_hours: float  # that the waiting rows would take
-    uncounted: int  # waiting rows whose hours nobody counted
-    not_run: Counter[str]  # by why
-    out_of_scope: int  # numbers printed elsewhere, that aren't tried
+    values: tuple[Value, ...]
+    out_of_scope: int = 0  # numbers printed elsewhere, that aren't tried
+
+    @property
+    def printed(self) -> int:
+        """Every value."""
+        return len(self.values)
+
+    def of(self, *statuses: Status) -> int:
+        """How many have one of these statuses."""
+        return sum(value.status in statuses for value in self.values)
+
+    @property
+    def differ(self) -> int:
+        """How many are above or below."""
+        return self.of("above", "below")
+
+    @property
+    def decided(self) -> int:
+        """How many have a verdict."""
+        return sum(value.decided for value in self.values)
+
+    @property
+    def planned(self) -> int:
+        """How many have one by a plan made before the training; accounting needs none."""
+        return sum(value.decided and value.planned for value in self.values)
+
+    def by_strength(self, strength: str) -> tuple[int, int]:
+        """(agree, differ) of the values whose verdict stands on it."""
+        found = [value for value in self.values if value.row and value.row.strength == strength]
+        return (
+            sum(value.status == "agrees" for value in found),
+            sum(value.status in ("above", "below") for value in found),
+        )
+
+    def reasons(self, status: Status) -> str:
+        """Why values have a status: the reason, or where there are several each with its count."""
+        counts = Counter(value.words for value in self.values if value.status == status)
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{why}: {count}" for why, count in counts.most_common())
+
+    @property
+    def waiting(self) -> list[RowResult]:
+        """The rows that values wait for."""
+        rows = {
+            value.row.key: value.row
+            for value in self.values
+            if value.status == "waits for a GPU" and value.row
+        }
+        return list(rows.values())
+
+
+def counts(results: Iterable[PaperResult]) -> Counts:
+    """All values of these papers."""
+    results = list(results)
+    scope = sum(one.numbers for result in results for one in result.paper.out_of_scope)
+    return Counts(tuple(value for result in results for value in judge(result)), scope)
 
 
 def judge(result: PaperResult) -> list[Value]:
     """Every value printed in the paper's tables, declared or not; none of an experiment of our own."""
     return [
-        of_line(line, _rows(result, f"{key}/{line.key}{metric}"), level)
+        _of(
+            line,
+            result.line(f"{key}/{line.key}{metric}"),
+            level,
+            "" if metric else line.uncounted.get(level, ""),
+        )
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines
@@ -52,69 +111,33 @@ def judge(result: PaperResult) -> list[Value]:
     ]
 
 
-def _rows(result: PaperResult, reference: str) -> tuple[RowResult, ...]:
-    line = result.line(reference)
-    return line.rows if line else ()
+def of_line(line: LineResult, level: str) -> Value | None:
+    """What became of the value that the line prints at the level; None where it prints none."""
+    if line.line is None or level not in line.line.values:
+        return None
+    return _of(line.line, line, level, line.line.uncounted.get(level, ""))
 
 
-def summary(result: PaperResult) -> Summary:
-    """How many of the values have which verdict."""
-    values = judge(result)
-    counts = Counter(value.verdict for value in values)
-    waiting = {
-        value.row.key: value.row for value in values if value.verdict == "waits for a GPU" and value.row
-    }
-    counted = [row.gpu_hours for row in waiting.values() if row.gpu_hours is not None]
-    return Summary(
-        total=len(values),
-        agree=counts["agrees"],
-        differ=counts["above"] + counts["below"],
-        not_judged=Counter(value.why for value in values if value.verdict == "not judged"),
-        waiting=counts["waits for a GPU"],
-        gpu_hours=sum(counted),
-        uncounted=len(waiting) - len(counted),
-        not_run=Counter(value.why for value in values if value.verdict == "not run"),
-        out_of_scope=sum(one.numbers for one in result.paper.out_of_scope),
-    )
+def _of(line: Line, result: LineResult | None, level: str, uncounted: str) -> Value:
+    row = result.deciding(level) if result else None
+    cell = row.cells.get(level) if row else None
+    if cell is None:
+        status, words = _missing(line, result, row, level)
+    elif cell.verdict is not None:
+        status, words = cell.verdict.name, verdict_words(cell)
+    else:
+        status, words = "not judged", cell.why
+    if uncounted and cell is not None:
+        return Value("not counted", f"{words}; not counted: {uncounted}", row)
+    return Value(status, words, row, cell.planned if cell else False)
 
 
-def of_line(line: Line, rows: tuple[RowResult, ...], level: str) -> Value:
-    """By the first row that is the line as it stands and tells; else why none does."""
-    plain = sorted((row for row in rows if not row.variant), key=lambda row: not row.counts)
-    cells = [(row, row.cells[level]) for row in plain if level in row.cells]
-    for row, cell in cells:
-        if cell.agreement:
-            return Value(cell.agreement, "", row)
-    for row, cell in cells:
-        return Value("not judged", _untold(cell, row), row)
-    for row in plain:
-        if row.waits and level in row.levels:
-            return Value("waits for a GPU", "waits for a GPU", row)
-    return Value("not run", line.untried or _missing(rows, plain, level), None)
-
-
-def _untold(cell: Cell, row: RowResult) -> str:
-    if not cell.comparable:
-        return next(mark.words for mark in row.marks if mark.incomparable)
-    if cell.caveat and not row.counts:
-        # no training here would help
-        lacking = any(mark.inconclusive and not mark.training for mark in row.marks)
-        return "too small a part of the data" if lacking else "too small a budget"
-    if cell.caveat:
-        return "fewer examples, or too few step sizes tried"
-    return "one seed" if cell.mean.n == 1 else "too wide an interval, or only some seeds converged"
-
-
-def _missing(rows: tuple[RowResult, ...], plain: list[RowResult], level: str) -> str:
-    if any(level in row.levels for row in plain):
-        return "still to be trained"
-    if any(level in row.cells for row in rows):
-        return "run with a change alone"
-    return "declared with a change alone" if rows else "no row is declared"
-
-
-def reasons(counts: Counter[str]) -> str:
-    """``too small a budget``, or where there are several each with its count, the most frequent first."""
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{why}: {count}" for why, count in counts.most_common())
+def _missing(line: Line, result: LineResult | None, row: RowResult | None, level: str) -> tuple[Status, str]:
+    if row is not None:
+        return ("waits for a GPU", "waits for a GPU") if row.waits else ("not run", "still to be trained")
+    if line.untried:
+        return "not run", line.untried
+    if result is None or not result.rows:
+        return "not run", "no row is declared"
+    ran = any(level in other.cells for other in result.rows)
+    return "not run", "only variants of it were run" if ran else "only variants of it are declared"

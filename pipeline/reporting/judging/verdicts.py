@@ -5,21 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
-from pipeline.results.records import FLOATING_POINT, Attack, Ledger
+from pipeline.reporting.results import Cell
+from pipeline.reporting.vocabulary import LEDGERS
+from pipeline.results.records import FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 # sums of float32 gradients are clipped to their bounds up to this
 FLOAT = 1 + 1e-3
 # an epsilon that thousands of trials show of an attack that hardly ever errs, where no bound stands beside it
 CERTAIN = 4.0
-WORDS: dict[Name, str] = {
-    "sound": "sound",
-    "optimistic": "optimistic",
-    "broken": "BROKEN",
-    "unproven": "unproven",
-    "void": "VOID",
-    "none": "none claimed",
-}
 RULE = (
     "Sound: no attack shows more than is accounted, and no more is accounted than claimed. Optimistic: more "
     "is accounted than claimed, and nothing shows that more is spent than claimed. Broken: more is shown "
@@ -40,7 +34,7 @@ class Verdict:
     @property
     def words(self) -> str:
         """In a cell."""
-        return WORDS[self.name]
+        return LEDGERS[self.name].text
 
 
 def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
@@ -78,6 +72,11 @@ def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Ve
     if claimed is not None and ledger.accounted > ROUNDING * claimed:
         return Verdict("optimistic", closest, ledger.accounted - claimed)
     return Verdict("sound", closest, None)
+
+
+def of_cell(cell: Cell, record: Record) -> Verdict:
+    """The verdict on a level of a record, by the attacks on it."""
+    return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible)
 
 
 def closeness(attack: Attack) -> float:

@@ -7,15 +7,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.privacy.spending import RELATION_WORDS
-from pipeline.reporting import links, statements, wording
+from pipeline.reporting import links, statements, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging.rule import RULE
 from pipeline.reporting.ledger_overview import closest_attack
 from pipeline.reporting.pages.glossary import TERMS, term
-from pipeline.reporting.printed import NO_CONVERGENCE
-from pipeline.reporting.results import AGREEMENT_RULE
-from pipeline.reporting.tables import released_noise, remarks, slowdowns
+from pipeline.reporting.tables import reading, released_noise, remarks, slowdowns
 
 
 @cache
@@ -41,6 +40,11 @@ def environment() -> Environment:
         "closest_attack": closest_attack,
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
+        "privacy_words": wording.privacy_words,
+        "verdict_words": wording.verdict_words,
+        "deciding": reading.deciding,
+        "variants": reading.variants,
+        "margin": wording.margin,
         "reasons": remarks.reasons,
         "words": statements.words,
         "notes": remarks.notes,
@@ -64,10 +68,13 @@ def environment() -> Environment:
         "settings_words": wording.settings_words,
     }
     made.globals |= {
-        "VERDICTS": wording.VERDICTS,
+        "VALUES": vocabulary.VALUES,
+        "PRIVACY": vocabulary.PRIVACY,
+        "LEDGERS": vocabulary.LEDGERS,
+        "OUTCOMES": vocabulary.OUTCOMES,
+        "privacy_tones": {word.text: word.tone for word in vocabulary.PRIVACY.values()},
         "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
-        "AGREEMENT_RULE": AGREEMENT_RULE,
-        "NO_CONVERGENCE": NO_CONVERGENCE,
+        "RULE": RULE,
         "SLOWDOWN_HEAD": slowdowns.HEAD,
         "SLOWDOWN_RULE": slowdown.RULE,
         "RELEASES_RULE": released_noise.RULE,

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.reporting import tally
 from pipeline.reporting.findings import Said
+from pipeline.reporting.judging import values
 from pipeline.reporting.pages.environment import environment
 from pipeline.reporting.pages.paper import Chapter, Share, agreement, privacy_bought
 from pipeline.reporting.papers import short
@@ -24,8 +26,7 @@ class Entry:
 
 def render(chapters: Sequence[Chapter], picture: str | None = None) -> str:
     """The index as HTML; ``picture`` is an SVG."""
-    cells = [cell for one in chapters for table in one.result.tables for cell in table.cells]
-    claiming = [cell.guarantee for cell in cells if cell.guarantee.ledger.claimed is not None]
+    results = [one.result for one in chapters]
     papers = [
         Entry(
             one.result.key,
@@ -43,8 +44,8 @@ def render(chapters: Sequence[Chapter], picture: str | None = None) -> str:
             papers=papers,
             names={paper.key: paper.short for paper in papers},
             findings=first_findings(chapters),
-            claiming=len(claiming),
-            kept=sum(one.state == "holds" for one in claiming),
+            values=tally.values(values.counts(results)),
+            privacy=tally.privacy(results),
             picture=picture,
             up="",
         )

@@ -1,32 +1,21 @@
 """One paper's page: its verdicts, its tables, what it claims, what it leaves open."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.reporting import wording
+from pipeline.reporting import tally
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.pages.environment import environment
-from pipeline.reporting.results import LineResult, TableResult
+from pipeline.reporting.results import TableResult
+from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.records import Record
-
-# A claim's status in plain words, and its tone; the others depend on what was run.
-PLAIN = {
-    "reproduced": ("yes", "good"),
-    "not reproduced": ("no", "bad"),
-    "undecided": ("undecided: seeds differ too much", "warn"),
-    "waits for a GPU": ("waits for a GPU", "faint"),
-    "by construction": ("yes, by how this project accounts", "faint"),
-    "not tested": ("not tested", "faint"),
-    "not run": ("not run", "faint"),
-}
 
 
 @dataclass(frozen=True)
@@ -51,11 +40,10 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a bar: how many, what they are, and the page's colour for it."""
+    """A part of a bar: how many, and of what."""
 
     count: int
-    words: str
-    tone: str  # good, bad, warn, plain or faint
+    word: Word
 
 
 def render(chapter: Chapter, experiments: int) -> str:
@@ -64,7 +52,6 @@ def render(chapter: Chapter, experiments: int) -> str:
     made.filters |= {
         "agreement": agreement,
         "verdicts": verdicts,
-        "verdict": verdict,
         "privacy_bought": privacy_bought,
         "claims_met": claims_met,
         "plainly": plainly,
@@ -75,88 +62,28 @@ def render(chapter: Chapter, experiments: int) -> str:
 
 
 def agreement(result: PaperResult) -> list[Share]:
-    """Every value that the paper prints, by its verdict."""
-    counts: Counter[str] = Counter(value.verdict for value in values.judge(result))
-    return _shares(
-        counts,
-        ("agrees", "agree with the paper", "good"),
-        ("above", "above the paper", "plain"),
-        ("below", "below the paper", "bad"),
-        ("not judged", "not judged: too small a budget, less data, too few seeds or step sizes", "warn"),
-        ("waits for a GPU", "wait for a GPU", "faint"),
-        ("not run", "not run", "faint"),
-    )
-
-
-def verdict(line: LineResult, level: str) -> str:
-    """What became of a printed value, in words."""
-    return values.of_line(line.line, line.rows, level).words if line.line else ""
+    """Every value that the paper prints, by what became of it."""
+    return _shares(Counter(value.status for value in values.judge(result)), VALUES)
 
 
 def verdicts(result: PaperResult) -> str:
-    """The paper in a sentence: how many of its values agree, differ, can't be judged, wait, were not run."""
-    summary = values.summary(result)
-    if not summary.total:
-        return ""
-    parts = [f"{summary.agree} agree", f"{summary.differ} differ"]
-    if summary.not_judged:
-        parts.append(
-            f"{summary.not_judged.total()} can't be judged yet ({values.reasons(summary.not_judged)})"
-        )
-    parts.append(f"{summary.waiting} wait for a GPU" + _hours(summary))
-    parts.append(f"{summary.not_run.total()} not run")
-    if summary.not_run:
-        parts[-1] += f" ({values.reasons(summary.not_run)})"
-    text = f"Of {summary.total} printed values {', '.join(parts[:-1])}, and {parts[-1]}."
-    if summary.out_of_scope:
-        text += f" {summary.out_of_scope} more numbers are out of scope, for the reasons given below."
-    return text
-
-
-def _hours(summary: values.Summary) -> str:
-    parts = []
-    if summary.gpu_hours:
-        parts.append(f"about {_roughly(summary.gpu_hours)} GPU hours by their operations")
-    if summary.uncounted:
-        parts.append(f"{_rows(summary.uncounted)} not counted")
-    return f" ({', '.join(parts)})" if parts else ""
+    """The paper in sentences: how many of its values agree, differ, can't be judged, wait, were not run."""
+    return tally.values(values.counts([result]))
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
     """Every cell of a row as in the paper, by what its claim of an epsilon is worth."""
     rows = [row for table in result.tables if not table.table.own for row in table.rows if not row.variant]
-    cells = [cell for row in rows for cell in row.cells.values()]
-    counts: Counter[str] = Counter(cell.guarantee.state for cell in cells)
-    return _shares(
-        counts,
-        ("holds", "the claimed ε holds", "good"),
-        ("weaker", "only a larger ε than claimed is proven", "warn"),
-        ("exceeds", "spend more than is claimed", "bad"),
-        ("vacuous", f"no privacy to speak of: a bound above ε = {VACUOUS:.1f}", "bad"),
-        ("broken", "does not hold", "bad"),
-        ("none", "claim no privacy", "faint"),
-    )
+    return _shares(Counter(cell.guarantee.state for row in rows for cell in row.cells.values()), PRIVACY)
 
 
 def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
     """Every claim of the paper by its status; none that is tested on an experiment of our own."""
-    counts: Counter[str] = Counter(claim.status for claim in claims if not claim.own)
-    return _shares(
-        counts,
-        ("reproduced", "reproduced", "good"),
-        ("not reproduced", "not reproduced", "bad"),
-        ("undecided", "undecided", "warn"),
-        ("not judged", "run, but not judged: too small a budget, less data or too few step sizes", "warn"),
-        ("only differently", "decided with a change alone", "plain"),
-        ("by construction", "hold by construction", "faint"),
-        ("waits for a GPU", "wait for a GPU", "faint"),
-        ("not tested", "not tested", "faint"),
-        ("not run", "not run", "faint"),
-    )
+    return _shares(Counter(claim.status for claim in claims if not claim.own), CLAIMS)
 
 
-def _shares(counts: Counter[str], *parts: tuple[str, str, str]) -> list[Share]:
-    return [Share(counts[key], words, tone) for key, words, tone in parts if counts[key]]
+def _shares(counts: Mapping[str, int], words: Mapping[str, Word]) -> list[Share]:
+    return [Share(counts[key], word) for key, word in words.items() if counts.get(key)]
 
 
 def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -173,18 +100,17 @@ def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any
 
 
 def plainly(result: ClaimResult) -> tuple[str, str]:
-    """A claim's verdict in plain words, and its tone.
-
-    What was run too small to decide still says where it points.
-    """
+    """A claim's verdict in plain words, and its tone."""
+    word = CLAIMS[result.status]
+    text = word.text
     if result.status == "not judged":
         small = next(one for one in result.assessments if not one.variant and one.status == "not judged")
-        return f"run small: {_pointing(small.outcomes)}", "warn"
+        text += f": {_pointing(small.outcomes)}"
     if result.status == "only differently":
         changed = [one for one in result.assessments if one.status in ("reproduced", "not reproduced")]
         held = sum(one.status == "reproduced" for one in changed)
-        return f"only with a change: holds for {held} of {len(changed)}", "plain"
-    return PLAIN[result.status]
+        text += f": holds for {held} of {len(changed)}"
+    return text, word.tone
 
 
 def _pointing(outcomes: Sequence[Outcome]) -> str:
@@ -203,16 +129,8 @@ def left_out(result: TableResult) -> str:
     parts = []
     if waiting:
         hours = sum(row.gpu_hours or 0.0 for row in waiting)
-        about = f" (about {_roughly(hours)} hours of one)" if hours else ""
-        parts.append(f"{_rows(len(waiting))} for a GPU{about}")
+        about = f" (about {tally.roughly(hours)} hours of one)" if hours else ""
+        parts.append(f"{tally.of_rows(len(waiting))} for a GPU{about}")
     if others := len(missing) - len(waiting):
-        parts.append(f"{_rows(others)} to be trained here")
+        parts.append(f"{tally.of_rows(others)} to be trained here")
     return ", ".join(parts)
-
-
-def _roughly(hours: float) -> str:
-    return wording.number(float(f"{hours:.2g}"))
-
-
-def _rows(count: int) -> str:
-    return f"{count} row" + ("s" if count > 1 else "")

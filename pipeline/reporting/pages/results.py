@@ -1,18 +1,13 @@
 """All results in one table, which a reader can filter where scripts run."""
 
-import pandas as pd
+from collections.abc import Sequence
 
 from pipeline.reporting.pages.environment import environment
+from pipeline.reporting.tables.flat import Entry
 
 
-def render(table: pd.DataFrame) -> str:
-    """The page as HTML, of what `summary` gathers."""
-    lines = [
-        {name: None if pd.isna(value) else value for name, value in line.items()}
-        for line in table.to_dict("records")
-    ]
-    choices = {
-        name: sorted({str(line[name]) for line in lines if line[name]})
-        for name in ("paper", "data", "method", "privacy")
-    }
-    return environment().get_template("results.html").render(lines=lines, choices=choices, up="")
+def render(entries: Sequence[Entry]) -> str:
+    """The page as HTML."""
+    names = ("paper", "data", "method", "privacy")
+    choices = {name: sorted({str(entry[name]) for entry in entries if entry[name]}) for name in names}
+    return environment().get_template("results.html").render(lines=entries, choices=choices, up="")

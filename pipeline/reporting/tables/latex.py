@@ -1,7 +1,9 @@
 """A filled table as LaTeX."""
 
+import re
+
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.tables.wide import wide
+from pipeline.reporting.tables.reading import wide, wide_variants
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -12,11 +14,13 @@ _LATEX = {
 
 
 def latex(result: TableResult) -> str:
-    """The wide table as a booktabs `tabular`."""
-    frame = wide(result)
-    escaped = frame.map(_latex).rename(columns=_latex)
-    return f"% needs \\usepackage{{booktabs}}\n{escaped.to_latex(index=False, escape=False)}"
+    """The wide table as a booktabs `tabular`, and below it another of what decides nothing."""
+    frames = [frame for frame in (wide(result), wide_variants(result)) if not frame.empty]
+    escaped = (frame.map(_latex).rename(columns=_latex) for frame in frames)
+    tables = "\n".join(frame.to_latex(index=False, escape=False) for frame in escaped)
+    return f"% needs \\usepackage{{booktabs}}\n{tables}"
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
+    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
+    return re.sub(r"\*\*(.*?)\*\*", r"\\textbf{\1}", escaped)

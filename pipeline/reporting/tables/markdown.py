@@ -3,32 +3,42 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from pipeline.reporting import wording
 from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.slowdown import Slowdown
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.tables import released_noise, remarks, slowdowns
+from pipeline.reporting.tables.reading import never_run, row_words, wide, wide_variants
 from pipeline.reporting.tables.released_noise import Release
-from pipeline.reporting.tables.wide import row_words, wide
 
 SEEDS = "Ours: mean ± 95 % Student-t interval over n seeds"
+PRIVACY = "Privacy: ε claimed / proven at most / shown by an attack at least. "
 
 
 def markdown(result: TableResult) -> str:
     """The wide table, and under it how to read it and why a guarantee does not hold."""
-    frame = wide(result)
+    margin = f"Margin: {wording.margin(result)}. " if result.table.prints else ""
     lines = [
         f"# {wording.table_heading(result)}",
         "",
         f"Columns: {wording.columns_words(result)}. "
         + (f"Numbers: {wording.measured_words(result)}. " if result.table.also else "")
         + ("Ours: accounted for, nothing trained" if result.exact else SEEDS)
-        + f", then the difference to the paper{' in points' if result.table.unit == 'percent' else ''}.",
+        + f". {margin}{PRIVACY if result.private else ''}In bold what decides.",
         "",
-        _line(frame.columns),
-        _line("---" for _ in frame.columns),
-        *(_line(line) for line in frame.itertuples(index=False)),
+        *_table(wide(result)),
     ]
+    if not (others := wide_variants(result)).empty:
+        lines += [
+            "",
+            "What decides nothing: variants, reduced budgets, rows that another stands for.",
+            "",
+            *_table(others),
+        ]
+    if missing := never_run(result):
+        lines += ["", f"Not run: {', '.join(f'{row.key} ({_why_not(row)})' for row in missing)}."]
     if broken := remarks.reasons(result):
         lines += ["", *(f"- {', '.join(rows)}: **{words}** {reason}" for rows, words, reason in broken)]
     if protected := released_noise.protections(result):
@@ -40,6 +50,18 @@ def markdown(result: TableResult) -> str:
     if notes := remarks.notes(result):
         lines += ["", *(f"- {note}" for note in notes)]
     return "\n".join(lines) + "\n"
+
+
+def _table(frame: pd.DataFrame) -> Iterator[str]:
+    yield _line(frame.columns)
+    yield _line("---" for _ in frame.columns)
+    yield from (_line(line) for line in frame.itertuples(index=False))
+
+
+def _why_not(row: RowResult) -> str:
+    return ", ".join(
+        (*((row.variant,) if row.variant else ()), "waits for a GPU" if row.waits else "to be trained")
+    )
 
 
 def _release_lines(releases: list[Release], result: TableResult) -> Iterator[str]:

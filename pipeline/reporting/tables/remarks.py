@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.reporting import wording
+from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import values
 from pipeline.reporting.results import LineResult, TableResult
 
@@ -12,9 +12,9 @@ def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
     rows_by_reason: dict[tuple[str, str], list[str]] = {}
     for row in result.rows:
         for verdict, reason in dict.fromkeys(
-            (wording.VERDICTS[cell.guarantee.state], cell.guarantee.reason)
+            (vocabulary.PRIVACY[cell.guarantee.state].text, cell.guarantee.reason)
             for cell in row.cells.values()
-            if cell.guarantee.state in ("broken", "weaker", "exceeds", "vacuous")
+            if cell.guarantee.state in ("none_proven", "weaker", "exceeds", "vacuous")
         ):
             rows_by_reason.setdefault((verdict, reason or ""), []).append(row.key)
     return [(rows, verdict, reason) for (verdict, reason), rows in rows_by_reason.items()]
@@ -51,7 +51,8 @@ def differing(line: LineResult, levels: Sequence[str]) -> str | None:
     """Where a line's numbers differ from the paper's, and why; None where none does."""
     if line.line is None:
         return None
-    found = {level: values.of_line(line.line, line.rows, level).verdict for level in levels}
+    judged = {level: values.of_line(line, level) for level in levels}
+    found = {level: value.status for level, value in judged.items() if value}
     sides = [
         f"{side} the paper at {', '.join(wording.level_words(level) for level in at)}"
         for side in ("above", "below")

@@ -24,16 +24,19 @@ def paper(
         "title": "toys",
         "axis": "noise",
         "columns": list(LEVELS),
+        "margin": 1,
         **said.pop("table", {}),
     }
     table["lines"] = [{"key": "one", "label": "One", "values": said.pop("values", {})}, *lines]
     return Paper.model_validate({"title": "Toys", "tables": {"t": table}, "claims": list(claims), **said})
 
 
-def settings(**rows: dict[str, Any]) -> Settings:
+def settings(
+    plans: dict[str, Any] | None = None, searches: dict[str, Any] | None = None, **rows: dict[str, Any]
+) -> Settings:
     """Rows by key, with underscores for hyphens: LeNet-5 with noisy weights, but for what is said."""
     declared = {key.replace("_", "-"): _row() | own for key, own in rows.items()}
-    return parse({**dpsgd.DATA, "rows": declared})
+    return parse({**dpsgd.DATA, "plans": plans or {}, "searches": searches or {}, "rows": declared})
 
 
 def _row() -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""A filled table for reading: for each printed value one cell, what decides first and variants apart."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pipeline.reporting import wording
+from pipeline.reporting.judging import values
+from pipeline.reporting.judging.values import Value
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A line of cells: those by which the paper's line is judged, or a row's that decide nothing."""
+
+    line: LineResult
+    rows: tuple[RowResult, ...]  # that the cells are of
+    cells: dict[str, Cell]  # by level
+    decides: bool
+
+    def value(self, level: str) -> Value | None:
+        """What became of the value printed there; None of a variant, and where none is printed."""
+        return values.of_line(self.line, level) if self.decides else None
+
+    def further(self, result: TableResult) -> Iterator[tuple[str, str, dict[str, Cell]]]:
+        """(metric, words, cells) of the table's further metrics that its rows have."""
+        for metric, words in result.table.also.items():
+            by_key = {row.key: row for row in self.rows}
+            cells = {
+                level: by_key[cell.row].also[metric][level]
+                for level, cell in self.cells.items()
+                if level in by_key[cell.row].also[metric]
+            }
+            if cells:
+                yield metric, words, cells
+
+
+def deciding(result: TableResult) -> list[Reading]:
+    """Each line of the paper with the cells that decide it; of lines that print nothing those that would."""
+    return [_of(line, result, decides=True) for line in result.lines]
+
+
+def variants(result: TableResult) -> list[Reading]:
+    """Each row's cells that decide nothing, in the order of lines."""
+    found = (
+        Reading(
+            line,
+            (row,),
+            {level: cell for level, cell in row.cells.items() if not line.decides(row, level)},
+            decides=False,
+        )
+        for line in result.lines
+        for row in line.rows
+    )
+    return [reading for reading in found if reading.cells]
+
+
+def never_run(result: TableResult) -> list[RowResult]:
+    """The rows without any number."""
+    return [row for row in result.rows if not row.cells]
+
+
+def wide(result: TableResult) -> pd.DataFrame:
+    """What the paper prints, and below it ours with the verdict and the privacy that it buys.
+
+    Columns: 'line', 'source', then one a level; all text.
+    """
+    return _frame(result, (line for one in deciding(result) for line in _lines(one, result)))
+
+
+def wide_variants(result: TableResult) -> pd.DataFrame:
+    """The same of what decides nothing."""
+    return _frame(result, (line for one in variants(result) for line in _ours(one, result)))
+
+
+def row_words(row: RowResult) -> str:
+    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
+    variant = f", {row.variant}" if row.variant else ""
+    variant += f", N = {row.examples:,}" if row.examples else ""
+    marks = "".join(f" [{mark.words}]" for mark in row.marks)
+    return f"{row.key}{variant}{marks}"
+
+
+def _of(line: LineResult, result: TableResult, decides: bool) -> Reading:
+    chosen = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
+    rows = tuple({row.key: row for row in chosen.values()}.values())
+    return Reading(line, rows, {level: row.cells[level] for level, row in chosen.items()}, decides)
+
+
+def _frame(result: TableResult, lines: Iterator[tuple[str, str, list[str]]]) -> pd.DataFrame:
+    names = [wording.level_value(level) for level in result.levels]
+    rows = [
+        {"line": line, "source": source, **dict(zip(names, cells, strict=True))}
+        for line, source, cells in lines
+    ]
+    return pd.DataFrame(rows, columns=["line", "source", *names])
+
+
+def _lines(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
+    line = reading.line
+    if line.line is not None and line.line.values:
+        yield line.label, "paper", _printed(line.line.values, result)
+        for metric, printed in line.line.also.items():
+            yield line.label, f"paper, {result.table.also[metric]}", _printed(printed, result)
+    yield from _ours(reading, result)
+
+
+def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[str]:
+    decimals = result.table.decimals
+    return [wording.printed(printed[level], decimals) if level in printed else "" for level in result.levels]
+
+
+def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
+    label = reading.line.label
+    source = "; ".join(map(row_words, reading.rows))
+    yield (
+        label,
+        f"ours: {source}" if source else "ours",
+        [_text(reading, level, result) for level in result.levels],
+    )
+    for metric, words, cells in reading.further(result):
+        shown = {
+            level: _further(cell, reading, result.table.decimals_of(metric)) for level, cell in cells.items()
+        }
+        yield label, words, [shown.get(level, "") for level in result.levels]
+
+
+def _further(cell: Cell, reading: Reading, decimals: int | None) -> str:
+    """A further metric, with the verdict where the paper prints that too."""
+    text = wording.cell_text(cell, decimals)
+    return f"**{text}** {wording.verdict_words(cell)}" if reading.decides and cell.printed else text
+
+
+def _text(reading: Reading, level: str, result: TableResult) -> str:
+    """``**97.16 ± 0.09 (n = 5)** agrees, 0.15 above; ε 7 / 6.02 / 3.26``."""
+    value, cell = reading.value(level), reading.cells.get(level)
+    if cell is None:
+        return value.words if value else "" if reading.cells else wording.NOT_RUN
+    text = wording.cell_text(cell, result.table.decimals)
+    if value is not None:
+        text = f"**{text}** {value.words}"
+    elif cell.difference is not None:
+        text += f", {wording.signed(cell.difference, result.table.decimals)}"
+    return f"{text}; {wording.privacy_words(cell)}" if result.private else text

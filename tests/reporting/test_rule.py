@@ -1,0 +1,185 @@
+"""The rule by which ours is compared with a printed value: each verdict at its boundary."""
+
+import random
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from pipeline.params import load
+from pipeline.reporting import papers
+from pipeline.reporting.gather import gather
+from pipeline.reporting.judging.rule import (
+    FEWEST_SEEDS,
+    MOST_SEEDS,
+    of_computed,
+    of_convergence,
+    of_mean,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def spread_around(center: float, half: float, n: int = 3) -> list[float]:
+    """Seeds with this mean and this half of a 95 % interval: two at its sides, the rest in the middle."""
+    deviation = half * sqrt(n) / float(stats.t.ppf(0.975, n - 1))
+    away = deviation * sqrt((n - 1) / 2)
+    return [center - away, center + away, *[center] * (n - 2)]
+
+
+@pytest.mark.parametrize("n", [3, 5, 16])
+@pytest.mark.parametrize(
+    ("center", "half", "name"),
+    [
+        (90.5, 0.49, "agrees"),
+        (90.5, 0.51, "inconclusive"),  # a hair further out
+        (89.5, 0.49, "agrees"),
+        (91.5, 0.49, "above"),
+        (91.5, 0.51, "inconclusive"),
+        (88.5, 0.49, "below"),
+        (88.5, 0.51, "inconclusive"),
+        (90.0, 1.01, "inconclusive"),
+    ],
+)
+def test_the_whole_interval_lies_within_the_margin_or_outside(
+    center: float, half: float, name: str, n: int
+) -> None:
+    verdict = of_mean(spread_around(center, half, n), 90.0, None, margin=1.0)
+    assert verdict is not None
+    assert verdict.name == name
+
+
+@pytest.mark.parametrize("spread", [2.0, 5.0, 50.0])
+def test_noisy_data_never_agree_because_they_are_noisy(spread: float) -> None:
+    """Not even with the printed value itself as their mean."""
+    verdict = of_mean(spread_around(90.0, spread), 90.0, None, margin=1.0)
+    assert verdict is not None
+    assert verdict.name == "inconclusive"
+
+
+def test_more_noise_never_turns_another_verdict_into_agreement() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        values = [rng.gauss(90, 1) for _ in range(rng.randint(3, 8))]
+        center, printed = sum(values) / len(values), 90 + rng.uniform(-3, 3)
+        before = of_mean(values, printed, None, margin=1.0)
+        after = of_mean([center + 3 * (value - center) for value in values], printed, None, margin=1.0)
+        assert before
+        assert after
+        assert after.name in (before.name, "inconclusive")
+
+
+@pytest.mark.parametrize("values", [[90.0], [90.0, 90.0], [10.0], [10.0, 10.0]])
+def test_fewer_than_three_seeds_decide_nothing(values: list[float]) -> None:
+    assert len(values) < FEWEST_SEEDS
+    assert of_mean(values, 90.0, None, margin=1.0) is None
+    assert of_convergence(0, len(values), theirs=False) is None
+
+
+def test_the_papers_own_error_widens_the_interval() -> None:
+    values = spread_around(91.5, 0.3)
+    alone, beside = (of_mean(values, 90.0, error, margin=1.0) for error in (None, 0.3))
+    assert alone
+    assert beside
+    assert (alone.name, beside.name) == ("above", "inconclusive")  # sqrt(.3 ** 2 + (1.96 x .3) ** 2) is .66
+
+
+def test_what_is_within_the_margin_and_surely_not_equal_says_so() -> None:
+    sure, unsure = (of_mean(spread_around(90.4, half), 90.0, None, margin=1.0) for half in (0.39, 0.41))
+    assert sure
+    assert unsure
+    assert (sure.name, sure.offset) == ("agrees", pytest.approx(0.4))
+    assert (unsure.name, unsure.offset) == ("agrees", None)
+
+
+def test_the_number_of_seeds_that_would_decide_does() -> None:
+    values = spread_around(90.5, 0.8)
+    verdict = of_mean(values, 90.0, None, margin=1.0)
+    assert verdict
+    assert verdict.seeds
+    deviation = stats.tstd(values)
+
+    def half(n: int) -> float:
+        return float(stats.t.ppf(0.975, n - 1)) * deviation / sqrt(n)
+
+    assert 0.5 + half(verdict.seeds) <= 1 < 0.5 + half(verdict.seeds - 1)
+
+
+@pytest.mark.parametrize(
+    ("center", "error"),
+    [
+        (91.0, None),  # on the margin
+        (90.0, 0.6),  # the paper's own interval is wider than the margin
+    ],
+)
+def test_some_values_no_number_of_seeds_decides(center: float, error: float | None) -> None:
+    verdict = of_mean(spread_around(center, 0.5), 90.0, error, margin=1.0)
+    assert verdict
+    assert (verdict.name, verdict.seeds) == ("inconclusive", None)
+    many = of_mean(spread_around(center, 0.01, MOST_SEEDS), 90.0, error, margin=1.0)
+    assert many
+    assert many.name == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "offset"),
+    [
+        (8.079, "agrees", 0.079),
+        (8.081, "above", None),
+        (7.921, "agrees", -0.079),
+        (7.919, "below", None),
+        (8.004, "agrees", None),  # rounds to what is printed
+        (float("inf"), "above", None),
+    ],
+)
+def test_a_computed_number_may_be_one_percent_off(value: float, name: str, offset: float | None) -> None:
+    verdict = of_computed(value, 8.0, margin=0.08, rounding=0.005)
+    assert verdict.name == name
+    assert verdict.offset == (pytest.approx(offset) if offset else None)
+
+
+@pytest.mark.parametrize(
+    ("converged", "n", "theirs", "name"),
+    [
+        (0, 3, False, "agrees"),
+        (3, 3, True, "agrees"),
+        (3, 3, False, "above"),
+        (0, 3, True, "below"),
+        (1, 3, False, "inconclusive"),  # one in a hundred would give that too
+        (2, 3, True, "inconclusive"),
+        (3, 5, False, "above"),  # 14.7 % at least
+        (2, 5, False, "inconclusive"),  # 5.3 %
+        (2, 5, True, "below"),
+    ],
+)
+def test_where_some_seeds_converge_their_share_decides(
+    converged: int, n: int, theirs: bool, name: str
+) -> None:
+    verdict = of_convergence(converged, n, theirs)
+    assert verdict
+    assert (verdict.name, verdict.share) == (name, f"{converged} of {n} seeds converge")
+    low, high = stats.binomtest(converged, n).proportion_ci(method="exact")
+    away = high < 0.9 if theirs else low > 0.1
+    assert (name in ("above", "below")) == (away and converged != n * theirs)
+
+
+def test_the_margins_of_the_papers_are_those_of_the_rule() -> None:
+    """A point on MNIST, two elsewhere, a hundredth of a number; a plan has that of its table."""
+    settings = load(ROOT / "params.yaml")
+    judged = 0
+    for result in gather(settings, ROOT):
+        for table in result.tables:
+            if table.table.margin is None or table.table.margin_why:
+                continue
+            data = {row.declared.data for row in table.rows if hasattr(row.declared, "data")}
+            judged += 1
+            if table.table.unit == "number":
+                assert table.table.margin == 0.01
+            else:
+                mnist = all(name.startswith("mnist") for name in data)
+                assert table.table.margin == (1 if mnist else 2), table.name
+    assert judged >= 10
+    for key, plan in settings.plans.items():
+        paper, _, table_key = key.partition("-")
+        assert papers.load(paper).tables[table_key].margin == plan.margin
