@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isclose
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
 
 from pipeline.data import prepared
 from pipeline.data.own import sets
@@ -19,46 +23,65 @@ from pipeline.ledgers import accounts
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
+from pipeline.methods.base import Execution
 from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.results.records import Entry, Ledger
+from pipeline.results.schema import Entry, Ledger
 from pipeline.results.weights import weights_path
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
+from pipeline.training.evaluation import evaluate
 from pipeline.transport import dvclock
+
+# of a share: a few images of ten thousand may fall to the other side of a boundary by rounding
+MEASURED = 1e-3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was compared, and what is wrong with it; None: nothing."""
+    """What was compared, what is wrong with it (None: nothing), and what could not be compared here."""
 
     subject: str
     wrong: str | None
+    unchecked: str | None = None
 
 
-def verify(settings: Settings) -> Iterator[Finding]:
-    """Compare all there is, a finding each."""
+def verify(settings: Settings, measure: bool = False) -> Iterator[Finding]:
+    """Compare all there is, a finding each.
+
+    Args:
+        settings: all settings.
+        measure: whether weights that are here are measured again, where their data are here too.
+    """
     for name in settings.raw:
         if (RAW / name).exists():
-            yield _finding(f"{RAW / name}", partial(sets.load, name, settings))
+            yield _finding(f"{RAW / name}", partial(_raw, name, settings))
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
-    for key in settings.lines:
+    for key in settings.accounts:
+        if records.ledger_path(key).exists():
+            yield _finding(key, partial(_account, key, settings))
+    for key in settings.rows:
         if records.run_path(key).exists() or records.ledger_path(key).exists():
-            yield _finding(key, partial(_line, key, settings))
+            yield _finding(key, partial(_row, key, settings, measure))
     for path, stage in dvclock.changed():
         yield Finding(f"{path}", f"is not what {dvclock.LOCK} has of {stage}")
     if STORE.exists():
         yield _finding(f"{STORE}", partial(_published, settings))
 
 
-def _finding(subject: str, compare: Callable[[], object]) -> Finding:
+def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
+    """``compare`` returns what it could not compare."""
     try:
-        compare()
+        unchecked = compare()
     except (UserError, Damaged, OSError) as problem:
         return Finding(subject, str(problem))
-    return Finding(subject, None)
+    return Finding(subject, None, unchecked)
+
+
+def _raw(name: str, settings: Settings) -> None:
+    sets.load(name, settings)
 
 
 def _prepared(name: str) -> None:
@@ -71,30 +94,67 @@ def _prepared(name: str) -> None:
         check_file(folder / "vocabulary.txt", text["digest"])
 
 
-def _line(key: str, settings: Settings) -> None:
-    """A row's or an account's files, each compared with the one before."""
-    run, kept = records.read_run(key), records.read_ledgers(key)
-    records.read(key, settings.lines[key])
-    if run is None:
-        if key in settings.accounts and kept is not None:
-            line = settings.accounts[key]
-            _compare(key, kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved])
-        return
-    check_file(records.history_path(key), run.history)
-    for one in run.replicas:
-        path = weights_path(key, one.level, one.seed)
-        if path.exists():
-            check_file(path, one.weights)
-    measured = records.read_evaluation(key)
-    weights = {(one.level, one.seed): one.weights for one in run.replicas}
-    for other in measured.replicas if measured else ():
-        if weights.get((other.level, other.seed), other.weights) != other.weights:
-            raise UserError(
-                f"{records.evaluation_path(key)}: {other.level}, seed {other.seed}: of other weights"
-            )
-    check_spending(run, settings)
+def _account(key: str, settings: Settings) -> None:
+    line, kept = settings.accounts[key], records.read_ledgers(key)
     if kept is not None:
-        _compare(key, kept.replicas, entries(run, settings.rows[key].search))
+        _compare(key, kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved])
+
+
+def _row(key: str, settings: Settings, measure: bool) -> str | None:
+    """A row's files, each compared with the one before: settings, run, weights, evaluation, ledger."""
+    row, run, ledgers = settings.rows[key], records.read_run(key), records.read_ledgers(key)
+    records.read(key, row)
+    if run is None:
+        return None
+    check_file(records.history_path(key), run.history)
+    paths = {one: weights_path(key, one.level, one.seed) for one in run.replicas}
+    here = {one: path for one, path in paths.items() if path.exists()}
+    for one, path in here.items():
+        check_file(path, one.weights)
+    if wrong := records.unmeasured(key):
+        raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
+    ran = {(one.level, one.seed) for one in run.replicas}
+    planned = [(row.level(own), seed) for own, seed in row.trainings] if row.plan else []
+    if missing := next((name for name in planned if name not in ran), None):
+        raise UserError(
+            f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
+            f"has it; `dprepro train {key}`"
+        )
+    check_spending(run, settings)
+    if ledgers is not None:
+        _compare(key, ledgers.replicas, entries(run, row.search))
+    if len(here) < len(paths):
+        return f"accuracies: {len(paths) - len(here)} of {len(paths)} weights are not here"
+    if not measure or prepared.digests_here(row.data) is None:
+        return "accuracies: --measure compares them where the data are"
+    _measure(key, settings)
+    return None
+
+
+def _measure(key: str, settings: Settings) -> None:
+    """Measure a row's weights anew, apart from what is kept, and compare.
+
+    Raises:
+        UserError: a metric is another.
+    """
+    kept, here = records.read_evaluation(key), Path().resolve()
+    how = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+    with TemporaryDirectory() as folder:
+        apart = Path(folder)
+        for path in (Path("runs"), records.RUNS):
+            (apart / path).parent.mkdir(parents=True, exist_ok=True)
+            (apart / path).symlink_to(here / path)
+        evaluate(key, settings, prepared.load(settings.rows[key].data), how, apart)
+        again = records.read_evaluation(key, apart)
+    assert kept is not None, "what is not measured was refused before"
+    assert again is not None, "it was just written"
+    for one, other in zip(kept.replicas, again.replicas, strict=True):
+        for name, value in one.metrics.items():
+            if not isclose(value, other.metrics.get(name, -1.0), abs_tol=MEASURED):
+                raise UserError(
+                    f"{records.evaluation_path(key)}: {one.level}, seed {one.seed}: {name} is {value:g}, and "
+                    f"its weights reach {other.metrics.get(name, -1.0):g}"
+                )
 
 
 def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipeline.results.records import Ledger
+    from pipeline.results.schema import Ledger
 
 
 def answering(width: int = 100) -> "Console":

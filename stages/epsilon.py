@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.results.records import Ledger
+    from pipeline.results.schema import Ledger
 
 
 def epsilon(

@@ -11,8 +11,15 @@ def report(
     """Write tables, figures and self-contained pages from the records; trains nothing."""
     from pipeline import params
     from pipeline.reporting import report as reporting
+    from pipeline.results import records
 
     settings = params.load()
+    for row in settings.rows:
+        if left_out := records.unmeasured(row):
+            print(
+                f"{row}: left out: {'; '.join(left_out)}: not measured with the weights that it ran to; "
+                f"`dprepro evaluate {row}`"
+            )
     written = reporting.write(settings)
     count = sum(map(len, written.files.values()))
     print(

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pipeline.identity import versions
-from pipeline.results import records
-from pipeline.results.records import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
+from pipeline.results import records, schema
+from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
 
 
 def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
@@ -13,7 +13,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     As made by the versions that are here, unless ``by_other_version``: then by what the record says.
     """
     made = record.provenance
-    account = record.method == records.ACCOUNTING
+    account = record.method == schema.ACCOUNTING
     origins, measured_by = record.origins, versions.MEASURING - 1
     if not account and not by_other_version:
         trained_by = versions.training(record.method, record.model["name"])

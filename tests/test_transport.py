@@ -19,7 +19,7 @@ from pipeline.identity import versions
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.spending import Spending
-from pipeline.results import records
+from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
@@ -88,7 +88,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         weights[seed] = write_weights(path, {"weight": torch.full((3,), float(seed))})
     history = records.history_path(name, root)
     write_text(history, history_csv([(level, seed, 2, 1.0, "train_loss", seed) for seed in seeds]))
-    origin = records.Provenance(
+    origin = schema.Provenance(
         config=made.row_digest(name),
         made_by=versions.training(row.method, row.model.name),
         revision=None,
@@ -102,7 +102,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         command=f"dprepro train {name}",
     )
     replicas = tuple(
-        records.Trained(
+        schema.Trained(
             level=level,
             seed=seed,
             settings=own.model_dump(mode="json"),
@@ -120,7 +120,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         )
         for seed in seeds
     )
-    run = records.Run(
+    run = schema.Run(
         row=name,
         model=row.model.model_dump(mode="json"),
         method=row.method,
@@ -131,7 +131,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
     )
     records.write(run, root)
     measured = tuple(
-        records.Evaluated(
+        schema.Evaluated(
             level=level,
             seed=seed,
             weights=weights[seed],
@@ -140,7 +140,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         )
         for seed in seeds
     )
-    records.write(records.Evaluation(row=name, replicas=measured), root)
+    records.write(schema.Evaluation(row=name, replicas=measured), root)
 
 
 @pytest.fixture

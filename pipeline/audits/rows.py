@@ -20,7 +20,7 @@ from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
 from pipeline.privacy.statements import statement
 from pipeline.results import records
-from pipeline.results.records import FLOATING_POINT, Attack, Audit, Bound
+from pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
 
 ALPHA = 0.05  # of all bounds of an attack together
 # bounds that assume nothing of the mechanism

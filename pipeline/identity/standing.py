@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from pipeline.identity import versions
 from pipeline.params import Model, Row
-from pipeline.results.records import Evaluated, Run, Trained
+from pipeline.results.schema import Evaluated, Run, Trained
 
 
 @dataclass(frozen=True)

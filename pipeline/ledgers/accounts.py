@@ -16,8 +16,8 @@ from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.spending import Spending, relation_of, sensitivity
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
-from pipeline.results import records
-from pipeline.results.records import Entry, Ledgers
+from pipeline.results import records, schema
+from pipeline.results.schema import Entry, Ledgers
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -77,7 +77,7 @@ def entry(level: str, own: AccountSettings) -> Entry:
     )
 
 
-def _limit(ledger: records.Ledger) -> dict[str, float]:
+def _limit(ledger: schema.Ledger) -> dict[str, float]:
     return {} if ledger.mu is None else {"mu": ledger.mu}
 
 

@@ -26,7 +26,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.results.records import Run, Trained
+from pipeline.results.schema import Run, Trained
 
 # Noise is calibrated by bisection, whose end differs a little from version to version of the accountant
 CALIBRATED = 1e-3

@@ -24,7 +24,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, losses
 from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
-from pipeline.results.records import Ledger, Opinion, Released, Trained
+from pipeline.results.schema import Ledger, Opinion, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"

@@ -1,6 +1,6 @@
 """The digits that a ledger keeps of an epsilon."""
 
-from pipeline.results.records import Ledger
+from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
 # What two machines, or two versions of numpy, share: they round a Fourier transform of a training's losses

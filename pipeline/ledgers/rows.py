@@ -13,7 +13,7 @@ from pipeline.ledgers.together import together
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.records import Entry, Ledgers, Run
+from pipeline.results.schema import Entry, Ledgers, Run
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:

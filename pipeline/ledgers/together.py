@@ -23,7 +23,8 @@ from pipeline.params import Model, Search, Settings
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import composed
-from pipeline.results.records import Run, Together, Trained, search_path
+from pipeline.results.records import search_path
+from pipeline.results.schema import Run, Together, Trained
 
 BASIC = "the sum of each one's bound at its share of delta"
 # up to which the trainings' losses are composed on one grid

@@ -27,7 +27,7 @@ from pipeline.methods.base import LAST
 from pipeline.params import PARAMS, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
-from pipeline.results.records import Run
+from pipeline.results.schema import Run
 from pipeline.results.weights import read_weights, weights_path
 
 

@@ -8,7 +8,7 @@ from pipeline.params import Settings
 from pipeline.reporting.judging.guarantees import guarantee, incomparable
 from pipeline.reporting.judging.intervals import Mean, difference, mean
 from pipeline.results import records
-from pipeline.results.records import Ledger
+from pipeline.results.schema import Ledger
 
 SAME = 1.01  # epsilons that differ by less are taken as equal: noise is calibrated to a thousandth
 

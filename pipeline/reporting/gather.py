@@ -18,8 +18,8 @@ from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
 from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import VARIANT, Line, Printed, Table
 from pipeline.reporting.results import Budget, Cell, LineResult, Mark, RowResult, TableResult
-from pipeline.results import records
-from pipeline.results.records import Record, Replica
+from pipeline.results import records, schema
+from pipeline.results.schema import Record, Replica
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # A row trained on a smaller share of the paper's examples decides nothing.
@@ -239,7 +239,7 @@ def _cells(
     against = [mark for mark in marks if mark.inconclusive and (trained or not mark.training)]
     marked = next((mark.words for mark in against), None)
     for level in dict.fromkeys(replica.level for replica in record.replicas):
-        accounted = record.method == records.ACCOUNTING
+        accounted = record.method == schema.ACCOUNTING
         # an account lacks what is too large for a number; a further metric it may just not have
         infinite = accounted and metric == table.metric
         replicas = tuple(

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from pipeline.errors import UserError
 from pipeline.results import records
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
 History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> curve

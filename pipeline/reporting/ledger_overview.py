@@ -8,7 +8,7 @@ from pipeline.reporting import wording
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.verdicts import RULE, Verdict, arithmetic, closeness, of_cell, on_mechanism
-from pipeline.results.records import FLOATING_POINT, Attack, Ledger
+from pipeline.results.schema import FLOATING_POINT, Attack, Ledger
 
 # attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
 ATTACKS = {

@@ -9,7 +9,7 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import Verdict
 from pipeline.reporting.printed import Line, Printed, Table
-from pipeline.results.records import Record, Replica
+from pipeline.results.schema import Record, Replica
 
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]

@@ -10,7 +10,7 @@ from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, TableResult
 from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.records import Ledger, Together
+from pipeline.results.schema import Ledger, Together
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"

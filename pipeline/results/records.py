@@ -1,352 +1,38 @@
-"""What is kept of a row, in git: what ran, what was measured, what it spends; and the three joined.
-
-Each is a file and a DVC stage of its own, because each is made from less than the one before: training needs
-the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one:
-they may come from different machines and times.
-"""
+"""Where the files of a row lie, how they are written and read, and how they join to one record."""
 
 from collections.abc import Iterable
-from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from dp_accounting import NeighboringRelation
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import ValidationError
 
 from pipeline.errors import UserError, printable, reading
-from pipeline.fields import Strict
-from pipeline.files import digest_json, write_text
+from pipeline.files import write_text
 from pipeline.limits import RECORD_BYTES
 from pipeline.params import Account, Row
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Relation, Spending
-from pipeline.privacy.statements import Statement
+from pipeline.results.schema import (
+    ACCOUNTING,
+    Audit,
+    Evaluation,
+    Ledger,
+    Ledgers,
+    Provenance,
+    Record,
+    Replica,
+    Run,
+    Trained,
+)
 
 RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
-ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
-F = TypeVar("F", bound=Strict)
-
-
-class Opinion(Strict):
-    """An epsilon computed by one accountant of one library."""
-
-    accountant: str  # e.g. 'pld (dp-accounting 0.6.0)'
-    epsilon: float | None  # None: the accountant could not tell; `note` says why
-    note: str | None = None
-
-
-class Released(Strict):
-    """Laplace noise on a quantity, and what it buys."""
-
-    quantity: str  # 'relevances', 'inputs', 'labels'
-    claimed: float  # epsilon by the method's own reckoning
-    accounted: float | None  # by how far one example really moves the quantity; None: nothing bounds it
-    noise: tuple[float, float, float]  # standard deviation on a coordinate: least, median, largest
-    span: float  # of the exact values: how far they lie apart
-
-
-class Ledger(Strict):
-    """What privacy a replica really buys."""
-
-    # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
-    event: str | None
-    # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
-    noise_multiplier: float | None
-    sampling_rate: float | None  # q: share of the examples in a batch, expected where it is a Poisson sample
-    sampling: str | None = None  # how a batch is drawn: 'poisson', 'fixed', 'replacement', 'shuffled'
-    steps: int
-    delta: float | None
-    unit: str = "one training example"
-    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    claimed: float | None  # epsilon as the paper would state it; None: no claim (infinity)
-    claimed_by: str | None  # the accountant behind the claim
-    accounted: float | None  # true upper bound of the mechanism as run; None: there is none, see `reasons`
-    accountant: str | None  # that computed `accounted`
-    reasons: tuple[Statement, ...] = ()  # why `accounted` is None
-    opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
-    uncounted: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
-    mu: float | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
-    # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
-    tradeoff: tuple[tuple[float, float], ...] = ()
-    releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
-    # what of whom, and from whom, where the unit alone does not tell
-    protects: Statement | None = None
-    # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
-    spent: tuple[tuple[int, float], ...] = ()
-    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that `shown_by`
-    # names: a lower bound beside `accounted`, computed, with nothing trained
-    shown: float | None = None
-    shown_by: Statement | None = None
-
-    @model_validator(mode="after")
-    def _possible(self) -> "Ledger":
-        for name in ("noise_multiplier", "claimed", "accounted", "shown", "mu"):
-            if (value := getattr(self, name)) is not None and not value >= 0:
-                raise ValueError(f"{name}: {value}; allowed: 0 or more")
-        for name in ("sampling_rate", "delta"):
-            if (value := getattr(self, name)) is not None and not 0 <= value <= 1:
-                raise ValueError(f"{name}: {value}; allowed: 0 to 1")
-        if self.steps < 0:
-            raise ValueError(f"steps: {self.steps}; allowed: 0 or more")
-        return self
-
-
-FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
-
-
-class Bound(Strict):
-    """An epsilon that an attack shows, at least."""
-
-    # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
-    # 'labels', of these alone; 'coordinates', of one release; 'repeats', 'order': see
-    # `pipeline.audits.mechanism`
-    by: str
-    epsilon: float
-    assumes_gaussian: bool = False
-
-
-class Attack(Strict):
-    """An attack on a row's code at one level, what it was accounted for, and what it shows."""
-
-    level: str
-    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`: a module's docstring has each
-    attack: str
-    sees: (
-        str  # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
-    )
-    event: str  # the mechanism as it ran for the audit
-    delta: float
-    accounted: float | None  # of that mechanism, which may have fewer steps than the row's
-    whole: bool  # whether that is the row's own, with all its examples and steps
-    confidence: float
-    trials: tuple[int, int]  # without the record, with it
-    bounds: tuple[Bound, ...]
-    seconds: float  # of processor time
-
-    @property
-    def epsilon(self) -> float:
-        """The largest that assumes nothing of the mechanism."""
-        return max((one.epsilon for one in self.bounds if not one.assumes_gaussian), default=0.0)
-
-    @property
-    def largest(self) -> float:
-        """The largest of all."""
-        return max((one.epsilon for one in self.bounds), default=0.0)
-
-
-class Provenance(Strict):
-    """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
-
-    config: str  # digest of the row's settings
-    # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
-    plan: str | None = None
-    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
-    made_by: dict[str, int]
-    revision: str | None  # git commit; None outside a checkout
-    dirty: bool | None  # whether the checkout had uncommitted changes
-    data: dict[str, str]  # digest of each prepared array
-    examples: int  # N: training examples
-    edition: dict[str, str]  # raw data set -> edition it was taken in
-    versions: dict[str, str]  # python and the packages that compute
-    device: str  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
-    reproducible: bool  # True: DP noise was seeded, and no guarantee holds
-    command: str
-    adopted: str | None = None  # where the replicas were trained, when not here
-
-
-class Trained(Strict):
-    """What ran for one replica, and what its mechanism says that it spends."""
-
-    level: str  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
-    seed: int
-    settings: dict[str, Any]  # of the method, in full
-    steps: int
-    spending: Spending | Releases | None  # None: no private mechanism at all
-    delta: float | None
-    claimed_by: str | None
-    broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
-    uncounted: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
-    protects: Statement | None = None
-    # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
-    accounted_then: Ledger | None = None
-    weights: str | None  # digest of the file of its weights; None: from before each had its own
-    seconds: float  # of training, shared by the replicas trained together
-    started: float  # Unix time
-    ended: float
-    origin: int  # its place among the run's `origins`
-
-    @model_validator(mode="after")
-    def _possible(self) -> "Trained":
-        _check_name(self.level, self.seed)
-        times = (self.seconds, self.started, self.ended)
-        if self.steps < 0 or self.origin < 0 or not all(isfinite(one) and one >= 0 for one in times):
-            raise ValueError("steps, origin or times: below 0, or no numbers")
-        return self
-
-
-class Kept(Strict):
-    """A file of its own. What is at its default is left out of it, but for the version of its form."""
-
-    schema_version: Literal[3] = 3
-
-    @model_serializer(mode="wrap")
-    def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {"schema_version": self.schema_version, **others(self)}
-
-
-class Run(Kept):
-    """`reports/runs/ROW.json`: what ran."""
-
-    row: str
-    model: dict[str, Any]
-    method: str
-    data: str
-    replicas: tuple[Trained, ...]
-    origins: tuple[Provenance, ...]
-    history: str  # digest of reports/histories/ROW.csv
-
-    @model_validator(mode="after")
-    def _belongs_together(self) -> "Run":
-        names = [(one.level, one.seed) for one in self.replicas]
-        if len(set(names)) != len(names) or not names:
-            raise ValueError("replicas: the same one twice, or none")
-        if any(one.origin >= len(self.origins) for one in self.replicas):
-            raise ValueError("replicas: one has no origin")
-        return self
-
-    def origin(self, replica: Trained) -> Provenance:
-        """What made a replica."""
-        return self.origins[replica.origin]
-
-
-class Evaluated(Strict):
-    """What was measured of one replica's weights."""
-
-    level: str
-    seed: int
-    weights: str | None  # digest of the file that was measured
-    measured_by: int  # version of measuring
-    metrics: dict[str, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
-
-    @model_validator(mode="after")
-    def _possible(self) -> "Evaluated":
-        _check_name(self.level, self.seed)
-        for name, value in self.metrics.items():
-            if "accuracy" in name and not 0 <= value <= 1:
-                raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")
-        return self
-
-
-class Evaluation(Kept):
-    """`reports/evaluations/ROW.json`: what was measured."""
-
-    row: str
-    replicas: tuple[Evaluated, ...]
-
-
-class Entry(Strict):
-    """The ledger of one replica, or of one level of an account."""
-
-    level: str
-    seed: int
-    ledger: Ledger
-    # of an account: its settings at this level, and what the paper prints or draws of such
-    settings: dict[str, Any] = Field(default_factory=dict)
-    metrics: dict[str, float] = Field(default_factory=dict)
-
-
-class Together(Strict):
-    """What all private trainings of a row, and of the search behind it, spend together."""
-
-    epsilon: float  # an upper bound
-    delta: float
-    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    by: str  # how it was found
-    trainings: int  # private replicas of the row
-    searched: int  # private trainings of its search
-    left_out: int  # replicas and candidates without a bound, which are not in it
-
-
-class Ledgers(Kept):
-    """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
-
-    row: str
-    config: str  # digest of what params.yaml says of the account, or of the row's search
-    versions: dict[str, str]  # of Python and the libraries that did
-    replicas: tuple[Entry, ...]
-    together: Together | None = None  # where the row's trainings spend more than each alone
-
-
-class Replica(Strict):
-    """One (level, seed) of a row, joined."""
-
-    level: str
-    seed: int
-    settings: dict[str, Any]  # the method's settings at this level
-    metrics: dict[str, float]
-    ledger: Ledger
-    seconds: float = 0.0
-    started: float | None = None  # None: nothing ran
-    ended: float | None = None
-    origin: int = 0  # its place among the record's `origins`
-    measured_by: int | None = None  # version of measuring
-    attacks: tuple[Attack, ...] = ()  # on the code of its level
-
-
-class Record(Strict):
-    """A row or an account with everything that is known of it. MLflow and the report are drawn from these."""
-
-    row: str
-    paper: str
-    table: str
-    label: str
-    data: str
-    model: dict[str, Any]
-    method: str
-    budget: str
-    search: str | None
-    replicas: tuple[Replica, ...]
-    history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
-    origins: tuple[Provenance, ...]
-    together: Together | None = None
-
-    @property
-    def provenance(self) -> Provenance:
-        """What made the first replica; `origins` has the others'."""
-        return self.origins[0]
-
-    def digest(self) -> str:
-        """Digest of the whole record."""
-        return digest_json(self.model_dump(mode="json"))
-
-
-class Audit(Kept):
-    """`reports/audits/ROW.json`: what attacks on a row's code show."""
-
-    row: str
-    made_by: dict[str, int]  # versions of the 'method' and 'model' that were attacked, and of the 'audit'
-    versions: dict[str, str]
-    attacks: tuple[Attack, ...]
-    why_none: Statement | None = None  # why there is nothing to attack
-
-
-def _check_name(level: str, seed: int) -> None:
-    """A replica's name is part of its file's; made by others it must not lead anywhere."""
-    if seed < 0 or not level.isprintable() or {"/", "\\"} & set(level) or not 0 < len(level) <= 150:
-        raise ValueError("level or seed: not a replica's name")
+F = TypeVar("F", Run, Evaluation, Ledgers, Audit)
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
@@ -542,8 +228,27 @@ def _read(path: Path, kind: type[F]) -> F | None:
         with reading(path):
             if path.stat().st_size > RECORD_BYTES:
                 raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
-            return kind.model_validate_json(path.read_bytes())
+            kept = kind.model_validate_json(path.read_bytes())
     except ValidationError as problem:
         first = problem.errors(include_input=False)[0]
         where = printable(".".join(map(str, first["loc"])), 100)
         raise UserError(f"{path}: not what `dprepro` writes: {where}: {first['msg']}") from problem
+    if kept.row != path.stem:
+        raise UserError(f"{path}: not what `dprepro` writes: row: {kept.row}; allowed: {path.stem}")
+    return kept
+
+
+def unmeasured(key: str, root: Path = Path()) -> list[str]:
+    """Replicas of a row that ran and whose weights nobody measured, or measured before they were these.
+
+    Raises:
+        UserError: a file is there but is not what it should be.
+    """
+    run, evaluation = read_run(key, root), read_evaluation(key, root)
+    measured = {(one.level, one.seed): one.weights for one in evaluation.replicas} if evaluation else {}
+    return [
+        f"{trained.level}, seed {trained.seed}"
+        for trained in (run.replicas if run else ())
+        if (trained.level, trained.seed) not in measured
+        or measured[trained.level, trained.seed] != trained.weights
+    ]

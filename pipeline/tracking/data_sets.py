@@ -5,7 +5,7 @@ import json
 from pipeline.data.catalog import CATALOG
 from pipeline.files import digest_json
 from pipeline.params import Settings
-from pipeline.results.records import Provenance, Record
+from pipeline.results.schema import Provenance, Record
 
 LENGTH = 16  # of a digest as it is shown; MLflow takes up to 36 letters. Whole ones are in digests.json
 

@@ -18,7 +18,7 @@ from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
-from pipeline.results.records import ACCOUNTING, Record, Replica
+from pipeline.results.schema import ACCOUNTING, Record, Replica
 from pipeline.rounding import rounded_down, rounded_up
 from pipeline.tracking import data_sets, names, notes
 from pipeline.tracking.notes import ACCURACY, NOTE

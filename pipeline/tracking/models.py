@@ -25,7 +25,7 @@ from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
-from pipeline.results.records import Record, Trained
+from pipeline.results.schema import Record, Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.tracking import experiments
 from pipeline.tracking.store import opened

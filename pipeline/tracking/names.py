@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.params import Settings
 from pipeline.reporting import wording
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 
 def run_name(record: Record, place: str, settings: Settings, level: str | None, seed: int | None) -> str:

@@ -7,7 +7,7 @@ from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper, short
-from pipeline.results.records import Record, Replica
+from pipeline.results.schema import Record, Replica
 
 NOTE = "mlflow.note.content"
 ACCURACY = "test_accuracy"

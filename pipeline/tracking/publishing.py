@@ -8,7 +8,7 @@ from pipeline.files import digest_file, digest_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 from pipeline.tracking import experiments
 from pipeline.tracking.drawing import Drawn, draw
 from pipeline.tracking.notes import NOTE

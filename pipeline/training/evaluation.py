@@ -18,7 +18,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.results.records import Evaluated, Evaluation
+from pipeline.results.schema import Evaluated, Evaluation
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 

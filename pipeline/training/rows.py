@@ -24,7 +24,7 @@ from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.records import Provenance, Run, Trained
+from pipeline.results.schema import Provenance, Run, Trained
 from pipeline.results.weights import clear_weights, make_weights_folder, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs

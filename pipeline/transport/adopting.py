@@ -27,9 +27,9 @@ from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
-from pipeline.results import records
+from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.records import Evaluation
+from pipeline.results.schema import Evaluation
 from pipeline.results.weights import weights_path
 from pipeline.transport import archive, dvclock
 
@@ -171,7 +171,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     return _Merged(row, len(new), (*parts, *(path(row) for path in own_files)))
 
 
-def _check(row: str, one: records.Trained, measured: dict, staged: Path) -> None:
+def _check(row: str, one: schema.Trained, measured: dict, staged: Path) -> None:
     """Refuse a replica whose numbers can't be what they say."""
     name = (one.level, one.seed)
     where = f"{row}: not adopted: {one.level}, seed {one.seed}"

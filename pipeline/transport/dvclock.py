@@ -124,13 +124,18 @@ class Signed:
 
 
 def changed() -> Iterator[tuple[Path, str]]:
-    """What lies here and is not what DVC signed: each output's path, and the stage that made it."""
+    """What lies here and is not what DVC signed: each output's path, and the stage that made it.
+
+    An output that has not its stage's own key for a name is another stage's, or nobody's.
+    """
     if not LOCK.exists():
         return
     for stage, entry in _stages(read_yaml(LOCK)).items():
         for signed in entry.outs:
-            path = Path(signed.path)
-            if path.exists() and signed.md5 not in (None, _md5(path)):
+            path, key = Path(signed.path), stage.partition("@")[2]
+            if (key and key not in (path.name, path.stem)) or (
+                path.exists() and signed.md5 not in (None, _md5(path))
+            ):
                 yield path, stage
 
 

@@ -41,7 +41,7 @@ from pipeline.privacy import randomness
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
-from pipeline.results.records import Bound
+from pipeline.results.schema import Bound
 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50

@@ -18,7 +18,7 @@ from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
-from pipeline.results.records import FLOATING_POINT
+from pipeline.results.schema import FLOATING_POINT
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")

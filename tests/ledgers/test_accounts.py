@@ -14,7 +14,7 @@ from pipeline.ledgers.ledger import make_ledger
 from pipeline.params import Settings, parse
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
-from pipeline.results import records
+from pipeline.results import records, schema
 
 SEEDED, SEARCH = statement("seeded"), statement("search", search="grid")
 ACCOUNT: dict[str, Any] = {
@@ -39,14 +39,14 @@ def declared(**changes: Any) -> Settings:
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> records.Record:
+def record(tmp_path: Path) -> schema.Record:
     accounts.account("gdp", declared(), tmp_path)
     found = records.read("gdp", declared().accounts["gdp"], tmp_path)
     assert found is not None
     return found
 
 
-def test_an_account_is_a_record_of_nothing_trained(record: records.Record) -> None:
+def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
     assert (record.method, record.data, record.model, record.history) == ("accounting", "none", {}, None)
     assert [replica.level for replica in record.replicas] == [
         "noise_multiplier=2.5",
@@ -57,7 +57,7 @@ def test_an_account_is_a_record_of_nothing_trained(record: records.Record) -> No
     assert all((one.started, one.ended, one.seconds) == (None, None, 0) for one in record.replicas)
 
 
-def test_parts_share_the_noise(record: records.Record) -> None:
+def test_parts_share_the_noise(record: schema.Record) -> None:
     ledger = record.replicas[0].ledger
     assert ledger.noise_multiplier == pytest.approx(2.5 / 8**0.5)
     assert ledger.steps == 42_188
@@ -65,7 +65,7 @@ def test_parts_share_the_noise(record: records.Record) -> None:
     assert ledger.sampling_rate == pytest.approx(64 / 54_000)
 
 
-def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: records.Record) -> None:
+def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: schema.Record) -> None:
     replica = record.replicas[0]
     ledger = replica.ledger
     assert replica.metrics == {"mu": ledger.mu}
@@ -81,7 +81,7 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: reco
     assert ledger.tradeoff[-1] == (1.0, 0.0)
 
 
-def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: records.Record) -> None:
+def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) -> None:
     replica = record.replicas[1]
     assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
     assert replica.ledger.accounted is not None
@@ -94,7 +94,7 @@ def test_no_such_account_is_one_line(tmp_path: Path) -> None:
         accounts.account("dgp", declared(), tmp_path)
 
 
-def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> records.Ledger:
+def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> schema.Ledger:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": 6400, "batch": 64}
     return make_ledger(Spending.model_validate(values), 500, 1e-5, claimed_by, **changes)
 
@@ -173,7 +173,7 @@ TAN: dict[str, Any] = {
 }
 
 
-def renyi_account(tmp_path: Path, **changes: Any) -> records.Replica:
+def renyi_account(tmp_path: Path, **changes: Any) -> schema.Replica:
     declaration = {
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip

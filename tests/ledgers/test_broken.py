@@ -8,7 +8,7 @@ from pipeline.ledgers import ledger
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
-from pipeline.results.records import Trained
+from pipeline.results.schema import Trained
 
 GAUSSIAN = Spending(sampling="poisson", noise_multiplier=2.0, examples=1000, batch=100)
 LAPLACE = Releases(laplace=(Laplace(quantity="inputs", claimed=1.0, distance=1.0, scales=(2.0,), span=1.0),))

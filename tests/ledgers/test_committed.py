@@ -9,7 +9,7 @@ from pipeline.ledgers.rows import entries
 from pipeline.params import load
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
-from pipeline.results.records import Entry, Run
+from pipeline.results.schema import Entry, Run
 
 ROOT = Path(__file__).parents[2]
 OWN = load(ROOT / "params.yaml")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import SAME, down, up
 from pipeline.privacy.spending import Spending
-from pipeline.results.records import Ledger
+from pipeline.results.schema import Ledger
 from pipeline.verification import _differing
 
 FIXED = Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)

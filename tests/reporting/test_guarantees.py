@@ -9,7 +9,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting.judging.guarantees import VACUOUS, guarantee
 from pipeline.reporting.statements import words
 from pipeline.reporting.wording import bound
-from pipeline.results.records import Replica
+from pipeline.results.schema import Replica
 
 
 def replica(claimed: float | None, accounted: float | None, *why: Statement) -> Replica:

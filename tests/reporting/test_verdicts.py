@@ -5,7 +5,7 @@ from reporting.made_up import dpsgd
 
 from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
 from pipeline.reporting.ledger_overview import attack_words
-from pipeline.results.records import FLOATING_POINT, Attack, Bound, Ledger
+from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
 
 
 def ledger(claimed: float | None, accounted: float | None, shown: float | None = None) -> Ledger:

@@ -12,7 +12,7 @@ from typing import Any
 from reporting.made_up import dpsgd as example
 
 from pipeline.params import Settings
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 ROWS = (example.LAYER, example.LITERAL)
 RUNS = {example.LAYER: 7, example.LITERAL: 7}

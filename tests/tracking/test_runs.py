@@ -16,8 +16,8 @@ from reporting.made_up import dpsgd as example
 from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.reporting.judging.intervals import mean
-from pipeline.results import records
-from pipeline.results.records import Record
+from pipeline.results import records, schema
+from pipeline.results.schema import Record
 from pipeline.tracking import experiments, store, views
 from pipeline.tracking.names import canonical
 from pipeline.tracking.publishing import declared, publish
@@ -58,7 +58,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterato
         yield Store(root, settings)
 
 
-def replicas(level: str) -> list[records.Replica]:
+def replicas(level: str) -> list[schema.Replica]:
     return [one for one in small(example.LAYER, example.settings()).replicas if one.level == level]
 
 

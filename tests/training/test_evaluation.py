@@ -23,7 +23,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
-from pipeline.results.records import Trained
+from pipeline.results.schema import Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import evaluation, loop, side_by_side
 from pipeline.training import rows as training

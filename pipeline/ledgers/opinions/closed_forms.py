@@ -6,7 +6,7 @@ from pipeline.ledgers.opinions import library
 from pipeline.privacy.accounting import classic_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
-from pipeline.results.records import Opinion
+from pipeline.results.schema import Opinion
 
 CLASSIC = "a looser bound, as Sander et al. state it"
 TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pipeline.ledgers.opinions import library
 from pipeline.privacy.accounting import opacus_prv, opacus_rdp
 from pipeline.privacy.spending import Spending
-from pipeline.results.records import Opinion
+from pipeline.results.schema import Opinion
 
 # beyond which Opacus's PRV accountant takes minutes and ends at infinity
 PRV_LARGEST = 1e2

@@ -8,7 +8,7 @@ from pipeline.reporting.drawing.style import columns, remark, svg, thinned
 from pipeline.reporting.histories import Curve, averaged, averages, spending
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.wording import columns_words, level_value
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")

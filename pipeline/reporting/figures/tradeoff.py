@@ -10,7 +10,7 @@ from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns,
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
-from pipeline.results.records import Ledger
+from pipeline.results.schema import Ledger
 
 SUFFIX = "tradeoff"  # of the figure's file
 TITLE = "Trade-off curves of {}"  # for screen readers, of the table

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting.statements import joined, words
-from pipeline.results.records import Ledger, Replica
+from pipeline.results.schema import Ledger, Replica
 
 # What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
 ROUNDING = 1 + 1e-6

@@ -7,7 +7,7 @@ from pipeline.identity import versions
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.params import Row
 from pipeline.reporting.results import Mark
-from pipeline.results import records
+from pipeline.results import records, schema
 
 # shown rather than hidden: the numbers are real, but of other settings than those declared now
 SETTINGS_CHANGED = Mark("settings have changed since this run", incomparable=True, inconclusive=True)
@@ -29,7 +29,7 @@ def made_otherwise(key: str, row: Row, root: Path) -> Iterator[Mark]:
         yield Mark("measured by other code")
 
 
-def _told(made: records.Provenance, row: Row) -> str:
+def _told(made: schema.Provenance, row: Row) -> str:
     """A commit, and the versions there that are others than here."""
     here = versions.training(row.method, row.model.name)
     others = [

@@ -7,7 +7,7 @@ from typing import Literal
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
 from pipeline.reporting.vocabulary import LEDGERS
-from pipeline.results.records import FLOATING_POINT, Attack, Ledger, Record
+from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 # sums of float32 gradients are clipped to their bounds up to this

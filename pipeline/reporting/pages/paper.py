@@ -15,7 +15,7 @@ from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.pages.environment import environment
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.statements import words
 from pipeline.reporting.wording import level_value, number, upwards
-from pipeline.results.records import Released
+from pipeline.results.schema import Released
 
 # Declared wherever releases are shown.
 RULE = (

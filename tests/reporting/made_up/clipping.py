@@ -12,7 +12,7 @@ from reporting.made_up import dpsgd
 
 from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import Statement, statement
-from pipeline.results.records import Ledger, Record
+from pipeline.results.schema import Ledger, Record
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
 BC, IC = "nguyen-f4-bc", "nguyen-f4-ic"

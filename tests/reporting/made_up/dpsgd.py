@@ -17,7 +17,7 @@ from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
-from pipeline.results.records import Ledger, Opinion, Provenance, Record, Replica
+from pipeline.results.schema import Ledger, Opinion, Provenance, Record, Replica
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"

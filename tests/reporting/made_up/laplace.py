@@ -11,7 +11,7 @@ from reporting.made_up import dpsgd
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
-from pipeline.results.records import Ledger, Record, Released
+from pipeline.results.schema import Ledger, Record, Released
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
 SOUND, CODE, RUN = "phan-f4a-ilm-sound", "phan-f4a-ilm-code", "phan-f4a-ilm-code-run"

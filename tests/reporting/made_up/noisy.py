@@ -15,7 +15,7 @@ from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
-from pipeline.results.records import Ledger, Record, Replica
+from pipeline.results.schema import Ledger, Record, Replica
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
 REDUCED = "-reduced"

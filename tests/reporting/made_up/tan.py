@@ -9,8 +9,8 @@ from keeping import keep
 from reporting.made_up import dpsgd
 
 from pipeline.params import Settings, parse
-from pipeline.results import records
-from pipeline.results.records import Ledger, Record
+from pipeline.results import schema
+from pipeline.results.schema import Ledger, Record
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
 OTHER, OTHER_SIMULATED = "sander-f5-norm-relu", "sander-f5-norm-relu-b256"
@@ -149,7 +149,7 @@ def ledger(sigma: float, accounted: float, claimed: float = 400.0) -> Ledger:
         accounted=accounted,
         accountant="pld (dp-accounting 0.6.0)",
         opinions=(
-            records.Opinion(accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"),
+            schema.Opinion(accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"),
         ),
     )
 

@@ -10,7 +10,7 @@ from pipeline.params import Settings, parse
 from pipeline.reporting.gather import PaperResult, Sources, fill
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
-from pipeline.results.records import Record
+from pipeline.results.schema import Record
 
 LEVELS = ("sigma=0", "sigma=1")
 

@@ -1,0 +1,347 @@
+"""The files that git keeps of a row: what ran, what was measured, what it spends; and the three joined.
+
+Each is a file and a DVC stage of its own, because each is made from less than the one before: training needs
+the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one:
+they may come from different machines and times. Whatever reads one reads it through this schema.
+"""
+
+from math import inf
+from typing import Annotated, Any, Literal
+
+from dp_accounting import NeighboringRelation
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+
+from pipeline.errors import shown
+from pipeline.fields import Key, NotNegative, Strict
+from pipeline.files import digest_json
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.spending import Relation, Spending
+from pipeline.privacy.statements import Statement
+
+ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
+
+
+def _plain(text: str) -> str:
+    if not text.isprintable() or {"<", ">"} & set(text):
+        raise ValueError(f"{shown(text)}; allowed: characters that can be printed, without < and >")
+    return text
+
+
+def _level(text: str) -> str:
+    """A replica's name is part of its file's; made by others it must not lead anywhere."""
+    if not text.isprintable() or {"/", "\\"} & set(text):
+        raise ValueError(f"{shown(text)}; allowed: the name of a level")
+    return text
+
+
+Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_plain)]  # shown to people as it is
+Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
+Seed = Annotated[int, Field(ge=0)]
+Whole = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+# what measuring gives (`pipeline.training.evaluation`); 'test_accuracy_NAME' is a variant's
+Metric = Annotated[
+    str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
+]
+Versions = dict[Plain, Plain]
+
+
+class Opinion(Strict):
+    """An epsilon computed by one accountant of one library."""
+
+    accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
+    epsilon: NotNegative | None  # None: the accountant could not tell; `note` says why
+    note: Plain | None = None
+
+
+class Released(Strict):
+    """Laplace noise on a quantity, and what it buys."""
+
+    quantity: Plain  # 'relevances', 'inputs', 'labels'
+    claimed: NotNegative  # epsilon by the method's own reckoning
+    accounted: NotNegative | None  # by how far one example really moves the quantity; None: nothing bounds it
+    noise: tuple[
+        NotNegative, NotNegative, NotNegative
+    ]  # standard deviation on a coordinate: least, median, largest
+    span: NotNegative  # of the exact values: how far they lie apart
+
+
+class Ledger(Strict):
+    """What privacy a replica really buys."""
+
+    # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
+    event: Plain | None
+    # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
+    noise_multiplier: NotNegative | None
+    sampling_rate: (
+        Probability | None
+    )  # q: share of the examples in a batch, expected where it is a Poisson sample
+    sampling: Plain | None = None  # how a batch is drawn: 'poisson', 'fixed', 'replacement', 'shuffled'
+    steps: Whole
+    delta: Probability | None
+    unit: Plain = "one training example"
+    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
+    claimed_by: Plain | None  # the accountant behind the claim
+    accounted: (
+        NotNegative | None
+    )  # true upper bound of the mechanism as run; None: there is none, see `reasons`
+    accountant: Plain | None  # that computed `accounted`
+    reasons: tuple[Statement, ...] = ()  # why `accounted` is None
+    opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
+    uncounted: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
+    mu: NotNegative | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
+    # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
+    tradeoff: tuple[tuple[Probability, Probability], ...] = ()
+    releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
+    # what of whom, and from whom, where the unit alone does not tell
+    protects: Statement | None = None
+    # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
+    spent: tuple[tuple[Whole, NotNegative], ...] = ()
+    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that `shown_by`
+    # names: a lower bound beside `accounted`, computed, with nothing trained
+    shown: NotNegative | None = None
+    shown_by: Statement | None = None
+
+
+FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
+
+
+class Bound(Strict):
+    """An epsilon that an attack shows, at least."""
+
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
+    # 'labels', of these alone; 'coordinates', of one release; 'repeats', 'order': see
+    # `pipeline.audits.mechanism`
+    by: Plain
+    epsilon: NotNegative
+    assumes_gaussian: bool = False
+
+
+class Attack(Strict):
+    """An attack on a row's code at one level, what it was accounted for, and what it shows."""
+
+    level: Level
+    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`: a module's docstring has each
+    attack: Plain
+    # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
+    sees: Plain
+    event: Plain  # the mechanism as it ran for the audit
+    delta: Probability
+    accounted: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
+    whole: bool  # whether that is the row's own, with all its examples and steps
+    confidence: Probability
+    trials: tuple[Whole, Whole]  # without the record, with it
+    bounds: tuple[Bound, ...]
+    seconds: NotNegative  # of processor time
+
+    @property
+    def epsilon(self) -> float:
+        """The largest that assumes nothing of the mechanism."""
+        return max((one.epsilon for one in self.bounds if not one.assumes_gaussian), default=0.0)
+
+    @property
+    def largest(self) -> float:
+        """The largest of all."""
+        return max((one.epsilon for one in self.bounds), default=0.0)
+
+
+class Provenance(Strict):
+    """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
+
+    config: Plain  # digest of the row's settings
+    # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
+    plan: Plain | None = None
+    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
+    made_by: dict[Plain, Whole]
+    revision: Plain | None  # git commit; None outside a checkout
+    dirty: bool | None  # whether the checkout had uncommitted changes
+    data: dict[Plain, Plain]  # digest of each prepared array
+    examples: Whole  # N: training examples
+    edition: dict[Plain, Plain]  # raw data set -> edition it was taken in
+    versions: Versions  # python and the packages that compute
+    device: Plain  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
+    reproducible: bool  # True: DP noise was seeded, and no guarantee holds
+    command: Plain
+    adopted: Plain | None = None  # where the replicas were trained, when not here
+
+
+class Trained(Strict):
+    """What ran for one replica, and what its mechanism says that it spends."""
+
+    level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
+    seed: Seed
+    settings: dict[str, Any]  # of the method, in full
+    steps: Whole
+    spending: Spending | Releases | None  # None: no private mechanism at all
+    delta: Probability | None
+    claimed_by: Plain | None
+    broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
+    uncounted: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
+    protects: Statement | None = None
+    # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
+    accounted_then: Ledger | None = None
+    weights: Plain | None  # digest of the file of its weights; None: from before each had its own
+    seconds: NotNegative  # of training, shared by the replicas trained together
+    started: NotNegative  # Unix time
+    ended: NotNegative
+    origin: Whole  # its place among the run's `origins`
+
+
+class Kept(Strict):
+    """A file of its own. What is at its default is left out of it, but for the version of its form."""
+
+    schema_version: Literal[3] = 3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_its_version(cls, content: Any, info: ValidationInfo) -> Any:
+        if info.mode == "json" and isinstance(content, dict) and "schema_version" not in content:
+            raise ValueError("schema_version: missing; allowed: 3")
+        return content
+
+    @model_serializer(mode="wrap")
+    def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"schema_version": self.schema_version, **others(self)}
+
+
+class Run(Kept):
+    """`reports/runs/ROW.json`: what ran."""
+
+    row: Key
+    model: dict[str, Any]
+    method: Plain
+    data: Key
+    replicas: tuple[Trained, ...]
+    origins: tuple[Provenance, ...]
+    history: Plain  # digest of reports/histories/ROW.csv
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> "Run":
+        names = [(one.level, one.seed) for one in self.replicas]
+        if len(set(names)) != len(names) or not names:
+            raise ValueError("replicas: the same one twice, or none")
+        if any(one.origin >= len(self.origins) for one in self.replicas):
+            raise ValueError("replicas: one has no origin")
+        return self
+
+    def origin(self, replica: Trained) -> Provenance:
+        """What made a replica."""
+        return self.origins[replica.origin]
+
+
+class Evaluated(Strict):
+    """What was measured of one replica's weights."""
+
+    level: Level
+    seed: Seed
+    weights: Plain | None  # digest of the file that was measured
+    measured_by: Whole  # version of measuring
+    metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Evaluated":
+        for name, value in self.metrics.items():
+            if not (0 <= value <= 1 if "accuracy" in name or name == "converged" else 0 <= value < inf):
+                raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")
+        return self
+
+
+class Evaluation(Kept):
+    """`reports/evaluations/ROW.json`: what was measured."""
+
+    row: Key
+    replicas: tuple[Evaluated, ...]
+
+
+class Entry(Strict):
+    """The ledger of one replica, or of one level of an account."""
+
+    level: Level
+    seed: Seed
+    ledger: Ledger
+    # of an account: its settings at this level, and what the paper prints or draws of such
+    settings: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[Plain, float] = Field(default_factory=dict)
+
+
+class Together(Strict):
+    """What all private trainings of a row, and of the search behind it, spend together."""
+
+    epsilon: NotNegative  # an upper bound
+    delta: Probability
+    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    by: Plain  # how it was found
+    trainings: Whole  # private replicas of the row
+    searched: Whole  # private trainings of its search
+    left_out: Whole  # replicas and candidates without a bound, which are not in it
+
+
+class Ledgers(Kept):
+    """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
+
+    row: Key
+    config: Plain  # digest of what params.yaml says of the account, or of the row's search
+    versions: Versions  # of Python and the libraries that did
+    replicas: tuple[Entry, ...]
+    together: Together | None = None  # where the row's trainings spend more than each alone
+
+
+class Replica(Strict):
+    """One (level, seed) of a row, joined."""
+
+    level: str
+    seed: int
+    settings: dict[str, Any]  # the method's settings at this level
+    metrics: dict[str, float]
+    ledger: Ledger
+    seconds: float = 0.0
+    started: float | None = None  # None: nothing ran
+    ended: float | None = None
+    origin: int = 0  # its place among the record's `origins`
+    measured_by: int | None = None  # version of measuring
+    attacks: tuple[Attack, ...] = ()  # on the code of its level
+
+
+class Record(Strict):
+    """A row or an account with everything that is known of it. MLflow and the report are drawn from these."""
+
+    row: str
+    paper: str
+    table: str
+    label: str
+    data: str
+    model: dict[str, Any]
+    method: str
+    budget: str
+    search: str | None
+    replicas: tuple[Replica, ...]
+    history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
+    origins: tuple[Provenance, ...]
+    together: Together | None = None
+
+    @property
+    def provenance(self) -> Provenance:
+        """What made the first replica; `origins` has the others'."""
+        return self.origins[0]
+
+    def digest(self) -> str:
+        """Digest of the whole record."""
+        return digest_json(self.model_dump(mode="json"))
+
+
+class Audit(Kept):
+    """`reports/audits/ROW.json`: what attacks on a row's code show."""
+
+    row: Key
+    made_by: dict[str, int]  # versions of the 'method' and 'model' that were attacked, and of the 'audit'
+    versions: Versions
+    attacks: tuple[Attack, ...]
+    why_none: Statement | None = None  # why there is nothing to attack
