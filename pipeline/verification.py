@@ -107,10 +107,10 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if run is None:
         return None
     check_file(records.history_path(key), run.history)
-    paths = {one: weights_path(key, one.level, one.seed) for one in run.replicas}
-    here = {one: path for one, path in paths.items() if path.exists()}
-    for one, path in here.items():
-        check_file(path, one.weights)
+    paths = [(weights_path(key, one.level, one.seed), one.weights) for one in run.replicas]
+    here = [(path, weights) for path, weights in paths if path.exists()]
+    for path, weights in here:
+        check_file(path, weights)
     if wrong := records.unmeasured(key):
         raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
     ran = {(one.level, one.seed) for one in run.replicas}

@@ -274,7 +274,7 @@ class Inputs:
             given = [*given[:1], "other"]
         with pytest.MonkeyPatch.context() as patch:
             # nothing is downloaded, and what is written is put elsewhere
-            patch.setattr("pipeline.data.official.download", _no_network)
+            patch.setattr("pipeline.data.download.download", _no_network)
             try:
                 app(given)
             except SystemExit as end:

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def first(content: Any) -> Any:
         (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
         (RUN, lambda x: x["origins"][0].update(made_by={}), "made from other method version"),
         (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
-        (RUN, lambda x: first(x).update(level="../../evil"), "level or seed"),
+        (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
     ],
 )
 def test_a_pack_that_says_what_can_not_be_is_refused(
@@ -147,6 +148,74 @@ def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
     # and the one there is is not read beside it
     with pytest.raises(UserError, match="accounts for another training"):
         records.read(ROW, settings().rows[ROW])
+
+
+LEDGER = records.ledger_path(ROW)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "said"),
+    [
+        (MEASURED, lambda x: first(x)["metrics"].update(test_accuraby=0.5), "metrics.test_accuraby"),
+        (MEASURED, lambda x: x.pop("schema_version"), "schema_version: missing"),
+        (MEASURED, lambda x: x.update(row="another"), "row: another; allowed: small"),
+        (RUN, lambda x: x.update(row="../../x"), "row: "),
+        (
+            RUN,
+            lambda x: x["origins"][0]["versions"].update(torch="<script>alert(1)</script>"),
+            "versions.torch",
+        ),
+        (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
+        (LEDGER, lambda x: first(x)["ledger"]["opinions"][0].update(epsilon=-1.0), "opinions.0.epsilon"),
+        (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
+    ],
+)
+def test_what_no_command_writes_is_one_line_for_every_reader(
+    own: Path, path: Path, change: Callable[[Any], None], said: str
+) -> None:
+    edit(path, change)
+    readers = (
+        lambda: records.read(ROW, settings().rows[ROW]),  # `report` and `publish`
+        lambda: row_ledgers(ROW, settings()) if path == RUN else records.read(ROW, settings().rows[ROW]),
+        lambda: project.evaluate() if path == MEASURED else records.read(ROW, settings().rows[ROW]),
+    )
+    for read in readers:
+        with pytest.raises(UserError, match=re.escape(str(path))) as caught:
+            read()
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).isprintable()
+    assert any(str(path) in (one.wrong or "") for one in verification.verify(settings()))
+
+
+def test_weights_that_nobody_measured_are_told(own: Path) -> None:
+    edit(MEASURED, lambda x: first(x).update(weights=f"sha256:{0:064}"))
+    assert len(records.unmeasured(ROW)) == 1
+    assert ROW in {one.subject for one in verification.verify(settings()) if one.wrong}
+
+
+def test_a_changed_accuracy_is_seen_where_the_weights_are(own: Path) -> None:
+    edit(MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=0.99))
+    unchecked = {one.subject: one.unchecked for one in verification.verify(settings())}
+    assert "--measure" in str(unchecked[ROW])
+    wrong = {one.subject: one.wrong for one in verification.verify(settings(), measure=True)}
+    assert "test_accuracy is 0.99, and its weights reach" in str(wrong[ROW])
+    shutil.rmtree("runs")
+    unchecked = {one.subject: one.unchecked for one in verification.verify(settings(), measure=True)}
+    assert "weights are not here" in str(unchecked[ROW])
+
+
+def test_a_planned_replica_that_was_removed_is_missed(own: Path) -> None:
+    planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
+    changed = settings().model_copy(update={"rows": {ROW: planned}})
+    wrong = {one.subject: one.wrong for one in verification.verify(changed)}
+    assert "missing, though plan 'davody2020-t5' has it" in str(wrong[ROW])
+
+
+def test_a_lock_with_another_path_is_told(own: Path) -> None:
+    entry = {"outs": [{"path": "reports/runs/smalk.json", "hash": "md5", "md5": "0" * 32, "size": 1}]}
+    dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"train@{ROW}": {"cmd": "x", **entry}}}))
+    assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
 @pytest.mark.parametrize("change", [{"accounted": -5}, {"accounted": 0.01}, {"claimed": -1}, {"delta": 7}])
