@@ -146,12 +146,18 @@ def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) 
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
-def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
-    declared = dpsgd.settings()
+def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": f"DPSGD (LeNet-5), {script}"}})
     record = dpsgd.record(dpsgd.PLAIN, declared)
-    made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
+    dpsgd.put(record, tmp_path)
+    page = page_of(report.write(declared, tmp_path)).read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    made = record.provenance.model_copy(update={"device": script})
     dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
-    assert "<script" not in page_of(report.write(declared, tmp_path)).read_text()
+    with pytest.raises(UserError, match=r"origins\.0\.device"):
+        report.write(declared, tmp_path)
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
