@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reporting.test_kinds import CLAIM, FIGURE, PAPER
 from test_contributing import FILES
 
 from pipeline import params
@@ -16,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.identity import entries, versions
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.models import model
+from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
 ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")

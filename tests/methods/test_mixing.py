@@ -16,7 +16,7 @@ from pipeline.methods.registry import build_method
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.training.loop import Replica, make_task
-from tests.methods.test_every_row import CPU, SAMPLE, made_up
+from tests.methods.examples import CPU, SAMPLE, made_up
 
 PLAIN = Model(name="lenet_300_100", normalization="none")
 SHAPE = (1, 8, 8)

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from reporting.made_up import dpsgd, toys
-from reporting.test_report import LOADING, Elements, words
 
 from pipeline.params import load as load_params
 from pipeline.reporting import findings, papers, report, wording
@@ -18,6 +16,8 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.report import Report
 from tests.reporting import readme
+from tests.reporting.made_up import dpsgd, toys
+from tests.reporting.markup import LOADING, Elements, words
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,53 +1,22 @@
-import html
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reporting.lookup import page_of
-from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.reporting import report
 from pipeline.reporting.report import Report
-
-LOADING = {"src", "srcset", "data", "poster", "action", "background"}
-
-
-class Elements(HTMLParser):
-    """Every element and its attributes, and whether all are closed."""
-
-    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"</{tag}> closes something else"
+from tests.reporting.lookup import page_of
+from tests.reporting.made_up import dpsgd
+from tests.reporting.markup import LOADING, Elements, words
 
 
 @pytest.fixture
 def page(written: Report) -> str:
     return page_of(written).read_text(encoding="utf-8")
-
-
-def words(page: str) -> str:
-    """The page as read: no tags, single spaces."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 def test_everything_is_written(written: Report, root: Path) -> None:

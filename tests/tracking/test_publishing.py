@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
-from publishers import RUNS, small
-from reporting.made_up import dpsgd as example
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.tracking import store
 from pipeline.tracking.publishing import MARKER, publish, publish_tables, unpublished
+from tests.reporting.made_up import dpsgd as example
+from tests.tracking.publishers import RUNS, small
 
 LAYER, PLAIN = example.LAYER, example.PLAIN
 

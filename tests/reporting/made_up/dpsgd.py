@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-
 from pipeline.files import digest_file
 from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.schema import Ledger, Opinion, Provenance, Record, Replica
+from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
