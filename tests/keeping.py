@@ -45,6 +45,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             broken=one.ledger.reasons,
             uncounted=one.ledger.uncounted,
             protects=one.ledger.protects,
+            accounted_then=one.ledger,
             weights=None,
             seconds=one.seconds,
             started=one.started,
