@@ -184,11 +184,11 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
+    if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
+        due = one.accounted_then and one.accounted_then.accounted
+        return ledger.steps != one.steps or (ledger.accounted is None) != (due is None)
     if ledger.accounted is not None and (one.broken or made.reproducible):
         return True
-    if one.spending is None:  # nothing private ran, or what was accounted for then is all that is known of it
-        then = one.accounted_then
-        return ledger.steps != one.steps or (ledger.accounted is not None and then is None)
     if isinstance(one.spending, Releases):
         return ledger.steps != one.steps
     found = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)

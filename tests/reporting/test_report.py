@@ -146,12 +146,23 @@ def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) 
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
-def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
+def test_texts_are_escaped(tmp_path: Path) -> None:
+    """Those of records may not hold such; labels of one's own may."""
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": "<script>alert(1)</script>"}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    page = page_of(report.write(declared, tmp_path)).read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
+    """Also where a later replica did."""
     declared = dpsgd.settings()
     record = dpsgd.record(dpsgd.PLAIN, declared)
-    made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
-    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
-    assert "<script" not in page_of(report.write(declared, tmp_path)).read_text()
+    later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
+    dpsgd.put(record.model_copy(update={"origins": (record.provenance, later)}), tmp_path)
+    text = words(page_of(report.write(declared, tmp_path)).read_text())
+    assert "trained and measured elsewhere, not measured again rows.tar.gz (sha256:ab)" in text
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
