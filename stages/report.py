@@ -42,6 +42,6 @@ def tell_left_out(settings: "Settings") -> None:
     for row in settings.rows:
         if left_out := records.unmeasured(row):
             print(
-                f"{records.evaluation_path(row)}: left out: {'; '.join(left_out)}: not measured with the weights "
-                f"that {records.run_path(row)} says; `dprepro evaluate {row}`"
+                f"{records.evaluation_path(row)}: left out: {'; '.join(left_out)}: not measured with "
+                f"the weights that {records.run_path(row)} says; `dprepro evaluate {row}`"
             )

@@ -55,7 +55,8 @@ class Adding:
         if name in there:
             if there[name] != content:
                 raise UserError(
-                    f"{self.path}: {section}.{name}: is there already, and says otherwise; allowed: another name"
+                    f"{self.path}: {section}.{name}: is there already, and says otherwise; "
+                    "allowed: another name"
                 )
             return
         self._expected[section] = {**there, name: content}

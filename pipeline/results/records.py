@@ -134,7 +134,8 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     curves = history_path(key, root)
     if curves.exists() and digest_file(curves) != run.history:
         raise UserError(
-            f"{curves}: does not belong to {run_path(key, root)}; `git checkout {curves}` brings the right one back"
+            f"{curves}: does not belong to {run_path(key, root)}; "
+            f"`git checkout {curves}` brings the right one back"
         )
     entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
     audit = read_audit(key, root)
