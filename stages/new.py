@@ -80,9 +80,7 @@ def row(
     name: Name,
     data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
     model: Annotated[str, typer.Option(help="A file of pipeline/models/, without .py.")],
-    method: Annotated[
-        str, typer.Option(help="dpsgd, tan, batch_clipping, noisy_weights, ilm, adlm, or yours.")
-    ],
+    method: Annotated[str, typer.Option(help="Of pipeline/methods/, such as dpsgd, or yours.")],
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
     epsilon: Annotated[float | None, typer.Option(help="To spend, of methods that are told it.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise, of methods that are told it.")] = None,

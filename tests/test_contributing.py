@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ rows:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package somewhere else, with the new files and no other change."""
-    for folder in ("pipeline", "stages"):
+    for folder in ("benchmarks", "dprepro", "pipeline", "stages"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, code in FILES.items():
         assert not (tmp_path / name).exists()
@@ -57,27 +58,50 @@ def run(warm: Path) -> Callable[..., str]:
     return run
 
 
-def test_a_model_is_one_file_and_a_method_one_room(copy: Path, run: Callable[..., str]) -> None:
-    assert {Path(name).parent.as_posix() for name in FILES} == {"pipeline/models", "pipeline/methods/signs"}
+def test_a_model_is_one_file_and_a_private_method_one_room(copy: Path, run: Callable[..., str]) -> None:
+    rooms = {Path(name).parent.as_posix() for name in FILES}
+    assert rooms == {"pipeline/models", "pipeline/methods/private_signs"}
     project = copy / "project"
     data = (
         "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "
         "[fetch.fetch(name, own) for name in own.raw]; prepare.prepare('mnist', own)"
     )
     run(copy, "-c", data, cwd=project)
-    for stage in ("train", "evaluate", "ledger"):
+    for stage in ("train", "evaluate", "ledger", "audit"):
         run(copy, "-m", "stages", stage, "my-perceptron", cwd=project)
-    ran = json.loads((project / "reports/runs/my-perceptron.json").read_text())
-    assert (ran["method"], ran["model"]["name"]) == ("signs", "perceptron")
-    measured = json.loads((project / "reports/evaluations/my-perceptron.json").read_text())
-    accuracies = [one["metrics"]["test_accuracy"] for one in measured["replicas"]]
+    ran = read(project, "runs")
+    assert (ran["method"], ran["model"]["name"]) == ("private_signs", "perceptron")
+    accuracies = [one["metrics"]["test_accuracy"] for one in read(project, "evaluations")["replicas"]]
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
-    # the same model by a private method, at the page's settings but for their length and number
+    # its ledger bounds what its attacks show
+    epsilons = {one["level"]: one["ledger"]["accounted"] for one in read(project, "ledgers")["replicas"]}
+    assert 0 < epsilons["sigma=4"] < epsilons["sigma=1"]
+    attacks = read(project, "audits")["attacks"]
+    assert {one["attack"] for one in attacks} == {"canaries", "pair", "floating_point"}
+    for attack in (one for one in attacks if one["attack"] != "floating_point"):
+        assert all(bound["epsilon"] <= attack["accounted"] for bound in attack["bounds"])
+    # a search, a new row, the cost and the figure's key
+    searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
+    (project / "params.yaml").write_text(searched)
+    assert "learning_rate" in run(copy, "-m", "stages", "search", "rates", cwd=project)
+    told = ("--data", "mnist", "--model", "perceptron", "--method", "private_signs")
+    assert "declared" in run(copy, "-m", "stages", "new", "row", "begun", *told, cwd=project)
+    script = (
+        "from pipeline import params; from pipeline.cluster.costs import costs; "
+        "from pipeline.methods.rooms import METHOD_SETTINGS; own = params.load(); "
+        "print(len(costs(own.rows['begun'], own)), METHOD_SETTINGS['private_signs'].title)"
+    )
+    assert run(copy, "-c", script, cwd=project) == "1 private SignSGD\n"
+    # the same model by another private method, at the page's settings but for their length and number
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
     (project / "params.yaml").write_text(PARAMS.replace(ROW, short))
     assert "2 replicas trained" in run(copy, "-m", "stages", "train", "my-perceptron", cwd=project)
+
+
+def read(project: Path, kind: str) -> Any:
+    return json.loads((project / f"reports/{kind}/my-perceptron.json").read_text())
 
 
 def test_they_move_no_other_row(copy: Path, run: Callable[..., str]) -> None:
@@ -93,12 +117,11 @@ def test_they_move_no_other_row(copy: Path, run: Callable[..., str]) -> None:
 
 
 def test_its_settings_are_checked(copy: Path) -> None:
-    (copy / "project/params.yaml").write_text(PARAMS.replace("batch: 100,", "batch: 100, threshold: 2,"))
+    (copy / "project/params.yaml").write_text(PARAMS.replace("batch: 200,", "batch: 200, delta: 0.1,"))
     env = {**os.environ, "PYTHONPATH": str(copy)}
     line = [sys.executable, "-m", "stages", "train", "my-perceptron"]
     done = subprocess.run(line, cwd=copy / "project", env=env, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == (
-        "dprepro: params.yaml: rows.my-perceptron.settings.threshold: 2.0 stops everything; allowed: below 1"
-        "\n"
+        "dprepro: params.yaml: rows.my-perceptron.settings.delta: 0.1 means nothing; allowed: below 1/1900\n"
     )

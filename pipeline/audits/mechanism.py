@@ -37,18 +37,6 @@ LONGEST = 2500  # steps of one run
 ROUNDING = 1e-6  # of what is released, in clipping bounds
 RUNS = 120  # on either side, where means are clipped
 BATCHES, ROUNDS = 8, 64  # examples of such a run, in batches, and its steps
-# settings of images, which canaries are none, and a step size that moves nothing
-CANARY_SETTINGS: dict[str, Any] = {
-    "learning_rate": canaries.RATE,
-    "augment": "none",
-    "copies": 1,
-    "side": None,
-    "note_norms": False,
-    "sparsify": None,
-    "public_examples": None,
-    "groups": None,
-    "statistics": "public",
-}
 
 
 @dataclass(frozen=True)
@@ -105,9 +93,8 @@ def overheard(method: Method, steps: int) -> np.ndarray:
 
 
 def plain(settings: MethodSettings) -> MethodSettings:
-    """The settings with those of `CANARY_SETTINGS` that it has."""
-    own = {name: value for name, value in CANARY_SETTINGS.items() if name in type(settings).model_fields}
-    return settings.model_copy(update=own)
+    """The settings without what canaries can't have, and a step size that moves nothing."""
+    return settings.changed({"learning_rate": canaries.RATE, **settings.canaries_without})
 
 
 def audit_singles(

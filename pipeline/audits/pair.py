@@ -91,7 +91,7 @@ class Found:
 
 def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> Found:
     """Scores of short trainings on either side, and how far the record moved the sums of a step."""
-    small = shortened(own)
+    small = own.shortened(BATCH, STEPS)
     data = {
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
         for within in (False, True)
@@ -103,7 +103,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> 
         """(R, P) how far everything kept has moved from the start."""
         members = [Replica(f"{name}/{within}/{run}", 0, small) for run in range(count)]
         task = make_task(members, row.model, True, data[within], CPU)
-        if not within and getattr(small, "sampling", "poisson") == "poisson":
+        if not within and small.poisson:
             streams = Absent(task.streams.names, True, CPU.device)
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
@@ -145,28 +145,6 @@ def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:
     return [
         float((square - total.square() / draws).mean() / (draws - 1)) for total, square in totals.values()
     ]
-
-
-def shortened(own: MethodSettings) -> MethodSettings:
-    """The settings with a length of `STEPS` and a batch of all examples."""
-    changes: dict[str, Any] = {
-        "batch": BATCH,
-        "epochs": float(STEPS),
-        "steps": STEPS,
-        "note_norms": False,
-        "sparsify": None,
-        "public_examples": None,
-        "augment": "none",
-        "copies": 1,
-        "local_steps": 1,
-        "momentum": 0.0,
-    }
-    if getattr(own, "sampling", "poisson") != "poisson":
-        changes["sampling"] = "fixed"  # as any of the others draws a batch of all examples
-    if getattr(own, "mini_set", None) is not None:
-        changes["mini_set"] = min(getattr(own, "mini_set", BATCH), BATCH)
-    fields = type(own).model_fields
-    return own.model_copy(update={name: value for name, value in changes.items() if name in fields})
 
 
 def method_sizes(parameters: Tensors, total: int) -> list[int]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from dp_accounting import GaussianDpEvent
@@ -13,7 +14,6 @@ from pipeline.data.own import sets
 from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
-from pipeline.methods.batch_clipping import layer_bounds
 from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
@@ -35,6 +35,7 @@ SEES = {
 }
 # an epsilon that is shown, at a significance
 Way = Callable[[float], float]
+Fields = dict[str, Any]
 DELTA = 1e-5
 
 
@@ -56,19 +57,19 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> Iterator[Attack]:
     """Every attack that there is on one level."""
-    on_level = _on_releases if hasattr(own, "variant") else _on_steps
+    on_level = _on_releases if own.attack == "releases" else _on_steps
     begun = time.process_time()
     for attack in on_level(row, own, settings, f"{key}/{row.level(own)}"):
         seconds = round(time.process_time() - begun, 1)
-        yield attack.model_copy(update={"level": row.level(own), "seconds": seconds})
+        yield Attack(level=row.level(own), seconds=seconds, **attack)
         begun = time.process_time()
 
 
-def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases sums with Gaussian noise."""
     examples, delta = settings.split(row.data).train, float(getattr(own, "delta", DELTA))
     steps = own.total_steps(examples)
-    single = getattr(own, "clipping", None) is None
+    single = own.attack == "singles"
     if single:
         scores = mechanism.audit_singles(own, examples, steps, name)
     else:
@@ -91,7 +92,7 @@ def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> I
     yield _attack(FLOATING_POINT, event, delta, accounted, (errors.without, errors.within), ways)
 
 
-def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Attack]:
+def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases its data once with Laplace noise."""
     shared = getattr(own, "variant", "") == "code"
     way = releases.shared if shared else releases.opposites
@@ -111,7 +112,7 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -
 
 def _by_scores(
     attack: str, scores: Scores, delta: float, ways: dict[str, Way], whole: bool = False
-) -> Attack:
+) -> Fields:
     known, _ = bounds_of(scores.spending, scores.steps, delta)
     accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
@@ -126,21 +127,19 @@ def _attack(
     trials: tuple[int, int],
     ways: dict[str, Way],
     whole: bool = False,
-) -> Attack:
-    """An attack, whose level and seconds are told by whoever asked for it."""
-    return Attack(
-        level="",
-        attack=attack,
-        sees=SEES[attack],
-        event=event,
-        delta=delta,
-        accounted=None if accounted is None else up(accounted),
-        whole=whole,
-        confidence=1 - ALPHA,
-        trials=trials,
-        bounds=_shown(ways),
-        seconds=0.0,
-    )
+) -> Fields:
+    """Of an attack all but its level and the seconds it took."""
+    return {
+        "attack": attack,
+        "sees": SEES[attack],
+        "event": event,
+        "delta": delta,
+        "accounted": None if accounted is None else up(accounted),
+        "whole": whole,
+        "confidence": 1 - ALPHA,
+        "trials": trials,
+        "bounds": _shown(ways),
+    }
 
 
 def _shown(ways: dict[str, Way]) -> tuple[Bound, ...]:
@@ -171,6 +170,4 @@ def _parts(row: Row, own: MethodSettings, settings: Settings) -> int:
     """L of the row's own network."""
     data = made_up.examples(row, settings, 1, None)
     net = build_net(row.model, own.input_shape(data.input_shape), made_up.CLASSES)
-    names = [name for name, value in net.named_parameters() if value.requires_grad]
-    layers = layer_bounds.layers_of(net, names, getattr(own, "layers", "tensor"))
-    return layer_bounds.parts_of(own, len(layers.names))  # type: ignore[arg-type]
+    return own.parts(net)

@@ -1,1 +1,1 @@
-"""Training methods: one file a method."""
+"""Training methods: a folder a method, with its settings and the class that trains."""

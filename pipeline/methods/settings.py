@@ -41,6 +41,15 @@ class MethodSettings(Strict):
     normalizations: ClassVar[tuple[str, ...]]
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
     scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
+    title: ClassVar[str]  # for people, as in the key of a figure
+    # Which attacks there are on its release (`pipeline.audits.rows`): 'singles', where each example is
+    # clipped by itself; 'crowd', where means are; 'releases', where data get Laplace noise once
+    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "singles"
+    # Of its settings what an audit leaves out, as it only makes attacks dearer, and what canaries, which are
+    # no images, can't have
+    audited_without: ClassVar[dict[str, Any]] = {}
+    canaries_without: ClassVar[dict[str, Any]] = {}
+    uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
     # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
@@ -53,6 +62,24 @@ class MethodSettings(Strict):
     def private(self) -> bool:
         """Whether gradients are clipped and noised."""
         return False
+
+    @property
+    def poisson(self) -> bool:
+        """Whether an example joins a step's batch by a coin of its own; else neighbours replace one."""
+        return True
+
+    def shortened(self, batch: int, steps: int) -> Self:
+        """The same mechanism over ``steps`` batches of ``batch``, all examples each: what an audit trains."""
+        return self.changed({"batch": batch, "epochs": float(steps), "steps": steps, **self.audited_without})
+
+    def changed(self, changes: dict[str, Any]) -> Self:
+        """With those of the ``changes`` whose settings there are."""
+        known = {name: value for name, value in changes.items() if name in type(self).model_fields}
+        return self.model_copy(update=known)
+
+    def parts(self, net: Any) -> int:
+        """Parts of the gradient of ``net``, a torch module, that are clipped and noised each on its own."""
+        return 1
 
     @property
     def batching_key(self) -> tuple[Any, ...]:

@@ -107,7 +107,8 @@ def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
         if (row.paper, row.table) == (name, key):
             line, variant = table.line_of(row.label)
             if isinstance(row, Row) and row.plan:
-                variant = variant.removeprefix(PLANNED).removeprefix(VARIANT)
+                # beside its line or beside a variant, a planned row does nothing else differently
+                variant = VARIANT.join(part for part in variant.split(VARIANT) if part != PLANNED)
             label = line.label if line else row.label
             grouped.setdefault(label, []).append(_row(row_key, row, line, variant, table, sources))
     known = {line.label: line for line in table.lines}

@@ -1,1 +1,1 @@
-"""What came out: records, their evaluation, and their projection into MLflow."""
+"""What is kept of a row: the schema of its files, where they lie, and how they join to a record."""

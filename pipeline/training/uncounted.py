@@ -18,7 +18,7 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
         start = manifest["start"]
         yield statement("public_start", row=start["row"], data=start["data"])
     # the network behind the relevances has seen something, where a method looks at them
-    if "relevance" in manifest and hasattr(settings, "relevance_share"):
+    if "relevance" in manifest and settings.uses_relevances:
         found = manifest["relevance"]
         kind = "informed_relevance" if found["informed"] else "public_relevance"
         yield statement(kind, row=found["row"], data=found["data"])

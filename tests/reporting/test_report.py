@@ -146,13 +146,18 @@ def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) 
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
-def test_texts_are_escaped(tmp_path: Path) -> None:
-    """Those of records may not hold such; labels of one's own may."""
-    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": "<script>alert(1)</script>"}})
-    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": f"DPSGD (LeNet-5), {script}"}})
+    record = dpsgd.record(dpsgd.PLAIN, declared)
+    dpsgd.put(record, tmp_path)
     page = page_of(report.write(declared, tmp_path)).read_text()
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    made = record.provenance.model_copy(update={"device": script})
+    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
+    with pytest.raises(UserError, match=r"origins\.0\.device"):
+        report.write(declared, tmp_path)
 
 
 def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:

@@ -151,6 +151,16 @@ def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     assert values.counts([planned(5)]).planned == 1
 
 
+@pytest.mark.parametrize(
+    ("label", "variant"),
+    [("One, planned", ""), ("One, planned, longer", "longer"), ("One, public, planned", "public")],
+)
+def test_planned_is_no_change_wherever_a_label_says_it(label: str, variant: str) -> None:
+    declared = toys.settings(row={"label": label, "plan": "toys-t", "seeds": 5}, plans=PLAN)
+    (row,) = toys.judged(toys.paper(values=PRINTED), declared).tables[0].rows
+    assert row.variant == variant
+
+
 @pytest.mark.parametrize(("seeds", "digest"), [(4, None), (5, "sha256:of-another-plan")])
 def test_a_plan_that_was_not_kept_is_exploratory(seeds: int, digest: str | None) -> None:
     result = planned(seeds, digest)

@@ -1,6 +1,6 @@
 """What batch clipping can be told."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -18,6 +18,16 @@ class BatchClippingSettings(EpochSettings):
     # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
+    title: ClassVar[str] = "batch clipping (Nguyen et al.)"
+    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "crowd"
+    audited_without: ClassVar[dict[str, Any]] = {
+        **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
+        "local_steps": 1,
+    }
+    canaries_without: ClassVar[dict[str, Any]] = {
+        **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
+        **{"side": None, "groups": None, "statistics": "public"},
+    }
     beginnings: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
         **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
@@ -56,6 +66,25 @@ class BatchClippingSettings(EpochSettings):
     statistics: Literal["public", "running"] = "public"
     averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in these averages
     delta: Delta = 1e-5
+
+    @property
+    def poisson(self) -> bool:
+        """Whether an example joins a step's batch by a coin of its own."""
+        return self.sampling == "poisson"
+
+    def shortened(self, batch: int, steps: int) -> Self:
+        """Also mini-sets no larger than the batch; sampling without coins draws it whole, as 'fixed' does."""
+        changes: dict[str, Any] = {} if self.poisson else {"sampling": "fixed"}
+        if self.mini_set is not None:
+            changes["mini_set"] = min(self.mini_set, batch)
+        return super().shortened(batch, steps).changed(changes)
+
+    def parts(self, net: Any) -> int:
+        """L of the guarantee."""
+        from pipeline.methods.batch_clipping.layer_bounds import layers_of, parts_of
+
+        names = [name for name, value in net.named_parameters() if value.requires_grad]
+        return parts_of(self, len(layers_of(net, names, self.layers).names))
 
     @property
     def private(self) -> bool:

@@ -21,6 +21,8 @@ class DpsgdSettings(EpochSettings):
         *("batch_bn", "public_bn", "noisy_bn"),
     )
     axis: ClassVar[str] = "epsilon"
+    title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
+    audited_without: ClassVar[dict[str, Any]] = {"momentum": 0.0}
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
     momentum: Share = 0.0

@@ -29,6 +29,8 @@ class IlmSettings(EpochSettings):
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
+    title: ClassVar[str] = "ILM (Phan et al.)"
+    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "releases"
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
@@ -94,6 +96,8 @@ class AdlmSettings(IlmSettings):
     method: ClassVar[str] = "adlm"
     trained_by: ClassVar[str] = "adlm.Adlm"
     version: ClassVar[int] = 1
+    title: ClassVar[str] = "AdLM (Phan et al.)"
+    uses_relevances: ClassVar[bool] = True
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
     note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)

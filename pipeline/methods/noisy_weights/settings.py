@@ -16,6 +16,7 @@ class NoisyWeightsSettings(EpochSettings):
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
     axis: ClassVar[str] = "sigma"
+    title: ClassVar[str] = "noisy weights (Davody et al.)"
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight

@@ -16,6 +16,11 @@ class TanSettings(MethodSettings):
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
+    title: ClassVar[str] = "DP-SGD by total noise (Sander et al.)"
+    audited_without: ClassVar[dict[str, Any]] = {
+        **{"augment": "none", "copies": 1, "note_norms": False, "momentum": 0.0}
+    }
+    canaries_without: ClassVar[dict[str, Any]] = {"augment": "none", "copies": 1, "note_norms": False}
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything

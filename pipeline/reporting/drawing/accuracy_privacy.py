@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.reporting.drawing.style import COLOURS, columns, svg
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
@@ -14,13 +15,6 @@ from pipeline.reporting.results import RowResult
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
-METHODS = {
-    "dpsgd": "DP-SGD (Davody et al.; the others' baseline)",
-    "batch_clipping": "batch clipping (Nguyen et al.)",
-    "adlm": "AdLM (Phan et al.)",
-    "ilm": "ILM (Phan et al.)",
-    "tan": "DP-SGD by total noise (Sander et al.)",
-}
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -53,11 +47,12 @@ def draw(papers: Sequence[PaperResult]) -> str | None:
     shown = {name: points for name, points in found.items() if points}
     if not shown:
         return None
+    methods = sorted({method for points in shown.values() for method, _, _ in points})
 
     def plot(figure: Figure) -> None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (name, points) in zip(grid, shown.items(), strict=True):
-            _panel(axes, name, points)
+            _panel(axes, name, points, methods)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -87,11 +82,12 @@ def _data(row: RowResult) -> str:
     return next((key for key in SETS if name.startswith(key)), "")
 
 
-def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]]) -> None:
-    for number, (method, words) in enumerate(METHODS.items()):
+def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]], methods: Sequence[str]) -> None:
+    for number, method in enumerate(methods):
         own = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
         if own:
-            axes.plot(*columns(own), "o", color=COLOURS[number], ms=5, alpha=0.8, label=words)
+            colour, label = COLOURS[number % len(COLOURS)], METHOD_SETTINGS[method].title
+            axes.plot(*columns(own), "o", color=colour, ms=5, alpha=0.8, label=label)
     for anchor in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
         axes.plot(*columns(list(anchor.points)), marker=anchor.marker, label=anchor.source, **look)

@@ -1,0 +1,33 @@
+"""The map of the code is true: rooms, their order, and what a page of it can be compared with."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from pipeline.identity import versions
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+TABLE = re.findall(r"^\| (`[^|]*`) \|", PAGE, re.MULTILINE)
+
+
+def test_the_rooms_stand_in_the_order_that_the_linter_holds() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [set(layer.replace("pipeline.", "").split(" | ")) for layer in contract["layers"]]
+    assert [set(re.findall(r"`([^`]*)`", row)) for row in TABLE] == layers
+
+
+def test_every_room_is_on_the_map() -> None:
+    named = set(re.findall(r"`([^`]*)`", " ".join(TABLE)))
+    rooms = {path.parent.name for path in ROOT.glob("pipeline/*/__init__.py")}
+    modules = {path.stem for path in ROOT.glob("pipeline/[a-z]*.py")}
+    assert rooms | modules | {"benchmarks", "dprepro", "stages"} == named
+
+
+def test_versions_and_stages_are_the_ones_there_are() -> None:
+    declared = {
+        name for name in vars(versions) if name.isupper() and isinstance(getattr(versions, name), int)
+    }
+    assert declared <= set(re.findall(r"`([A-Z_]+)`", PAGE))
+    stages = set(re.findall(r"^  (\w+):$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE))
+    assert stages - {"identity", "own", "account"} <= set(re.findall(r"\w+", PAGE))
