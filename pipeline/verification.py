@@ -213,7 +213,7 @@ def _unlike(kept: Any, due: Any, where: str = "") -> str | None:
         return None if isclose(kept, due, rel_tol=SAME, abs_tol=share) else where
     else:
         return None if kept == due else where
-    inner = (_unlike(one, other, f"{where}.{name}".lstrip(".")) for name, one, other in places)
+    inner = (_unlike(left, right, f"{where}.{name}".lstrip(".")) for name, left, right in places)
     return next(filter(None, inner), None)
 
 
