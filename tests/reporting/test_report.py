@@ -129,6 +129,16 @@ def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: P
         report.write(declared, tmp_path)
 
 
+def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
+    """Also where a later replica did."""
+    declared = dpsgd.settings()
+    record = dpsgd.record(dpsgd.PLAIN, declared)
+    later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
+    dpsgd.put(record.model_copy(update={"origins": (record.provenance, later)}), tmp_path)
+    text = words(page_of(report.write(declared, tmp_path)).read_text())
+    assert "trained and measured elsewhere, not measured again rows.tar.gz (sha256:ab)" in text
+
+
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     declared = dpsgd.fill(tmp_path)
     (tmp_path / "reports/runs" / f"{dpsgd.PLAIN}.json").write_text("{}")

@@ -171,7 +171,10 @@ def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(records.HISTORY_COLUMNS)
         writer.writerows(lines)
-    return digest_file(path)
+    digest = digest_file(path)
+    if (run := records.read_run(row, root)) is not None:
+        records.write(run.model_copy(update={"history": digest}), root)
+    return digest
 
 
 def put(found: Record, root: Path, history: bool = True) -> Record:
