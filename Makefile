@@ -33,8 +33,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## first run: every method on images it makes itself, three minutes on two cores
-	@echo "One row of every method, from raw files to the report and MLflow: about three minutes on two cores."
+demo: $(STAMP) ## first run: every method on images it makes itself, two to five minutes
+	@echo "One row of every method, from raw files to the report and MLflow: two to five minutes on two cores."
 	$(BIN)/dvc repro demo/dvc.yaml
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 

@@ -11,6 +11,7 @@ from functools import partial
 from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
@@ -19,14 +20,15 @@ from pipeline.data.own import sets
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
+from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.methods.base import Execution
-from pipeline.params import Settings
+from pipeline.params import PARAMS, Settings
 from pipeline.results import records
-from pipeline.results.schema import Entry, Ledger
+from pipeline.results.schema import Entry
 from pipeline.results.weights import weights_path
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
@@ -120,11 +122,21 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
             f"has it; `dprepro train {key}`"
         )
+    stands = Standing(row, prepared.digests_here(row.data))
+    for trained in run.replicas:
+        if why := stands.misdeclared(run, trained) or stands.other_data(run, trained):
+            raise UserError(
+                f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {why}: not what "
+                f"{PARAMS} has; `dprepro train {key}`"
+            )
     check_spending(run, settings)
     if ledgers is not None:
         _compare(key, ledgers.replicas, entries(run, row.search))
     if len(here) < len(paths):
-        return f"accuracies: {len(paths) - len(here)} of {len(paths)} weights are not here"
+        elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
+        return f"accuracies: {len(paths) - len(here)} of {len(paths)} weights are not here" + (
+            "; measured elsewhere, not measured again" if elsewhere else ""
+        )
     if not measure or prepared.digests_here(row.data) is None:
         return "accuracies: --measure compares them where the data are"
     _measure(key, settings)
@@ -161,27 +173,48 @@ def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
     """Ledgers as they are kept with those that are computed now.
 
     Raises:
-        UserError: they differ.
+        UserError: they differ, or one is missing.
     """
-    known = {(one.level, one.seed): one.ledger for one in kept}
-    for one in due:
-        found = known.get((one.level, one.seed))
-        if found is not None and (name := _differing(found, one.ledger)):
-            raise UserError(
-                f"{records.ledger_path(key)}: {one.level}, seed {one.seed}: {name} is not what is computed "
-                "from what ran; account for it again"
-            )
+    known = {(entry.level, entry.seed): entry for entry in kept}
+    for entry in due:
+        where = f"{records.ledger_path(key)}: {entry.level}, seed {entry.seed}"
+        if (entry.level, entry.seed) not in known:
+            raise UserError(f"{where}: missing; account for it")
+        if name := _differing(known[entry.level, entry.seed], entry):
+            raise UserError(f"{where}: {name} is not what is computed from what ran; account for it again")
 
 
-def _differing(kept: Ledger, due: Ledger) -> str | None:
-    for name in ("claimed", "accounted", "shown", "noise_multiplier"):
-        pair = (getattr(kept, name), getattr(due, name))
-        if (None in pair and pair != (None, None)) or (None not in pair and not isclose(*pair, rel_tol=SAME)):
-            return name
-    for name in ("steps", "delta", "reasons", "protects"):
-        if getattr(kept, name) != getattr(due, name):
-            return name
-    return None
+def _differing(kept: Entry, due: Entry) -> str | None:
+    """Where they say something else; None: nowhere.
+
+    What had been `spent` on the way isn't computed again, which takes long. Of opinions those are compared
+    that the same version of the same library has.
+    """
+    left_out = {"ledger": {"spent", "opinions"}}
+    pair = (kept.model_dump(exclude=left_out), due.model_dump(exclude=left_out))
+    opinions = {opinion.accountant: opinion.epsilon for opinion in due.ledger.opinions}
+    told = {
+        opinion.accountant: opinion.epsilon
+        for opinion in kept.ledger.opinions
+        if opinion.accountant in opinions
+    }
+    return _unlike(*pair) or _unlike(told, {name: opinions[name] for name in told})
+
+
+def _unlike(kept: Any, due: Any, where: str = "") -> str | None:
+    """The first place where two trees differ, by more than two machines do where they hold numbers."""
+    if isinstance(kept, dict) and isinstance(due, dict):
+        places = [(name, kept.get(name), due.get(name)) for name in {**due, **kept}]
+    elif isinstance(kept, list | tuple) and isinstance(due, list | tuple) and len(kept) == len(due):
+        places = [(str(at), *pair) for at, pair in enumerate(zip(kept, due, strict=True))]
+    elif isinstance(kept, float) and isinstance(due, float):
+        # errors of attackers are shares, which may be nearly nothing
+        share = 1e-6 if "tradeoff" in where else 0.0
+        return None if isclose(kept, due, rel_tol=SAME, abs_tol=share) else where
+    else:
+        return None if kept == due else where
+    inner = (_unlike(left, right, f"{where}.{name}".lstrip(".")) for name, left, right in places)
+    return next(filter(None, inner), None)
 
 
 def _published(settings: Settings) -> None:

@@ -61,7 +61,7 @@ def data(
     if kind == "texts":
         said |= {"text": text, "label": label}
     adding = Adding()
-    adding.refuse(name, "own", "raw", "data")
+    adding.refuse(name, "raw")
     found = describe(name, kind, said)
     adding.entry("own", name, _own_entry(found))
     adding.entry("data", name, _data_entry(found))
@@ -103,7 +103,7 @@ def row(
 
     settings: Settings = load()
     adding = Adding()
-    adding.refuse(name, "rows", "accounts")
+    adding.refuse(name, "accounts")
     pick({**settings.data, **settings.derived}, data, "data set")
     if method not in METHOD_SETTINGS:
         raise UserError(f"--method {method}: not known; allowed: {', '.join(METHOD_SETTINGS)}")

@@ -27,8 +27,10 @@ def bring_up_to_date() -> "Published":
     from pipeline import params
     from pipeline.tracking import publishing
     from stages.progress import counting
+    from stages.report import tell_left_out
 
     settings = params.load()
+    tell_left_out(settings)
     recorded = publishing.declared(settings)
     with counting("publish", len(recorded)) as show:
         done = publishing.publish(recorded, settings, show=show)

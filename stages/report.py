@@ -1,8 +1,11 @@
 """`dprepro report`: tables, figures and pages."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pipeline.params import Settings
 
 
 def report(
@@ -11,15 +14,9 @@ def report(
     """Write tables, figures and self-contained pages from the records; trains nothing."""
     from pipeline import params
     from pipeline.reporting import report as reporting
-    from pipeline.results import records
 
     settings = params.load()
-    for row in settings.rows:
-        if left_out := records.unmeasured(row):
-            print(
-                f"{row}: left out: {'; '.join(left_out)}: not measured with the weights that it ran to; "
-                f"`dprepro evaluate {row}`"
-            )
+    tell_left_out(settings)
     written = reporting.write(settings)
     count = sum(map(len, written.files.values()))
     print(
@@ -36,3 +33,15 @@ def report(
         if paper.records and publish_tables(paper.key, written.files[paper.key], settings)
     ]
     print(f"{address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log"))
+
+
+def tell_left_out(settings: "Settings") -> None:
+    """Say which replicas aren't shown, because what was measured are not the weights that they ran to."""
+    from pipeline.results import records
+
+    for row in settings.rows:
+        if left_out := records.unmeasured(row):
+            print(
+                f"{records.evaluation_path(row)}: left out: {'; '.join(left_out)}: not measured with "
+                f"the weights that {records.run_path(row)} says; `dprepro evaluate {row}`"
+            )

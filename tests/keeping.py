@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.files import digest_file
 from pipeline.identity import versions
 from pipeline.results import records, schema
 from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
@@ -45,6 +46,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             broken=one.ledger.reasons,
             uncounted=one.ledger.uncounted,
             protects=one.ledger.protects,
+            accounted_then=one.ledger,
             weights=None,
             seconds=one.seconds,
             started=one.started,
@@ -53,6 +55,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         )
         for one in record.replicas
     )
+    curves = records.history_path(record.row, root)
     run = Run(
         row=record.row,
         model=record.model,
@@ -60,7 +63,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         data=record.data,
         replicas=trained,
         origins=origins,
-        history=record.history,
+        history=digest_file(curves) if curves.exists() else record.history,
     )
     records.write(run, root)
     measured = tuple(

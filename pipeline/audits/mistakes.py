@@ -32,8 +32,9 @@ def recognise(
     """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
 
     Args:
-        crowd: (T, 2) releases, over their step's noise, in the directions of the shorter and of the longer
-            examples, of which there are as many; all of them are longer than the clipping bound.
+        crowd: (T, 2) releases, over their step's noise as W directions without examples have it, in the
+            directions of the shorter and of the longer examples, of which there are as many; all of them are
+            longer than the clipping bound.
         blanks: (S, W) releases in directions that no example has, of T or more steps.
         examples: N, that the crowd has.
         rate: claimed chance of an example to be in a batch.
@@ -48,8 +49,10 @@ def recognise(
         return answers
     total = crowd.sum(1) * noise_multiplier
     coins = expected * (1 - rate)
+    # a step's scale is measured in W directions, which moves all that it released together
+    of_scale = expected**2 / (2 * (blanks.shape[1] - 1))
     # noise that comes again in every step isn't averaged
-    error = sqrt((coins + 2 * noise_multiplier**2 * (steps if reused else 1)) / steps)
+    error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
@@ -58,7 +61,7 @@ def recognise(
     answers.append(Mistake("noise", text, p))
     if total.mean() > CLEAR * total.std(ddof=1) / sqrt(steps) and not reused:
         scale = total.mean() / expected
-        of_noise = 2 * (noise_multiplier / scale) ** 2
+        of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
         ratio = (steps - 1) * total.var(ddof=1) / scale**2 / (coins + of_noise)
         low, high = stats.chi2.cdf(ratio, steps - 1), stats.chi2.sf(ratio, steps - 1)
         text = (

@@ -76,6 +76,8 @@ def _fetched(settings: Settings, name: str) -> list[Any]:
 
 
 def _bytes_of(room: str) -> str:
-    """One digest of a room's files."""
+    """One digest of a room's files, without bytecode, of which a killed import leaves half a file."""
     files = PACKAGE.joinpath(room).rglob("*")
-    return digest_files(PACKAGE, [path for path in files if path.is_file() and path.suffix != ".pyc"])
+    return digest_files(
+        PACKAGE, [path for path in files if path.is_file() and "__pycache__" not in path.parts]
+    )

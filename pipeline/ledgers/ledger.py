@@ -21,7 +21,7 @@ from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, losses
+from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, OneStep, losses
 from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.schema import Ledger, Opinion, Released, Trained
@@ -241,8 +241,10 @@ def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
 
 
 @lru_cache(maxsize=64)
-def bounds_of(spending: Spending, steps: int, delta: float) -> tuple[dict[str, Opinion], Losses | None]:
-    """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that one of them comes from."""
+def bounds_of(
+    spending: Spending, steps: int, delta: float
+) -> tuple[dict[str, Opinion], Losses | OneStep | None]:
+    """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that the second comes from."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
@@ -254,7 +256,8 @@ def bounds_of(spending: Spending, steps: int, delta: float) -> tuple[dict[str, O
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
-        fine = Opinion(accountant=f"pld ({accounting})", epsilon=grid.epsilon(delta))
+        by = CLOSED if isinstance(grid, OneStep) else accounting
+        fine = Opinion(accountant=f"pld ({by})", epsilon=grid.epsilon(delta))
     else:
         why = NO_FINER_GRID if bound < LEAST else NO_GRID if bound > LARGEST else NO_SUCH_DELTA
         why = NO_LOSSES if spending.sampling == "shuffled" else why

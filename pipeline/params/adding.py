@@ -28,10 +28,10 @@ class Adding:
         self._expected: dict[str, Any] = dict(parse_yaml(self.text, path) or {})
 
     def refuse(self, name: str, *sections: str) -> None:
-        """Make sure that no section has an entry called ``name``, and that it can be one.
+        """Make sure that ``name`` can be a key, and that none of these other sections has it.
 
         Raises:
-            UserError: one has, or it can't.
+            UserError: it can't, or one has.
         """
         if not re.fullmatch(KEY, name):
             raise UserError(f"{name!r}: no key; allowed: small letters and digits, with hyphens between them")
@@ -40,7 +40,7 @@ class Adding:
                 raise UserError(f"{self.path}: {section}.{name}: is there already; allowed: another name")
 
     def entry(self, section: str, name: str, text: str) -> None:
-        """Add an entry at the end of a section.
+        """Add an entry at the end of a section, or leave the same one that a killed command wrote there.
 
         Args:
             section: a key at the top of the file.
@@ -48,10 +48,18 @@ class Adding:
             text: what stands below it, as lines of YAML that begin in the first column.
 
         Raises:
-            UserError: it is not YAML.
+            UserError: it is not YAML, or another entry has the name.
         """
         there = dict(self._expected.get(section) or {})
-        self._expected[section] = {**there, name: parse_yaml(text, self.path)}
+        content = parse_yaml(text, self.path)
+        if name in there:
+            if there[name] != content:
+                raise UserError(
+                    f"{self.path}: {section}.{name}: is there already, and says otherwise; "
+                    "allowed: another name"
+                )
+            return
+        self._expected[section] = {**there, name: content}
         lines = self.text.splitlines()
         start = next((at for at, line in enumerate(lines) if re.match(rf"{section}:(\s|$)", line)), None)
         if start is None:

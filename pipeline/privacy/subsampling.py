@@ -53,12 +53,29 @@ class Losses:
         return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
 
 
-def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses | None:
+@dataclass(frozen=True)
+class OneStep:
+    """Losses of a single step, which need no grid."""
+
+    spending: Spending
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound at ``delta``."""
+        return least_epsilon(self.delta, delta)
+
+    def delta(self, epsilons: np.ndarray) -> np.ndarray:
+        """`amplified`; of a Poisson sample adding an example tells less than removing it."""
+        return amplified(self.spending, np.asarray(epsilons))
+
+
+def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses | OneStep | None:
     """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
 
     None where there is none: of 'shuffled', whose steps depend on each other, at other epsilons than those
     from `LEAST` to `LARGEST`, and at a delta that is too small to be told from rounding.
     """
+    if steps == 1 and spending.sampling != "shuffled":
+        return OneStep(spending)
     if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST or delta <= ROUNDING * steps:
         return None
     interval = _interval(spending, bound)

@@ -74,7 +74,7 @@ def privacy(papers: Sequence[PaperResult]) -> str:
     useful = sum(one.state == "holds" for _, one in claiming)
     return (
         f"Of {len(claiming)} results that claim an ε ({_listed(kinds)}), {kept} have a proven bound within "
-        f"the claim; that of {useful} is one to speak of, at most ε = {VACUOUS:.1f}."
+        f"the claim, {useful} of them one that protects at all, of at most ε = {VACUOUS:.1f}."
     )
 
 

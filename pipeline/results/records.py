@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from pipeline.errors import UserError, printable, reading
-from pipeline.files import write_text
+from pipeline.files import digest_file, write_text
 from pipeline.limits import RECORD_BYTES
 from pipeline.params import Account, Row
 from pipeline.params.searched import SEARCHES
@@ -131,6 +131,12 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     if run is None:
         return None if isinstance(line, Row) else _account(called, ledgers)
     assert isinstance(line, Row), "accounts leave no run"
+    curves = history_path(key, root)
+    if curves.exists() and digest_file(curves) != run.history:
+        raise UserError(
+            f"{curves}: does not belong to {run_path(key, root)}; "
+            f"`git checkout {curves}` brings the right one back"
+        )
     entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
     audit = read_audit(key, root)
     attacks = audit.attacks if audit else ()
@@ -179,8 +185,9 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
-    if one.spending is None:
-        return False
+    if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
+        due = one.accounted_then and one.accounted_then.accounted
+        return ledger.steps != one.steps or (ledger.accounted is None) != (due is None)
     if ledger.accounted is not None and (one.broken or made.reproducible):
         return True
     if isinstance(one.spending, Releases):

@@ -2,7 +2,7 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import isfinite
@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pipeline.errors import UserError
-from pipeline.files import digest_file, digest_json
+from pipeline.files import digest_json
 from pipeline.params import Settings
 from pipeline.reporting import vocabulary
 from pipeline.reporting.judging.guarantees import State, guarantee
@@ -56,7 +55,19 @@ class Drawn:
     @property
     def runs(self) -> int:
         """How many, with those below."""
-        return 1 + sum(run.runs for run in self.below)
+        return sum(1 for _ in self.every())
+
+    def every(self) -> Iterator["Drawn"]:
+        """This one and those below."""
+        yield self
+        for run in self.below:
+            yield from run.every()
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The value of each metric that MLflow shows of a run: the latest, of several the largest."""
+        points = sorted((step, time, value, name) for name, value, time, step in self.metrics)
+        return {name: float(value) for _, _, value, name in points}
 
     @cached_property
     def digest(self) -> str:
@@ -65,11 +76,7 @@ class Drawn:
 
 
 def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
-    """The run of a row, with a run for each level and each seed below it.
-
-    Raises:
-        UserError: the history is not the one the record was written with.
-    """
+    """The run of a row, with a run for each level and each seed below it."""
     places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
     digests = {
         "record": record.digest(),
@@ -235,11 +242,6 @@ def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[Point]]:
     path = records.history_path(record.row, root)
     if not path.exists():
         return curves
-    if digest_file(path) != record.history:
-        raise UserError(
-            f"{path}: does not belong to {records.run_path(record.row, root)}; "
-            f"`git checkout {path}` brings the right one back"
-        )
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             if line["metric"] in CURVES:

@@ -15,6 +15,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 from uuid import uuid4
 
 from mlflow import MlflowClient
@@ -54,9 +55,21 @@ def kept(there: Publications) -> str | None:
 
 
 def is_whole(there: Publications, drawn: Drawn) -> bool:
-    """Whether what is kept is what was drawn, with nothing missing."""
+    """Whether what is kept is what was drawn: no run is missing, none has another setting or last number.
+
+    Earlier points of curves aren't compared, which would take a call for each, nor what people may write on
+    a run, its tags and its note.
+    """
     name = kept(there)
-    return name is not None and _digest(there[name]) == drawn.digest and len(there[name]) == drawn.runs
+    if name is None or _digest(there[name]) != drawn.digest:
+        return False
+    runs = [(run.info.run_name, run.data.params, run.data.metrics) for run in there[name]]
+    return _in_order(runs) == _in_order((run.name, run.params, run.last) for run in drawn.every())
+
+
+def _in_order(runs: Iterable[tuple[str, dict[str, str], dict[str, float]]]) -> list[Any]:
+    """Names, settings and numbers of runs, so that two lists of them can be compared."""
+    return sorted((name, sorted(params.items()), sorted(numbers.items())) for name, params, numbers in runs)
 
 
 def _digest(runs: Iterable[Run]) -> str | None:

@@ -21,9 +21,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from audits import test_bounds
-from ledgers import test_broken
-from privacy import test_mechanisms, test_randomness
 from torch import Tensor
 
 from pipeline import params
@@ -42,6 +39,9 @@ from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.results.schema import Bound
+from tests.audits import test_bounds
+from tests.ledgers import test_broken
+from tests.privacy import test_mechanisms, test_randomness
 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50

@@ -4,10 +4,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from audits import planted
 
 from pipeline.audits import mechanism, releases
 from pipeline.audits.mechanism import audit_singles
+from tests.audits import planted
 
 
 @pytest.mark.parametrize("name", planted.BUGS)

@@ -118,6 +118,8 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     write_images(tmp_path / "mine")
     os.mkfifo(tmp_path / "mine/class-1/pipe.png")
     assert "pipe.png: no regular file" in refused(lambda: declare(tmp_path, "images", "mine"))
+    (tmp_path / "itself.npz").symlink_to("itself.npz")
+    assert "itself.npz: leads out of the folder" in refused(lambda: declare(tmp_path, "npz", "itself.npz"))
     os.mkfifo(tmp_path / "pipe.npz")
     assert "pipe.npz: no regular file" in refused(lambda: declare(tmp_path, "npz", "pipe.npz"))
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pipeline.files import write_json
-from tests.faults import flips, networks, project
+from tests.faults import edits, flips, networks, project
 from tests.faults.inputs import Inputs, tried
 from tests.faults.kills import COMMANDS, Kill, Kills
 
@@ -31,6 +31,7 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--inputs", type=int, default=10_000)
     asked.add_argument("--flips", type=int, default=1_000)
+    asked.add_argument("--edits", type=int, default=1_000)
     asked.add_argument("--kills", type=int, default=500)
     asked.add_argument("--networks", type=int, default=500)
     asked.add_argument("--minutes", type=float, default=120, help="after which no further trial is begun")
@@ -48,12 +49,14 @@ def main() -> int:
             "inputs": _inputs(wanted.inputs, wanted.seed, until),
             "networks": _networks(wanted.networks, wanted.seed, until),
             "bit flips": _flips(wanted.flips, wanted.seed, until),
+            "edits": _edits(wanted.edits, wanted.seed, until),
             "kills": _kills(wanted.kills, wanted.seed, until, made, Path(scratch)),
         }
         os.chdir("/")
     asked_for = {
         "inputs": wanted.inputs,
         "bit flips": wanted.flips,
+        "edits": wanted.edits,
         "kills": wanted.kills,
         "networks": wanted.networks,
     }
@@ -110,6 +113,18 @@ def _flips(count: int, seed: int, until: float) -> dict[str, Any]:
         done[kind] += 1
         if not flips.noticed(kind, random.Random(seed + number)):
             failures.append({"kind": kind, "seed": seed + number})
+    return {"tried": dict(done), "unnoticed": len(failures), "failures": failures}
+
+
+def _edits(count: int, seed: int, until: float) -> dict[str, Any]:
+    done, failures = Counter[str](), []
+    for number in range(count):
+        if time.monotonic() > until:
+            break
+        kind = list(edits.FILES)[number % len(edits.FILES)]
+        done[kind] += 1
+        if place := edits.noticed(kind, random.Random(seed + number)):
+            failures.append({"kind": kind, "seed": seed + number, "what": place})
     return {"tried": dict(done), "unnoticed": len(failures), "failures": failures}
 
 

@@ -10,9 +10,11 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import tarfile
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -24,8 +26,11 @@ from ruamel.yaml import YAML
 
 from pipeline.data import catalog, formats, prepared, transfer
 from pipeline.data.catalog import Archive, File
+from pipeline.data.own.describe import describe
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file
+from pipeline.ledgers.accounts import dpsgd_settings, spending_of
+from pipeline.ledgers.ledger import make_ledger
 from pipeline.results import records
 from pipeline.results.histories import read_history
 from pipeline.transport import archive
@@ -128,6 +133,8 @@ class Inputs:
             "prepared": self.prepared,
             "idx": self.idx,
             "archives": self.archives,
+            "own files": self.own_files,
+            "accounting": self.accounting,
             "arguments": self.arguments,
         }
 
@@ -240,7 +247,8 @@ class Inputs:
 
     def archives(self, chance: random.Random) -> None:
         content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
+        how = chance.choice(["gz", "bz2", "xz", ""])
+        with tarfile.open(fileobj=content, mode=f"w:{how}") as tar:  # type: ignore[call-overload]
             info = tarfile.TarInfo(chance.choice(["cifar/a.bin", "../a.bin", "cifar/./a.bin"]))
             info.size = 100
             tar.addfile(info, io.BytesIO(bytes(100)))
@@ -251,11 +259,61 @@ class Inputs:
         out.mkdir(parents=True, exist_ok=True)
         transfer.extract(path, Archive(file, "cifar", ()), [file], out)
 
+    def own_files(self, chance: random.Random) -> None:
+        """An npz that no numpy wrote, and what is no file on a disk."""
+        shutil.rmtree("brought", ignore_errors=True)
+        folder = Path("brought/a")
+        folder.mkdir(parents=True)
+        place = folder.parent / "mine.npz"
+        if chance.random() < 0.3:
+            special = folder / "0.png" if chance.random() < 0.5 else place
+            make: list[Callable[[Path], object]] = [os.mkfifo, lambda path: path.symlink_to("/dev/zero")]
+            make += [
+                lambda path: path.symlink_to(path.name),
+                lambda path: path.mkdir(),
+                lambda path: path.touch(),
+            ]
+            chance.choice(make)(special)
+        else:
+            how = chance.choice(
+                [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+            )
+            with zipfile.ZipFile(place, "w", how) as file:
+                for name, array in (
+                    ("inputs", np.zeros((120, 8, 8), np.uint8)),
+                    ("labels", np.arange(120) % 3),
+                ):
+                    content = project.npy(array)
+                    if chance.random() < 0.3:
+                        content = bytes_from(content, chance)
+                    file.writestr(name + chance.choice([".npy", ".npy", ".npy", "", ".NPY", "/"]), content)
+            if chance.random() < 0.6:
+                place.write_bytes(bytes_from(place.read_bytes(), chance))
+        kind, path = ("npz", place) if place.exists() or place.is_symlink() else ("images", folder.parent)
+        describe("mine", kind, {"path": path.as_posix()})
+
+    def accounting(self, chance: random.Random) -> None:
+        """Numbers at the edge; whatever is answered, what is shown is not above what is proven."""
+        examples = chance.choice([1, 2, 1000, 60_000, 2**31, 10**12])
+        given = {
+            "examples": examples,
+            "batch": chance.choice([1, 2, examples // 2, examples - 1, examples, examples + 1]),
+            "steps": chance.choice([0, 1, 2, 1000, 10**6, 10**9, 10**12]),
+            "delta": chance.choice([0, 5e-324, 1e-300, 1e-15, 1e-14, 1e-5, 0.5, 1 - 1e-16, 1]),
+            "sampling": chance.choice(["poisson", "fixed", "shuffled"]),
+        }
+        sigma = chance.choice([0, 5e-324, 1e-6, 0.1, 1.1, 100, 1e6, 1e308])
+        own = dpsgd_settings(sigma, **given)
+        ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
+        if ledger.accounted is not None and ledger.shown is not None:
+            assert ledger.shown <= ledger.accounted, (sigma, given, ledger.shown, ledger.accounted)
+
     def arguments(self, chance: random.Random) -> None:
         command = chance.choice(
             [["tan", "plan"], ["tan", "scale"], ["account"], ["plan"], ["pack"], ["adopt"], ["fetch"],
              ["prepare"], ["train"], ["evaluate"], ["ledger"], ["start"], ["relevance"],
-             ["search"], ["identity"], []]
+             ["search"], ["identity"], ["epsilon"], ["compare"], ["verify"], ["new", "row"],
+             ["new", "data"], []]
         )  # fmt: skip
         options = ["--examples", "--delta", "--epsilon", "--steps", "--compute", "--copies", "--simulate",
                    "--batch", "-o", "--device", "--physical", "--without-weights", "--json", "--mirror",

@@ -27,6 +27,7 @@ from pipeline.ledgers.accounts import account
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.reporting import report
 from pipeline.transport import adopt, pack
+from stages.app import app
 from tests.faults import project
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
@@ -43,6 +44,19 @@ def publish() -> None:
     publishing.publish(publishing.declared(settings), settings)
 
 
+NEW_ROW = [
+    "new",
+    "row",
+    "other",
+    "--data",
+    "mnist",
+    "--model",
+    "lenet5",
+    "--method",
+    "dpsgd",
+    "--epsilon",
+    "3",
+]
 # what each does, and what it finds removed that the project has
 COMMANDS: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "fetch": (lambda: fetch("mnist", project.settings()), ("data/raw/mnist",)),
@@ -56,7 +70,9 @@ COMMANDS: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "adopt": (lambda: adopt(project.settings(), project.PACK), ("runs", "reports")),
     "publish": (publish, ()),
     "search": (project.search, ("reports/searches",)),
-    "account": (lambda: account("counted", project.settings()), ("reports/accounts",)),
+    "account": (lambda: account("counted", project.settings()), ("reports/ledgers/counted.json",)),
+    "new data": (lambda: app(["new", "data", "mine", "--npz", str(project.MINE)], standalone_mode=False), ()),
+    "new row": (lambda: app(NEW_ROW, standalone_mode=False), ()),
     "report": (lambda: report.write(project.settings()), ()),
 }
 

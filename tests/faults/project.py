@@ -10,6 +10,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
+from pipeline.ledgers.accounts import account
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings
@@ -43,12 +44,13 @@ accounts:
     paper: davody2020
     table: t5
     label: DPSGD
-    settings: {examples: 60000, batch: 256, epochs: 20, delta: 1.0e-5, noise_multiplier: 1.1}
+    settings: {examples: 60000, batch: 256, epochs: 1, delta: 1.0e-5, noise_multiplier: 1.1}
     levels: [{noise_multiplier: 1.1}]
 searches:
   small: {row: small, grid: {learning_rate: [0.1, 0.5]}}
 """
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+MINE = Path("mine.npz")
 PACK = Path("small.dprepro.tar.gz")
 CHECKPOINT = Path("kept.pt")
 
@@ -67,7 +69,10 @@ def make() -> None:
     train()
     evaluate()
     row_ledgers(ROW, own)
+    account("counted", own)
     pack(own, [ROW], PACK)
+    images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
+    np.savez(MINE, inputs=images, labels=np.arange(120) % 4)
     save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))
 
 

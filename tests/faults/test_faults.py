@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import flips, networks
+from tests.faults import edits, flips, networks
 from tests.faults.inputs import Inputs, tried
 from tests.faults.kills import Kill, Kills
 
-KINDS = ["params", "records", "histories", "packs", "prepared", "idx", "archives", "arguments"]
+KINDS = [
+    *("params", "records", "histories", "packs", "prepared", "idx", "archives", "own files", "accounting"),
+    "arguments",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,11 +36,18 @@ def test_no_flipped_bit_goes_unnoticed(own: Path, kind: str) -> None:
     assert all(flips.noticed(kind, random.Random(seed)) for seed in range(20))
 
 
-@pytest.mark.parametrize("command", ["prepare again", "pack", "evaluate"])
+@pytest.mark.parametrize("kind", edits.FILES)
+def test_no_changed_value_goes_unnoticed(own: Path, kind: str) -> None:
+    count = 4 if kind == "account" else 20  # each account is computed again
+    missed = (edits.noticed(kind, random.Random(seed)) for seed in range(count))
+    assert list(filter(None, missed)) == []
+
+
+@pytest.mark.parametrize("command", ["pack", "evaluate", "new data"])
 def test_a_killed_command_ends_as_an_unbroken_one(made: Path, tmp_path: Path, command: str) -> None:
     kills = Kills(made, tmp_path)
     changes = kills.unbroken(command).changes
-    for place in {2, changes - 1, changes}:
+    for place in {2, changes, changes + 1}:  # the last: all was written, and nobody was told
         assert kills.tried(command, Kill(before_change=place)) is None, place
 
 

@@ -27,6 +27,7 @@ from pipeline.planning.budget import plan
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import adopt, archive, dvclock, pack
+from stages.report import tell_left_out
 from tests.faults import project
 from tests.faults.project import PACK, ROW, settings
 
@@ -188,9 +189,40 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
     assert any(str(path) in (one.wrong or "") for one in verification.verify(settings()))
 
 
-def test_weights_that_nobody_measured_are_told(own: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: first(x)["settings"].update(learning_rate=0.1), "epsilon=3, seed 0: settings: not what"),
+        (lambda x: x["origins"][0]["data"].update({"train.inputs": f"sha256:{0:064}"}), "seed 0: data: not"),
+        (lambda x: x.update(history=f"sha256:{0:064}"), "small.csv: does not belong to"),
+        (lambda x: first(x).update(spending=None), "seed 0: spending: not what its settings"),
+    ],
+)
+def test_what_ran_otherwise_is_told(own: Path, change: Callable[[Any], None], said: str) -> None:
+    edit(RUN, change)
+    wrong = {one.subject: one.wrong for one in verification.verify(settings())}
+    assert said in str(wrong[ROW])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: first(x)["ledger"]["opinions"][1].update(epsilon=0.1), "is not what is computed"),
+        (lambda x: first(x)["ledger"].update(uncounted=[]), "ledger.uncounted is not what is computed"),
+        (lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
+    ],
+)
+def test_a_ledger_is_compared_as_a_whole(own: Path, change: Callable[[Any], None], said: str) -> None:
+    edit(LEDGER, change)
+    wrong = {one.subject: one.wrong for one in verification.verify(settings())}
+    assert said in str(wrong[ROW])
+
+
+def test_weights_that_nobody_measured_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(MEASURED, lambda x: first(x).update(weights=f"sha256:{0:064}"))
-    assert len(records.unmeasured(ROW)) == 1
+    tell_left_out(settings())  # `report` and `publish`
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{MEASURED}: left out: epsilon=3, seed 0: ")
     assert ROW in {one.subject for one in verification.verify(settings()) if one.wrong}
 
 

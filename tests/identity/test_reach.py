@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reporting.test_kinds import CLAIM, FIGURE, PAPER
 from test_contributing import FILES
 
 from pipeline import params
@@ -16,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.identity import entries, versions
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.models import model
+from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
 ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")
@@ -60,6 +60,15 @@ def moved_in(copy: Path) -> set[str]:
 def moved(there: dict[str, str]) -> set[str]:
     assert there.keys() == HERE.keys()
     return {stage for stage in HERE if there[stage] != HERE[stage]}
+
+
+def test_what_a_killed_import_leaves_moves_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python writes bytecode beside its place, under a name that ends in a number."""
+    left = copy / "pipeline/reporting/__pycache__/words.cpython-311.pyc.140234"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half")
+    monkeypatch.setattr(entries, "PACKAGE", copy / "pipeline")
+    assert moved(flat(entries.entries(OWN))) == set()
 
 
 def of_rows(*stages: str, method: str | None = None, model: str | None = None) -> set[str]:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import SAME, down, up
 from pipeline.privacy.spending import Spending
-from pipeline.results.schema import Ledger
+from pipeline.results.schema import Entry, Ledger
 from pipeline.verification import _differing
 
 FIXED = Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
@@ -49,7 +49,9 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
     )
     assert kept.accounted is not None
     for apart, said in ((1 + 0.9 * SAME, None), (1 + 2 * SAME, "accounted"), (1 - 2 * SAME, "accounted")):
-        assert _differing(kept, kept.model_copy(update={"accounted": kept.accounted * apart})) == said
+        other = kept.model_copy(update={"accounted": kept.accounted * apart})
+        entries = [Entry(level="sigma=1", seed=0, ledger=ledger) for ledger in (kept, other)]
+        assert _differing(*entries) == (said and f"ledger.{said}")
 
 
 def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:

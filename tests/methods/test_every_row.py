@@ -10,8 +10,8 @@ import torch
 
 from pipeline import params
 from pipeline.data.catalog import CATALOG
-from pipeline.data.prepared import Prepared, Split
-from pipeline.methods.base import Execution, Relevances
+from pipeline.data.prepared import Split
+from pipeline.methods.base import Relevances
 from pipeline.methods.batch_clipping.method import BatchClipping
 from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.dpsgd.method import Dpsgd
@@ -19,18 +19,16 @@ from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.registry import build_method
 from pipeline.methods.tan.method import Tan
 from pipeline.models.model import Model
 from pipeline.params import Row
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
 from pipeline.training.loop import Replica, make_task
+from tests.methods.examples import CPU, SAMPLE, Shape, made_up
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
-SAMPLE = 6
-Shape = tuple[int, ...] | None
 
 
 def shape_of(row: Row) -> Shape:
@@ -60,31 +58,6 @@ PERTURBED = {
     for own in row.resolved
     if own.private
 }
-
-
-def made_up(model: Model, shape: Shape, folder: Path) -> Prepared:
-    """A few random examples, the last far from the others, and weights to start from if wanted."""
-    generator = np.random.default_rng(0)
-    if shape is None:
-        inputs = generator.integers(1, 50, (SAMPLE, 12), dtype=np.int32)
-        inputs[-1] = 7
-    else:
-        inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
-        inputs[-1] = 255 * (inputs[-1] > 127)
-    split = Split(inputs, np.arange(SAMPLE) % 4)
-    manifest = {
-        "classes": list("abcd"),
-        "digests": {},
-        "raw": {},
-        **({"text": {"vocabulary": 50}} if shape is None else {}),
-    }
-    data = Prepared("made up", dict.fromkeys(("train", "public"), split), manifest)
-    if model.trainable == "all":
-        return data
-    start = folder / "start.npz"
-    net = build_net(model, data.input_shape, 20)
-    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
-    return Prepared(data.name, data.splits, manifest, start)
 
 
 @pytest.mark.parametrize(("model", "shape"), MODELS, ids=list(MODELS.values()))

@@ -24,7 +24,7 @@ from pipeline.pretrained.lrp import relevances
 from pipeline.privacy import clippers
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, grouped, make_task
-from tests.methods.test_every_row import made_up
+from tests.methods.examples import made_up
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
 META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)

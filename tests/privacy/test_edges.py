@@ -10,6 +10,7 @@ from mpmath import mpf
 
 import dprepro
 from pipeline.ledgers.ledger import bounds_of
+from pipeline.planning.budget import plan
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.worst_instance import worst_epsilon
@@ -147,6 +148,12 @@ def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
     assert 0 <= (spent.at_least or 0) <= spent.at_most
     assert taken < 60
     assert peak < 2e9
+
+
+def test_a_plan_of_one_step_is_made_in_seconds() -> None:
+    began = time.process_time()
+    assert plan(60_000, 1e-5, 0.05, steps=1, accountant="pld").choices
+    assert time.process_time() - began < 40
 
 
 @pytest.mark.parametrize(

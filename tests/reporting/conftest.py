@@ -1,13 +1,13 @@
 from pathlib import Path
 
 import pytest
-from reporting.made_up import dpsgd
 
 from pipeline.reporting import report
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from tests.reporting.made_up import dpsgd
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,6 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from keeping import keep
-from reporting.lookup import chosen, page_of, plain, row
-from reporting.made_up import dpsgd, laplace
-from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
 from pipeline.reporting import figures, papers, report
@@ -31,6 +27,10 @@ from pipeline.reporting.tables import flat, released_noise
 from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
+from tests.keeping import keep
+from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting.made_up import dpsgd, laplace
+from tests.reporting.markup import Elements, words
 
 PAPER = papers.load("phan2017")
 

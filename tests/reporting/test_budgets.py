@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from reporting.made_up import tan, toys
 
 from pipeline.params import parse
 from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
+from tests.reporting.made_up import tan, toys
 
 TABLE = toys.paper().tables["t"]
 

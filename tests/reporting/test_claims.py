@@ -1,9 +1,6 @@
 from pathlib import Path
 
 import pytest
-from keeping import keep
-from reporting.lookup import chosen
-from reporting.made_up import dpsgd, noisy
 
 from pipeline.params import Settings
 from pipeline.reporting import papers
@@ -11,6 +8,9 @@ from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult, assess
 from pipeline.reporting.report import Report
+from tests.keeping import keep
+from tests.reporting.lookup import chosen
+from tests.reporting.made_up import dpsgd, noisy
 
 PUBLIC, LITERAL = "public statistics", "Algorithm 1 to the letter"
 

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from keeping import keep
-from reporting.lookup import chosen, page_of, row
-from reporting.made_up import clipping, dpsgd
-from reporting.test_report import Elements, words
 
 from pipeline.reporting import figures, papers, report
 from pipeline.reporting.claims.contrast import Contrast
@@ -23,6 +19,10 @@ from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.wording import verdict_words
+from tests.keeping import keep
+from tests.reporting.lookup import chosen, page_of, row
+from tests.reporting.made_up import clipping, dpsgd
+from tests.reporting.markup import Elements, words
 
 PAPER = papers.load("nguyen2023")
 

@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from keeping import keep
-from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
 from pipeline.params import parse
 from pipeline.reporting.compare import compared
 from pipeline.results import records
+from tests.keeping import keep
+from tests.reporting.made_up import dpsgd
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
 from pipeline.reporting import histories
@@ -12,6 +11,7 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.results import records
+from tests.reporting.made_up import dpsgd
 
 
 @pytest.fixture

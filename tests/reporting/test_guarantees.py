@@ -1,7 +1,6 @@
 import math
 
 import pytest
-from reporting.made_up import dpsgd
 
 from pipeline.ledgers.ledger import release_ledger
 from pipeline.privacy.laplace import Laplace, Releases
@@ -10,6 +9,7 @@ from pipeline.reporting.judging.guarantees import VACUOUS, guarantee
 from pipeline.reporting.statements import words
 from pipeline.reporting.wording import bound
 from pipeline.results.schema import Replica
+from tests.reporting.made_up import dpsgd
 
 
 def replica(claimed: float | None, accounted: float | None, *why: Statement) -> Replica:

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reporting.lookup import chosen, page_of
-from reporting.made_up import clipping, dpsgd, toys
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers, report
@@ -17,6 +15,8 @@ from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.pages import paper as page
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import convergence_rule
+from tests.reporting.lookup import chosen, page_of
+from tests.reporting.made_up import clipping, dpsgd, toys
 
 LEAST = {"kind": "difference", "left": "t/one", "right": 50, "at": ["sigma=0"], "above": 0}
 

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from keeping import keep
-from reporting.lookup import page_of
-from reporting.made_up import dpsgd, noisy
 
 from pipeline.params import Settings
 from pipeline.reporting import report
@@ -24,6 +21,9 @@ from pipeline.reporting.tables.reading import wide, wide_variants
 from pipeline.reporting.wording import CONVERGENCE_RULE, verdict_words
 from pipeline.results import records
 from pipeline.training.evaluation import CONVERGED
+from tests.keeping import keep
+from tests.reporting.lookup import page_of
+from tests.reporting.made_up import dpsgd, noisy
 
 AGREES = "agrees (0 of 3 seeds converge)"
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED

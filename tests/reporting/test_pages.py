@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from reporting.made_up import dpsgd, toys
-from reporting.test_report import LOADING, Elements, words
 
 from pipeline.params import load as load_params
-from pipeline.reporting import findings, papers, report, tally, wording
+from pipeline.reporting import findings, papers, report, wording
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.report import Report
+from tests.reporting import readme
+from tests.reporting.made_up import dpsgd, toys
+from tests.reporting.markup import LOADING, Elements, words
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,16 +171,4 @@ def test_every_finding_of_the_papers_is_said_by_the_records_here() -> None:
 
 
 def test_the_readme_says_what_the_records_say_and_nothing_else() -> None:
-    """Word for word the sentences that are generated; if one moved, copy it from reports/README.md."""
-    text = read(ROOT / "README.md")
-    section = text[text.index("## What it found") : text.index("## Start")].replace("## What it found", "")
-    results = gather(load_params(ROOT / "params.yaml"), ROOT)
-    generated = [tally.values(values.counts(results)), tally.privacy(results)]
-    for result in results:
-        generated += [one.text for one in findings.said(result.paper.findings, result.tables, assess(result))]
-    plain = " ".join(re.sub(r"\[[^\]]*\]\([^)]*\)", "", section).split())
-    for sentence in generated:
-        assert sentence in plain, sentence
-        plain = plain.replace(sentence, "")
-    # what is left names papers and says how to read it; it has no number of a result
-    assert not re.search(r"\d", re.sub(r"\b20\d\d\b", "", plain))
+    assert readme.written() == readme.generated(), "`python -m tests.reporting.readme` writes it anew"

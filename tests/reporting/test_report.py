@@ -1,53 +1,22 @@
-import html
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reporting.lookup import page_of
-from reporting.made_up import dpsgd
 
 from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.reporting import report
 from pipeline.reporting.report import Report
-
-LOADING = {"src", "srcset", "data", "poster", "action", "background"}
-
-
-class Elements(HTMLParser):
-    """Every element and its attributes, and whether all are closed."""
-
-    VOID = frozenset({"meta", "br", "link", "img", "input", "hr"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"</{tag}> closes something else"
+from tests.reporting.lookup import page_of
+from tests.reporting.made_up import dpsgd
+from tests.reporting.markup import LOADING, Elements, words
 
 
 @pytest.fixture
 def page(written: Report) -> str:
     return page_of(written).read_text(encoding="utf-8")
-
-
-def words(page: str) -> str:
-    """The page as read: no tags, single spaces."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 def test_everything_is_written(written: Report, root: Path) -> None:
@@ -146,12 +115,28 @@ def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) 
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
 
-def test_texts_from_records_are_escaped(tmp_path: Path) -> None:
+def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": f"DPSGD (LeNet-5), {script}"}})
+    record = dpsgd.record(dpsgd.PLAIN, declared)
+    dpsgd.put(record, tmp_path)
+    page = page_of(report.write(declared, tmp_path)).read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    made = record.provenance.model_copy(update={"device": script})
+    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
+    with pytest.raises(UserError, match=r"origins\.0\.device"):
+        report.write(declared, tmp_path)
+
+
+def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
+    """Also where a later replica did."""
     declared = dpsgd.settings()
     record = dpsgd.record(dpsgd.PLAIN, declared)
-    made = record.provenance.model_copy(update={"device": "<script>alert(1)</script>"})
-    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
-    assert "<script" not in page_of(report.write(declared, tmp_path)).read_text()
+    later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
+    dpsgd.put(record.model_copy(update={"origins": (record.provenance, later)}), tmp_path)
+    text = words(page_of(report.write(declared, tmp_path)).read_text())
+    assert "trained and measured elsewhere, not measured again rows.tar.gz (sha256:ab)" in text
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:

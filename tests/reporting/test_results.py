@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
-from reporting.lookup import row
-from reporting.made_up import dpsgd
 
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
+from tests.reporting.lookup import row
+from tests.reporting.made_up import dpsgd
 
 
 def table_of(tmp_path: Path, key: str, edition: str = "official", **change: object) -> TableResult:

@@ -1,9 +1,6 @@
 from pathlib import Path
 
 import pytest
-from keeping import keep
-from reporting.lookup import page_of
-from reporting.made_up import noisy
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
@@ -13,6 +10,9 @@ from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.slowdown import Slowdown
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.tables import slowdowns
+from tests.keeping import keep
+from tests.reporting.lookup import page_of
+from tests.reporting.made_up import noisy
 
 REDUCED = noisy.CURVES + noisy.REDUCED
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from reporting.made_up import dpsgd
 
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
@@ -14,6 +13,7 @@ from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from pipeline.reporting.tables.remarks import reasons
+from tests.reporting.made_up import dpsgd
 
 
 @pytest.fixture

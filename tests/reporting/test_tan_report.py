@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from keeping import keep
-from reporting.lookup import chosen, page_of, plain, row
-from reporting.made_up import tan
-from reporting.test_report import Elements, words
 
 from pipeline.errors import UserError
 from pipeline.reporting import figures, papers, report
@@ -28,6 +24,10 @@ from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
+from tests.keeping import keep
+from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting.made_up import tan
+from tests.reporting.markup import Elements, words
 
 PAPER = papers.load("sander2022")
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from reporting.made_up import toys
 
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.pages import paper as page
 from pipeline.reporting.tables import reading
+from tests.reporting.made_up import toys
 
 PRINTED = {"sigma=0": 90.0}
 SURE = (90.1, 90.2, 90.3)

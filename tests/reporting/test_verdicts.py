@@ -1,11 +1,11 @@
 """Verdicts, of every combination of what is claimed, accounted, computed and shown."""
 
 import pytest
-from reporting.made_up import dpsgd
 
 from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
 from pipeline.reporting.ledger_overview import attack_words
 from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from tests.reporting.made_up import dpsgd
 
 
 def ledger(claimed: float | None, accounted: float | None, shown: float | None = None) -> Ledger:

@@ -1,5 +1,6 @@
 """`dprepro new`: entries that fit, in a file whose every other line stays."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -
 def test_rows_that_are_refused(project: Path) -> None:
     run("data", "mine", "--npz", "mine.npz")
     assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
-    assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz")
+    assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz", "--test", "30")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
     assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
     assert "method 'dpsgd' needs --epsilon" in refused(*row("a", "--method", "dpsgd"))
@@ -130,6 +131,19 @@ def test_every_method_has_something_to_begin_with(project: Path, method: str) ->
     told = "epsilon" if axis == "epsilon" else "sigma"
     run(*row("begun", "--method", method, f"--{told}", "2"))
     assert len(params.load().rows["begun"].resolved) == 1
+
+
+def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> None:
+    """As after a kill: whatever of it had been written by then."""
+    data, second = ("data", "mine", "--npz", "mine.npz"), row("second", "--method", "dpsgd", "--epsilon", "3")
+    said = run(*data), run(*second)
+    whole = (project / "params.yaml").read_bytes()
+    shutil.rmtree(project / "data")
+    assert (run(*data), run(*second)) == said
+    assert (project / "params.yaml").read_bytes() == whole
+    assert prepared.load("mine").classes == 4
+    other = refused(*row("second", "--method", "dpsgd", "--epsilon", "4"))
+    assert other == ("params.yaml: rows.second: is there already, and says otherwise; allowed: another name")
 
 
 def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from reporting.made_up import dpsgd as example
-
 from pipeline.params import Settings
 from pipeline.results.schema import Record
+from tests.reporting.made_up import dpsgd as example
 
 ROWS = (example.LAYER, example.LITERAL)
 RUNS = {example.LAYER: 7, example.LITERAL: 7}

@@ -16,11 +16,11 @@ from threading import Barrier
 import postgres
 import pytest
 from mlflow import MlflowClient
-from publishers import RUNS, at_once
 
 from pipeline.tracking import upserting
 from pipeline.tracking.drawing import Drawn
 from pipeline.tracking.upserting import DIGEST, Upsert, publications
+from tests.tracking.publishers import RUNS, at_once
 
 
 def one_of_each(address: str) -> Callable[[int], None]:

@@ -4,19 +4,20 @@ import shutil
 import socket
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
-from publishers import RUNS, small
-from reporting.made_up import dpsgd as example
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.tracking import store
-from pipeline.tracking.publishing import MARKER, publish, publish_tables, unpublished
+from pipeline.tracking.publishing import MARKER, declared, publish, publish_tables, unpublished
+from tests.reporting.made_up import dpsgd as example
+from tests.tracking.publishers import RUNS, small
 
 LAYER, PLAIN = example.LAYER, example.PLAIN
 
@@ -58,7 +59,22 @@ def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Se
 
     records.history_path(LAYER, root).write_text("other\n")
     with pytest.raises(UserError, match="does not belong to"):
-        publish([other, new], settings, root)
+        declared(settings, root)
+
+
+def test_a_number_or_a_setting_that_somebody_changed_in_the_store_is_told_and_mended(
+    root: Path, settings: Settings
+) -> None:
+    record = example.put(small(LAYER, settings), root)
+    publish([record], settings, root)
+    for table, value in (("latest_metrics", "0.999"), ("params", "'0.999'")):
+        with closing(sqlite3.connect(root / store.STORE)) as database, database:
+            key = database.execute(f"SELECT key FROM {table} WHERE key LIKE '%a%'").fetchone()
+            changed = database.execute(f"UPDATE {table} SET value = {value} WHERE key = ?", key)
+            assert changed.rowcount > 0
+        assert unpublished([record], settings, root) == [LAYER]
+        assert publish([record], settings, root).written == (LAYER,)
+        assert unpublished([record], settings, root) == []
 
 
 def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Settings) -> None:

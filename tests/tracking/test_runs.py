@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keeping import keep
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from publishers import small
-from reporting.made_up import clipping
-from reporting.made_up import dpsgd as example
 
 from pipeline.files import digest_file
 from pipeline.params import Settings
@@ -21,6 +17,10 @@ from pipeline.results.schema import Record
 from pipeline.tracking import experiments, store, views
 from pipeline.tracking.names import canonical
 from pipeline.tracking.publishing import declared, publish
+from tests.keeping import keep
+from tests.reporting.made_up import clipping
+from tests.reporting.made_up import dpsgd as example
+from tests.tracking.publishers import small
 
 NAME = "DPSGD (LN-LeNet-5)"
 RUNS = 7  # of a row of two levels and two seeds: itself, the levels, and their seeds

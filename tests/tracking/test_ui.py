@@ -10,8 +10,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-from publishers import RUNS, small
-from reporting.made_up import dpsgd as example
+from tests.reporting.made_up import dpsgd as example
+from tests.tracking.publishers import RUNS, small
 
 
 def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path) -> None:

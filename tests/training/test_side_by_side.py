@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.test_training import context, quiet, weights
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
@@ -16,6 +15,7 @@ from pipeline.training import side_by_side
 from pipeline.training.loop import Group, Progress, Replica, grouped, train_group
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd, make_data
+from tests.training.running import context, quiet, weights
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -40,36 +40,19 @@ from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
-from pipeline.training.loop import Context, Group, Progress, Replica
+from pipeline.training.loop import Progress, Replica
 from pipeline.training.rows import Done
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
+from tests.training.running import context, quiet, weights
 
 LAYER = Model(name="lenet5", normalization="layer")
-
-
-def quiet(_: Progress) -> None:
-    pass
-
-
-def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
-    """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
-    found = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
-    return replace(found, **changes)
 
 
 def checkpoint_in(folder: Path) -> Path:
     """The only one."""
     (path,) = folder.glob("*.pt")
     return path
-
-
-def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
-    return {
-        (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
-        for group in groups
-        for i, replica in enumerate(group.replicas)
-    }
 
 
 def test_ten_replicas_together_give_what_ten_single_runs_give(

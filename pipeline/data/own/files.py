@@ -137,5 +137,9 @@ def check_inside(path: Path, root: Path) -> None:
     Raises:
         UserError: it does.
     """
-    if not path.resolve().is_relative_to(root.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a link that leads to itself; before Python 3.13 a RuntimeError
+        inside = False
+    if not inside:
         raise UserError(f"{path}: leads out of the folder of {PARAMS}; copy the files into it")

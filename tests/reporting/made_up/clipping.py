@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-from reporting.made_up import dpsgd
-
 from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import Statement, statement
 from pipeline.results.schema import Ledger, Record
+from tests.keeping import keep
+from tests.reporting.made_up import dpsgd
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
 BC, IC = "nguyen-f4-bc", "nguyen-f4-ic"

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-
 from pipeline.files import digest_file
 from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.schema import Ledger, Opinion, Provenance, Record, Replica
+from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
@@ -172,7 +171,10 @@ def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(records.HISTORY_COLUMNS)
         writer.writerows(lines)
-    return digest_file(path)
+    digest = digest_file(path)
+    if (run := records.read_run(row, root)) is not None:
+        records.write(run.model_copy(update={"history": digest}), root)
+    return digest
 
 
 def put(found: Record, root: Path, history: bool = True) -> Record:

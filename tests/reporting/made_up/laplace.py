@@ -5,13 +5,12 @@ from math import prod, sqrt
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-from reporting.made_up import dpsgd
-
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results.schema import Ledger, Record, Released
+from tests.keeping import keep
+from tests.reporting.made_up import dpsgd
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
 SOUND, CODE, RUN = "phan-f4a-ilm-sound", "phan-f4a-ilm-code", "phan-f4a-ilm-code-run"

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-from reporting.made_up import dpsgd
-
 from pipeline.files import write_json
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.schema import Ledger, Record, Replica
+from tests.keeping import keep
+from tests.reporting.made_up import dpsgd
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
 REDUCED = "-reduced"

@@ -5,12 +5,11 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from keeping import keep
-from reporting.made_up import dpsgd
-
 from pipeline.params import Settings, parse
 from pipeline.results import schema
 from pipeline.results.schema import Ledger, Record
+from tests.keeping import keep
+from tests.reporting.made_up import dpsgd
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
 OTHER, OTHER_SIMULATED = "sander-f5-norm-relu", "sander-f5-norm-relu-b256"

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reporting.made_up import dpsgd
-
 from pipeline.params import Settings, parse
 from pipeline.reporting.gather import PaperResult, Sources, fill
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
 from pipeline.results.schema import Record
+from tests.reporting.made_up import dpsgd
 
 LEVELS = ("sigma=0", "sigma=1")
 

@@ -1,0 +1,45 @@
+"""The README's findings, generated from the records; `python -m tests.reporting.readme` writes them anew.
+
+The section's first and last paragraphs, which say how to read it, are the README's own.
+"""
+
+import textwrap
+from pathlib import Path
+
+from pipeline.params import load
+from pipeline.reporting import findings, tally
+from pipeline.reporting.gather import gather
+from pipeline.reporting.judging import values
+from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.papers import short
+
+README = Path(__file__).parents[2] / "README.md"
+BEFORE, AFTER = "## What it found\n\n", "## Start\n"
+
+
+def generated() -> str:
+    """The section as the records have it now."""
+    first, *_, last = written().strip().split("\n\n")
+    root = README.parent
+    results = gather(load(root / "params.yaml"), root)
+    listed = [
+        f"- **{short(result.paper)}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
+        for result in results
+        for finding in findings.said(result.paper.findings, result.tables, assess(result))
+    ]
+    counted = (_wrapped(tally.values(values.counts(results))), _wrapped(tally.privacy(results)))
+    return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
+
+
+def written() -> str:
+    """The section as it stands."""
+    text = README.read_text(encoding="utf-8")
+    return text[text.index(BEFORE) + len(BEFORE) : text.index(AFTER)]
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    README.write_text(README.read_text(encoding="utf-8").replace(written(), generated()), encoding="utf-8")

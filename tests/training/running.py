@@ -1,0 +1,32 @@
+"""What tests train with: DP-SGD, seeded, without a checkpoint on the way."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Execution
+from pipeline.models.model import Model
+from pipeline.training.loop import Context, Group, Progress
+
+LAYER = Model(name="lenet5", normalization="layer")
+
+
+def quiet(_: Progress) -> None:
+    pass
+
+
+def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
+    """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
+    found = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
+    return replace(found, **changes)
+
+
+def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
+    return {
+        (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
+        for group in groups
+        for i, replica in enumerate(group.replicas)
+    }
