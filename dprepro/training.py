@@ -42,7 +42,7 @@ class TrainingAudit:
     claimed: Claims
     accounted: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
     shown: Shown  # lower bounds: so much is spent at least; no safety
-    looks_like: tuple[Mistake, ...]  # hints; of right trainings one in a thousand has any
+    looks_like: tuple[Mistake, ...]  # hints; of right trainings about one in a thousand has any
 
     @property
     def broken(self) -> bool:
