@@ -9,6 +9,7 @@
 * `noise_multiplier`: the noise that an epsilon takes.
 * `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
 * `audit`: the epsilon that an attacker's scores show.
+* `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
 
 Everything else, in `pipeline` and `stages`, may change.
 """
@@ -16,14 +17,19 @@ Everything else, in `pipeline` and `stages`, may change.
 from dprepro.accounting import Spent, epsilon, noise_multiplier
 from dprepro.auditing import Shown, audit
 from dprepro.gradients import ClippedSum, clipped_sum
+from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 from pipeline.errors import UserError
 
 __all__ = [
+    "Claims",
     "ClippedSum",
+    "Mistake",
     "Shown",
     "Spent",
+    "TrainingAudit",
     "UserError",
     "audit",
+    "audit_training",
     "clipped_sum",
     "epsilon",
     "noise_multiplier",

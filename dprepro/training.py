@@ -1,0 +1,165 @@
+"""An attack on anybody's training with DP-SGD."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dprepro.accounting import epsilon
+from dprepro.auditing import Shown
+from pipeline.audits import bounds
+from pipeline.audits.mechanism import ratios, repeats
+from pipeline.audits.mistakes import Mistake, recognise
+from pipeline.errors import UserError
+from pipeline.privacy.spending import Spending
+
+SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
+BLANKS = 500  # directions that no example has
+FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about normal
+ERROR = 0.001  # with which a right training looks like any mistake
+TESTS = 5
+
+Train = Callable[[np.ndarray], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a training says of itself."""
+
+    noise_multiplier: float  # standard deviation of a sum's noise over the clipping bound
+    sample_rate: float
+    steps: int
+    delta: float
+    epsilon: float | None  # as its own accountant says; None: not given
+
+
+@dataclass(frozen=True)
+class TrainingAudit:
+    """What a training claims, what its settings spend and what an attack on it shows."""
+
+    claimed: Claims
+    accounted: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
+    shown: Shown  # lower bounds: so much is spent at least; no safety
+    looks_like: tuple[Mistake, ...]  # hints; of right trainings about one in a thousand has any
+
+    @property
+    def broken(self) -> bool:
+        """Whether more is shown than is claimed or accounted; False doesn't mean that nothing is wrong."""
+        upper = [value for value in (self.claimed.epsilon, self.accounted) if value is not None]
+        return bool(upper) and max(self.shown.at_least, self.shown.if_gaussian) > min(upper)
+
+
+def audit_training(
+    train: Train,
+    *,
+    delta: float,
+    noise_multiplier: float | None = None,
+    sample_rate: float | None = None,
+    epsilon_claimed: float | None = None,
+    examples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> TrainingAudit:
+    """Attack a training, run twice on examples of the attacker's own, by whoever sees every step.
+
+    In the first run each example is there by a fair coin and has a direction of its own; from what was
+    released in it the attacker guesses whether it was (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis
+    and Chaudhuri 2024). In the second all examples pull in two directions, for `Mistake`s to be seen.
+
+    Args:
+        train: called with (N, W) float32 examples, it trains a network whose loss on an example x is <w, x>,
+            so that its gradient is x: in torch ``nn.Linear(W, 1, bias=False)(x).mean()``. After each step it
+            yields what the step released: an Opacus ``DPOptimizer``, whose parameter's ``grad`` and claims
+            are read, or (W,) numbers, such as the noisy mean gradient, on a scale that stays the same.
+            Its batches, noise and clipping (to less than 1,000) are those to be audited. Batches are
+            ``sample_rate * N`` examples, expected.
+        delta: of the guarantee.
+        noise_multiplier: claimed; None: as the Opacus optimizer says.
+        sample_rate: claimed; None: the Opacus optimizer's ``expected_batch_size`` over N.
+        epsilon_claimed: of these steps on N examples, such as ``engine.get_epsilon(delta)``.
+        examples: N, an even number.
+        confidence: with which each of the two bounds holds.
+        seed: of the coins.
+
+    Raises:
+        UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or what
+            is released has another shape or isn't finite.
+    """
+    if examples < 2 or examples % 2:
+        raise UserError(f"examples: {examples}; allowed: even numbers above 0")
+    if not 0 < confidence < 1:
+        raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
+    lengths = np.where(np.arange(examples) % 2, LONG, SHORT).astype(np.float32)
+    width, rows = examples + BLANKS, np.arange(examples)
+    canaries, crowd = np.zeros((2, examples, width), np.float32)
+    present = np.random.default_rng(seed).random(examples) < 0.5
+    canaries[rows, rows] = lengths * present
+    crowd[rows, rows % 2] = lengths
+
+    first, read = _releases(train, canaries)
+    second, _ = _releases(train, crowd)
+    sigma = noise_multiplier if noise_multiplier is not None else read.get("noise_multiplier")
+    rate = sample_rate if sample_rate is not None else read.get("batch", 0) / examples or None
+    if sigma is None or rate is None:
+        raise UserError(
+            "noise_multiplier, sample_rate: unknown; needed: both, or a step yields a DPOptimizer"
+        )
+    if not (sigma > 0 and FEWEST_IN_BATCH / examples <= rate < 1):
+        raise UserError(
+            f"noise_multiplier {sigma:g}, sample_rate {rate:g}; allowed: above 0, and below 1 with at least "
+            f"{FEWEST_IN_BATCH} of {examples} examples in a batch"
+        )
+    batch, steps = round(rate * examples), len(first)
+    spent = epsilon(examples=examples, batch=batch, noise_multiplier=sigma, delta=delta, steps=steps)
+    noise = [np.maximum(run[:, examples:].std(1, keepdims=True), 1e-30) for run in (first, second)]
+    moved = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
+    spending = Spending(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
+    # who goes through the data in order has a canary in the same batch of every epoch
+    turns = np.arange(steps)[:, None] % max(1, examples // batch) == rows // batch
+    attacks = [ratios(moved, spending), repeats(moved), (moved * turns).sum(0)]
+    alpha = (1 - confidence) / len(attacks)
+    sides = [(scores[~present], scores[present]) for scores in attacks]
+    answers = recognise(
+        second[:, :2] / noise[1],
+        np.concatenate([first[:, examples:], second[:, examples:]]),
+        examples,
+        rate,
+        sigma,
+    )
+    return TrainingAudit(
+        Claims(sigma, rate, steps, delta, epsilon_claimed),
+        spent.at_most,
+        Shown(
+            at_least=max(bounds.by_one_run(*side, alpha, delta) for side in sides),
+            if_gaussian=max(bounds.by_one_run_curve(*side, alpha, delta) for side in sides) if delta else 0.0,
+            confidence=confidence,
+        ),
+        tuple(answer for answer in answers if answer.p < ERROR / TESTS),
+    )
+
+
+def _releases(train: Train, examples: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+    """(T, W) of what a run's steps released, and what its Opacus optimizer claims."""
+    from opacus.optimizers import DPOptimizer  # takes a second
+
+    released, claims = [], {}
+    for step in train(examples.copy()):
+        value = step
+        if isinstance(step, DPOptimizer):
+            claims["noise_multiplier"] = float(step.noise_multiplier)
+            if step.expected_batch_size is not None and "batch" not in claims:
+                claims["batch"] = float(step.expected_batch_size)
+            value = torch.cat([parameter.grad.flatten() for parameter in step.params])
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu().numpy()
+        released.append(np.array(value, dtype=float).ravel())
+        if released[-1].shape != (examples.shape[1],) or not np.isfinite(released[-1]).all():
+            raise UserError(
+                f"step {len(released) - 1} released {released[-1].shape}; needed: {examples.shape[1]} finite "
+                "numbers, a weight's each"
+            )
+    if len(released) < FEWEST_STEPS:
+        raise UserError(f"train: {len(released)} steps; needed: at least {FEWEST_STEPS}")
+    return np.stack(released), claims

@@ -1,0 +1,117 @@
+"""Which classic mistake a DP-SGD training looks like, by tests on what its steps release.
+
+Each test is of a training as it should be (per-example clipping, Poisson samples, independent noise of one
+scale), so that its p-value is the chance of being wrong about a right training. They are hints: a mistake
+may go unseen, and several may look alike. What is released is in units of its own noise, so that no scale,
+such as that of a mean, has to be known.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from scipy import stats
+
+CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispersion is looked at
+TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
+FEW = 0.2  # share of steps with another divisor, where it is that of last batches
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake that a training looks like, with the chance that a right training does so too."""
+
+    name: str  # generator, clipping, divisor, noise or sampler
+    looks_like: str
+    p: float
+
+
+def recognise(
+    crowd: np.ndarray, blanks: np.ndarray, examples: int, rate: float, noise_multiplier: float
+) -> list[Mistake]:
+    """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
+
+    Args:
+        crowd: (T, 2) releases, over their step's noise as W directions without examples have it, in the
+            directions of the shorter and of the longer examples, of which there are as many; all of them are
+            longer than the clipping bound.
+        blanks: (S, W) releases in directions that no example has, of T or more steps.
+        examples: N, that the crowd has.
+        rate: claimed chance of an example to be in a batch.
+        noise_multiplier: claimed.
+    """
+    if not blanks.std(1).min() > 0:
+        return [Mistake("noise", "there are steps without noise", 0.0)]
+    steps, expected = len(crowd), examples * rate
+    answers = [_generator(blanks), _clipping(crowd), _divisor(blanks)]
+    reused, unclipped = answers[0].p < 1e-4, answers[1].p < 1e-4
+    if unclipped:
+        return answers
+    total = crowd.sum(1) * noise_multiplier
+    coins = expected * (1 - rate)
+    # a step's scale is measured in W directions, which moves all that it released together
+    of_scale = expected**2 / (2 * (blanks.shape[1] - 1))
+    # noise that comes again in every step isn't averaged
+    error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
+    measured = noise_multiplier * expected / max(total.mean(), error)
+    p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
+    if abs(measured / noise_multiplier - 1) < TOLERANCE:
+        p = 1.0
+    text = _noise(total.mean(), total.std(ddof=1) / sqrt(steps), measured, noise_multiplier, expected)
+    answers.append(Mistake("noise", text, p))
+    if total.mean() > CLEAR * total.std(ddof=1) / sqrt(steps) and not reused:
+        scale = total.mean() / expected
+        of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
+        ratio = (steps - 1) * total.var(ddof=1) / scale**2 / (coins + of_noise)
+        low, high = stats.chi2.cdf(ratio, steps - 1), stats.chi2.sf(ratio, steps - 1)
+        text = (
+            f"batch sizes have a variance of {total.var(ddof=1) / scale**2 - of_noise:.3g}, those of Poisson "
+            f"samples {coins:.3g}: a sampler that isn't Poisson, or sums divided by the true batch size "
+            "before noise is added"
+        )
+        answers.append(Mistake("sampler", text, 2 * float(min(low, high))))
+    return answers
+
+
+def _generator(blanks: np.ndarray) -> Mistake:
+    """The largest correlation between the noise of two steps, for all pairs at once."""
+    apart = blanks - blanks.mean(1, keepdims=True)
+    apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
+    alike = np.abs(np.triu(apart @ apart.T, 1))
+    first, second = np.unravel_index(alike.argmax(), alike.shape)
+    freedom, largest = blanks.shape[1] - 2, min(float(alike.max()), 1 - 1e-12)
+    p = 2 * float(stats.t.sf(largest * sqrt(freedom / (1 - largest**2)), freedom))
+    text = f"noise of steps {first} and {second} correlates by {largest:.2f}: a generator that is reused"
+    return Mistake("generator", text, min(1.0, p * len(blanks) * (len(blanks) - 1) / 2))
+
+
+def _clipping(crowd: np.ndarray) -> Mistake:
+    """Whether longer examples weigh more than shorter ones."""
+    answer = stats.ttest_rel(crowd[:, 1], crowd[:, 0], alternative="greater")
+    text = "longer gradients move releases further: clipping after averaging, or none"
+    return Mistake("clipping", text, float(answer.pvalue))
+
+
+def _divisor(blanks: np.ndarray) -> Mistake:
+    """Whether the noise is of one scale in all steps (Bartlett)."""
+    scales = blanks.std(1)
+    off = float((np.abs(scales / np.median(scales) - 1) > TOLERANCE).mean())
+    text = "sums and noise are divided by the true batch size" if off > FEW else "the last batch's divisor"
+    return Mistake(
+        "divisor",
+        f"the noise's scale differs from the usual in {off:.0%} of the steps: {text}",
+        float(stats.bartlett(*blanks).pvalue),
+    )
+
+
+def _noise(total: float, error: float, measured: float, claimed: float, batch: float) -> str:
+    """In words; ``total`` is what the crowd released, in clipping bounds if the noise is as claimed."""
+    text = f"the noise multiplier looks like {measured:.3g}, claimed {claimed:.3g}"
+    if abs(measured * batch / claimed - 1) < FEW:
+        return f"{text}: noise on the sum calibrated to the mean, less by the batch size {batch:.4g}"
+    if abs(total - 1) < 3 * error and total + 3 * error < batch / 2:
+        return (
+            f"{text}: noise on the mean calibrated to the sum, more by the batch size {batch:.4g}, or a mean "
+            "that is clipped as a whole"
+        )
+    return f"{text}, or the sampling rate is another"

@@ -1,0 +1,228 @@
+"""An Opacus training as it should be, and with each mistake that `audit_training` looks for planted in it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.optimizers import DPOptimizer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import dprepro
+from pipeline.audits.mistakes import recognise
+from tests.docs.blocks import blocks
+
+NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
+
+
+def training(
+    before: Callable[[DPOptimizer, int, int], None] = lambda optimizer, rows, step: None,
+    batch: int = BATCH,
+    **loading: Any,
+) -> Callable[[np.ndarray], Iterator[DPOptimizer]]:
+    """Opacus; ``before`` a step it is given the optimizer, the rows of the batch and the step."""
+
+    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
+        network: Any = nn.Linear(examples.shape[1], 1, bias=False)
+        network, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+            module=network,
+            optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=batch, shuffle=True),
+            noise_multiplier=NOISE,
+            max_grad_norm=1.0,
+        )
+        if loading:
+            loader = DataLoader(loader.dataset, batch_size=batch, **loading)
+        step = 0
+        while step < STEPS:
+            for (rows,) in loader:
+                optimizer.zero_grad()
+                network(rows).mean().backward()
+                before(optimizer, len(rows), step)
+                optimizer.step()
+                yield optimizer
+                step += 1
+
+    return train
+
+
+def audited(train: Callable[[np.ndarray], Any], **claims: Any) -> dprepro.TrainingAudit:
+    torch.manual_seed(0)
+    return dprepro.audit_training(train, delta=DELTA, **claims)
+
+
+def names(audit: dprepro.TrainingAudit) -> set[str]:
+    return {mistake.name for mistake in audit.looks_like}
+
+
+def test_a_right_training_is_sound_and_its_claims_are_read() -> None:
+    audit = audited(training(), epsilon_claimed=10.0)
+    assert audit.claimed == dprepro.Claims(NOISE, 0.05, STEPS, DELTA, 10.0)
+    spent = dprepro.epsilon(examples=1000, batch=50, noise_multiplier=NOISE, delta=DELTA, steps=STEPS)
+    assert audit.accounted == spent.at_most
+    assert not audit.broken
+    assert audit.looks_like == ()
+
+
+def test_more_than_is_claimed_or_accounted_is_broken() -> None:
+    claims, shown = dprepro.Claims(NOISE, 0.05, STEPS, DELTA, 2.0), dprepro.Shown(1.0, 3.0, 0.95)
+    audit = dprepro.TrainingAudit(claims, 5.0, shown, ())
+    assert audit.broken
+    assert not replace(audit, claimed=replace(claims, epsilon=4.0)).broken
+    assert replace(audit, claimed=replace(claims, epsilon=None), accounted=2.9).broken
+
+
+def noise_of_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    optimizer.add_noise = lambda: add_noise(optimizer, NOISE / BATCH)
+
+
+def noise_of_sum(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    optimizer.add_noise = lambda: add_noise(optimizer, NOISE * BATCH)
+
+
+def add_noise(optimizer: DPOptimizer, scale: float) -> None:
+    for parameter in optimizer.params:
+        parameter.grad = parameter.summed_grad + scale * torch.randn_like(parameter)
+
+
+def after_averaging(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    clip_mean(optimizer, times=BATCH)
+
+
+def whole_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    clip_mean(optimizer, times=1)
+
+
+def clip_mean(optimizer: DPOptimizer, times: int) -> None:
+    def clip() -> None:
+        for parameter in optimizer.params:
+            mean = parameter.grad_sample.mean(0)
+            parameter.summed_grad = mean / mean.norm().clamp_min(1) * times
+
+    optimizer.clip_and_accumulate = clip
+    optimizer.add_noise = lambda: add_noise(optimizer, NOISE)
+
+
+def no_clipping(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    optimizer.max_grad_norm = 1e6
+    optimizer.add_noise = lambda: add_noise(optimizer, NOISE)
+
+
+def true_divisor(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    optimizer.expected_batch_size = max(1, rows)
+
+
+def true_mean_then_noise(optimizer: DPOptimizer, rows: int, step: int) -> None:
+    def noise() -> None:
+        for parameter in optimizer.params:
+            mean = parameter.summed_grad / max(1, rows)
+            parameter.grad = BATCH * (mean + NOISE / BATCH * torch.randn_like(mean))
+
+    optimizer.add_noise = noise
+
+
+def reused(every: int) -> Callable[[DPOptimizer, int, int], None]:
+    def plant(optimizer: DPOptimizer, rows: int, step: int) -> None:
+        optimizer.generator = torch.Generator().manual_seed(step % every)
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    ("train", "mistake", "text", "broken"),
+    [
+        (training(noise_of_mean), "noise", "on the sum calibrated to the mean", True),
+        (training(noise_of_sum), "noise", "on the mean calibrated to the sum", False),
+        (training(after_averaging), "clipping", "after averaging", True),
+        (training(whole_mean), "noise", "clipped as a whole", False),
+        (training(no_clipping), "clipping", "or none", True),
+        (training(true_divisor), "divisor", "true batch size", False),
+        (training(true_mean_then_noise), "sampler", "true batch size", False),
+        (training(true_divisor, batch=64, shuffle=True), "divisor", "last batch", False),
+        (training(shuffle=True), "sampler", "isn't Poisson", False),
+        (training(shuffle=False), "sampler", "isn't Poisson", True),
+        (training(reused(1)), "generator", "reused", True),
+        (training(reused(STEPS)), "generator", "reused", False),
+    ],
+)
+def test_a_planted_mistake_is_found(train: Any, mistake: str, text: str, broken: bool) -> None:
+    audit = audited(train, noise_multiplier=NOISE, sample_rate=0.05)
+    (hint,) = [each for each in audit.looks_like if each.name == mistake]
+    assert text in hint.looks_like
+    assert audit.broken == broken
+
+
+def numbers(rate: float, seed: int) -> Callable[[np.ndarray], Iterator[np.ndarray]]:
+    """DP-SGD in numpy, by hand."""
+    random = np.random.default_rng(seed)
+
+    def train(examples: np.ndarray) -> Iterator[np.ndarray]:
+        norms = np.linalg.norm(examples, axis=1, keepdims=True)
+        clipped = examples / np.maximum(norms, 1)
+        for _ in range(40):
+            rows = clipped[random.random(len(examples)) < rate]
+            yield rows.sum(0) + NOISE * random.normal(size=examples.shape[1])
+
+    return train
+
+
+def test_a_plain_function_is_audited_by_what_it_claims() -> None:
+    right = audited(numbers(0.05, 0), noise_multiplier=NOISE, sample_rate=0.05)
+    assert not right.broken
+    assert names(right) == set()
+    assert names(audited(numbers(0.1, 0), noise_multiplier=NOISE, sample_rate=0.05)) >= {"noise"}
+
+
+@pytest.mark.parametrize(("rate", "steps"), [(0.05, 60), (0.5, 30)])
+def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, steps: int) -> None:
+    random, runs, size = np.random.default_rng(0), 300, 1000
+    found: dict[str, list[float]] = {}
+    for _ in range(runs):
+        batches = random.binomial(size // 2, rate, (steps, 2))
+        crowd = batches + NOISE * random.normal(size=(steps, 2))
+        blanks = NOISE * random.normal(size=(steps, 500))
+        crowd /= blanks.std(1, keepdims=True)
+        for each in recognise(crowd, blanks, size, rate, NOISE):
+            found.setdefault(each.name, []).append(each.p)
+    assert set(found) == {"generator", "clipping", "divisor", "noise", "sampler"}
+    for p in found.values():
+        assert np.mean(np.array(p) < 0.1) < 0.15
+        assert np.mean(np.array(p) < 0.01) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("released", "claims", "says"),
+    [
+        (lambda x: [x[0]] * 3, {}, "3 steps"),
+        (lambda x: [x[0, :4]] * 30, {}, "released"),
+        (lambda x: [x[0] * np.nan] * 30, {}, "finite"),
+        (lambda x: [x[0]] * 30, {}, "unknown"),
+        (lambda x: [x[0]] * 30, {"noise_multiplier": 1.0, "sample_rate": 0.001}, "in a batch"),
+        (lambda x: [x[0]] * 30, {"examples": 7}, "examples"),
+        (lambda x: [x[0]] * 30, {"confidence": 1.0}, "confidence"),
+    ],
+)
+def test_what_cannot_be_audited_is_a_line(released: Any, claims: dict[str, Any], says: str) -> None:
+    with pytest.raises(dprepro.UserError, match=says):
+        audited(released, **claims)
+
+
+def test_steps_without_noise_are_seen() -> None:
+    audit = audited(lambda x: [x[::20].sum(0)] * 30, noise_multiplier=1.0, sample_rate=0.05)
+    assert "without noise" in audit.looks_like[0].looks_like
+
+
+def test_the_page_runs() -> None:
+    torch.manual_seed(0)
+    scope: dict[str, Any] = {}
+    for block in blocks():
+        if block.page == "docs/audit-your-training.md":
+            exec(block.text, scope)
+    assert not scope["audit"].broken
+    assert scope["audit"].looks_like == ()
+    assert scope["mistaken"].broken
+    assert [mistake.name for mistake in scope["mistaken"].looks_like] == ["clipping"]
