@@ -2,7 +2,10 @@
 
 A kind is a method with a model, the options that change what is computed, and the shape of its inputs: rows
 whose settings differ in numbers alone share one. Lengths and batches are cut down to three steps of a few
-examples; all else is as the first row of the kind has it.
+examples; all else is as one row of the kind has it.
+
+Of a large network, whose steps take seconds, one step is taken with the fewest options; the options that its
+rows have are taken for three steps by a small network in its place, with the same normalisation.
 """
 
 import math
@@ -28,7 +31,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.training.loop import Replica, make_task
 
 STEPS = 3
-OF_LARGE = {"resnet18": 1, "vgg16": 1, "wrn16_4": 2}  # networks whose steps take too long
+LARGE, IN_PLACE = {"resnet18", "vgg", "vgg16", "wrn16_4"}, "lenet5"
 BATCH, EXAMPLES, PUBLIC = 8, 16, 6
 TOKENS, VOCABULARY = 12, 50
 EPS = torch.finfo(torch.float32).eps
@@ -57,45 +60,54 @@ LAPLACE_EPSILON = 1000.0  # of noise on every input, which leaves nothing of the
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of replica, and the first row and level that has it."""
+    """A kind of replica, and a row and a level that has it."""
 
     name: str
     key: str
-    row: Row
+    row: Row  # with a small network in place of a large one, where the kind is of options
     level: MethodSettings
-
-    @classmethod
-    def of(cls, key: str, row: Row, level: MethodSettings, settings: Settings) -> "Kind":
-        """The kind of replica that a row has at a level."""
-        return cls(_name(row, level, settings), key, row, level)
 
     @property
     def steps(self) -> int:
         """How many are taken of it."""
-        return OF_LARGE.get(self.row.model.name, STEPS)
+        return 1 if self.row.model.name in LARGE else STEPS
 
     @property
-    def numbers(self) -> int:
-        """How many settings that set a number aren't at their default, nor 0."""
+    def rank(self) -> tuple[int, int]:
+        """Of replicas of a kind that with the fewest options, and then most numbers of its own, is taken."""
         fields = type(self.level).model_fields
-        return sum(
-            getattr(self.level, name) not in (fields[name].default, 0) for name in NUMBERS if name in fields
-        )
+        told = [name for name in NUMBERS if name in fields]
+        own = [name for name in told if getattr(self.level, name) not in (0, fields[name].default)]
+        return -len(_options(self.row, self.level)), len(own)
+
+
+def kinds_of(key: str, row: Row, level: MethodSettings, settings: Settings) -> list[Kind]:
+    """What a row has at a level: one kind; of a large network one of it, and one of the options."""
+    network, options = _network(row, settings), _options(row, level)
+    if row.model.name not in LARGE:
+        return [Kind(", ".join([*network, *options]), key, row, level)]
+    plain = {"name": IN_PLACE, "order": "norm_relu", "groups": min(2, row.model.groups)}
+    other = row.model_copy(update={"model": row.model.model_copy(update=plain)})
+    return [
+        Kind(", ".join(network), key, row, level),
+        Kind(", ".join([*_network(other, settings), *options]), key, other, level),
+    ]
 
 
 def kinds(settings: Settings) -> dict[str, dict[str, Kind]]:
-    """Every kind that a row has, by method and name; of its rows the one that sets most numbers itself."""
+    """Every kind that a row has, by method and name."""
     every: dict[str, dict[str, Kind]] = {}
     for key, row in settings.rows.items():
         for level in row.resolved:
-            kind = Kind.of(key, row, level, settings)
-            known = every.setdefault(row.method, {}).setdefault(kind.name, kind)
-            if kind.numbers > known.numbers:
-                every[row.method][kind.name] = kind
+            for kind in kinds_of(key, row, level, settings):
+                known = every.setdefault(row.method, {}).setdefault(kind.name, kind)
+                if kind.rank > known.rank:
+                    every[row.method][kind.name] = kind
     return every
 
 
-def _name(row: Row, level: MethodSettings, settings: Settings) -> str:
+def _network(row: Row, settings: Settings) -> list[str]:
+    """A row's network and its inputs, in words."""
     model = row.model.model_dump(exclude_defaults=True, exclude={"epsilon"})
     words = [model.pop("name"), *(f"{name} {value}" for name, value in model.items())]
     shape = _shape(row, settings)
@@ -104,14 +116,18 @@ def _name(row: Row, level: MethodSettings, settings: Settings) -> str:
         words.append("from a start")
     if row.data in settings.relevances:
         words.append(f"relevances of {settings.relevances[row.data].of}")
-    if not level.private and row.method != "noisy_weights":
-        words.append("not private")
+    return words
+
+
+def _options(row: Row, level: MethodSettings) -> list[str]:
+    """The settings that change what is computed, in words."""
+    words = [] if level.private or row.method == "noisy_weights" else ["not private"]
     for name, field in type(level).model_fields.items():
         value = getattr(level, name)
         if name in NUMBERS or value == field.default:
             continue
         words.append(name if _plain(value) else f"{name} {value}")
-    return ", ".join(words)
+    return words
 
 
 def _plain(value: Any) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import params
 from pipeline.methods.rooms import METHOD_SETTINGS, implementation
-from tests.golden.steps import Kind, kinds, take
+from tests.golden.steps import Kind, kinds, kinds_of, take
 from tests.golden.values import differences, path_of, read
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
@@ -36,8 +36,8 @@ def kept(kind: Kind) -> Kind:
     golden = read(kind.row.method)[kind.name]
     row = OWN.rows.get(golden["row"], kind.row)
     levels = {row.level(own): own for own in row.resolved}
-    found = Kind.of(golden["row"], row, levels.get(golden["level"], row.resolved[0]), OWN)
-    return found if found.name == kind.name else kind
+    level = levels.get(golden["level"], row.resolved[0])
+    return next((one for one in kinds_of(golden["row"], row, level, OWN) if one.name == kind.name), kind)
 
 
 def said(kind: Kind) -> str | None:
@@ -92,7 +92,7 @@ def test_another_sign_is_noticed_by_name(method: str, monkeypatch: pytest.Monkey
 def test_a_row_of_a_new_kind_has_no_golden_values_yet() -> None:
     row = next(row for row in OWN.rows.values() if row.method == "dpsgd")
     model = row.model.model_copy(update={"unnormalized": 3})
-    other = Kind.of("another", row.model_copy(update={"model": model}), row.resolved[0], OWN)
+    (other,) = kinds_of("another", row.model_copy(update={"model": model}), row.resolved[0], OWN)
     assert said(other) == (
         f"another: no golden values of its kind, {other.name!r}: `python -m tests.golden dpsgd`"
     )
