@@ -345,6 +345,21 @@ _AG_NEWS_PARTIAL = Edition(
     test=_AG_NEWS_TEST,
     note="44,733 of the 120,000 training rows, so N differs, and with it epsilon at a given noise",
 )
+_AG_NEWS_UNION = Edition(
+    train=Part(
+        (
+            File(
+                "train.union.csv",
+                19_200_811,
+                "sha256:53362aade2ea9364213e420810a8d0857fc76379f40ac01affd97374fc115a23",
+            ),
+        ),
+        77_950,
+    ),
+    test=_AG_NEWS_TEST,
+    note="77,950 of the 120,000 training rows (65 %), from splits in public repositories, in another order; "
+    "N differs, and with it epsilon at a given noise",
+)
 
 _CIFAR_LICENCE = "none stated; for research, citing Krizhevsky, Learning Multiple Layers of Features, 2009"
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -408,7 +423,7 @@ CATALOG: dict[str, Entry] = {
             format="ag-news",
             classes=("World", "Sports", "Business", "Sci/Tech"),
             shape=None,
-            editions={OFFICIAL: _AG_NEWS, "partial": _AG_NEWS_PARTIAL},
+            editions={OFFICIAL: _AG_NEWS, "partial": _AG_NEWS_PARTIAL, "union": _AG_NEWS_UNION},
             folders=("", "ag-news", "ag_news", "ag_news_csv", "AG_NEWS"),
         ),
     )

@@ -25,8 +25,8 @@ class _Level(BaseModel):
 
 _LEVELS = TypeAdapter(list[_Level])
 
-# A planned row's first seed. Rows without a plan count from 0, and searches from 1000, so that no replica of a
-# planned row has been seen before its plan.
+# A planned row's first seed. Rows without a plan count from 0, and searches from 1000, so that no replica of
+# a planned row has been seen before its plan.
 PLANNED_SEED = 100
 
 

@@ -176,7 +176,9 @@ class Trained(Strict):
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
     weights: str | None  # digest of the file of its weights; None: from before each had its own
-    seconds: float  # of training, shared by the replicas trained together
+    seconds: float  # from first to last step, of all replicas that were trained together
+    # of processor time, an equal share of what those took; None: trained before it was noted
+    cpu_seconds: float | None = None
     started: float  # Unix time
     ended: float
     origin: int  # its place among the run's `origins`
