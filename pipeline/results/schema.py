@@ -189,7 +189,9 @@ class Trained(Strict):
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
-    seconds: NotNegative  # of training, shared by the replicas trained together
+    seconds: NotNegative  # from first to last step, of all replicas that were trained together
+    # of processor time, an equal share of what those took; None: trained before it was noted
+    cpu_seconds: NotNegative | None = None
     started: NotNegative  # Unix time
     ended: NotNegative
     origin: Whole  # its place among the run's `origins`

@@ -28,6 +28,7 @@ class Checkpoint:
     history: list[tuple[Any, ...]]
     seconds: float  # trained so far
     started: float  # Unix time of the first step
+    cpu_seconds: float = 0.0  # of processor time so far
     entropy: str | None = None  # in hexadecimal, where noise is drawn once
 
 

@@ -74,6 +74,7 @@ class Group:
     seconds: float
     started: float
     ended: float
+    cpu_seconds: float  # of processor time, for all of them
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         checkpoints.save(path, replace(last, entropy=entropy))
     state, history, judged = last.state, last.history, None
     begun = saved = shown = time.monotonic()
+    begun_cpu = time.process_time()
     for step in range(last.done, steps):
         with torch.no_grad():
             state, metrics = method.step(state, step)
@@ -211,10 +213,12 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         due = stopped_by is not None or time.monotonic() - saved >= context.checkpoint_every
         if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
-            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, entropy))
+            worked = last.cpu_seconds + time.process_time() - begun_cpu
+            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, worked, entropy))
             saved = time.monotonic()
             if stopped_by is not None:
                 where = f"group {number + 1} of {groups}, step {done} of {steps}"
                 raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
     seconds = last.seconds + time.monotonic() - begun
-    return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time())
+    worked = last.cpu_seconds + time.process_time() - begun_cpu
+    return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time(), worked)

@@ -157,6 +157,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         protects=guarantee.protects,
         weights=weights,
         seconds=round(group.seconds, 3),
+        cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
         started=group.started,
         ended=group.ended,
         origin=0,  # until it stands among its row's others

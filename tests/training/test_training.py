@@ -710,3 +710,30 @@ def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execut
     planned = params.parse(raw)
     assert training.provenance_of("quick", own, data, cpu).plan is None
     assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
+
+
+def test_a_replica_has_its_share_of_processor_time_however_often_it_was_resumed(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    wanted = [Replica("epsilon=3", seed, dpsgd(epochs=2, batch=50)) for seed in range(2)]
+
+    def kill(state: Progress) -> None:
+        if state.step > 2:
+            raise Killed
+
+    broken = context(tiny, cpu, tmp_path, show=kill, checkpoint_every=0.0)
+    begun = time.process_time()
+    with pytest.raises(Killed):
+        train_replicas(wanted, broken)
+    saved = restore(checkpoint_in(tmp_path), cpu.device)
+    assert saved is not None
+    (group,) = train_replicas(wanted, replace(broken, show=quiet))
+    assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
+
+
+def test_replicas_trained_together_share_their_processor_time(done: Path) -> None:
+    run = records.read_run("quick", done)
+    assert run is not None
+    shares = {(one.started, one.cpu_seconds) for one in run.replicas}
+    assert all(share for _, share in shares)
+    assert len(shares) == len({one.started for one in run.replicas}) < len(run.replicas)
