@@ -505,7 +505,7 @@ def test_numbers_that_can_not_be_are_refused(forged: Forged, home: Path) -> None
         (b'"test_accuracy": 0.5', b'"test_accuracy": 1.5', r"test_accuracy: 1\.5; allowed: 0 to 1"),
         (b'"seed": 0', b'"seed": 1', "was not measured with the weights that it says"),
         (b'"weights": "sha256:', b'"weights": "sha256:0', "was not measured with the weights that it says"),
-        (ROW.encode(), b"other", "belong to another row"),
+        (ROW.encode(), b"other", "row: other; allowed: toy-row"),
     ):
         assert before in good
         forged.put(MEASURED, good.replace(before, after))

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 
 from pipeline.data.prepared import Prepared
-from pipeline.files import digest_file, digest_json, write_text
+from pipeline.errors import UserError
+from pipeline.files import digest_file, digest_json, write_bytes, write_text
 from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution
@@ -125,6 +126,7 @@ def _write(
     names = {(one.level, one.seed) for one in kept}
     lines = [line for group in groups for line in group.history]
     lines += [line for line in read_history(history) if line[:2] in names] if before else []
+    earlier = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
     order = [(one.level, one.seed) for one in replicas(row)]
     every, origins = records.with_origins(trained[name] for name in order)
@@ -137,7 +139,15 @@ def _write(
         origins=origins,
         history=digest_file(history),
     )
-    records.write(run, root)
+    try:
+        records.write(run, root)
+    except UserError:
+        # the curves go back to the run that still vouches for them
+        if earlier is None:
+            history.unlink()
+        else:
+            write_bytes(history, earlier)
+        raise
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 

@@ -112,8 +112,8 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     """
     there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
     own = settings.row(row)
-    if there is None or evaluation is None or (there.row, evaluation.row) != (row, row):
-        raise UserError(f"{row}: not adopted: the pack's files belong to another row")
+    if there is None or evaluation is None:
+        raise UserError(f"{row}: not adopted: the pack lacks what ran, or what was measured")
     try:
         check_file(records.history_path(row, staged), there.history)
     except Damaged as problem:

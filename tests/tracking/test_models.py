@@ -34,7 +34,9 @@ def test_a_logged_network_has_the_measured_accuracy(
     client = MlflowClient(address())
     experiment = client.get_experiment_by_name("davody2020")
     assert experiment is not None
-    (run,) = client.search_runs([experiment.experiment_id], "tags.kind = 'level'")
+    (run,) = client.search_runs(
+        [experiment.experiment_id], f"tags.kind = 'level' and tags.row = '{project.ROW}'"
+    )
     (output,) = run.outputs.model_outputs
     mlflow.set_tracking_uri(address())
     network = mlflow.pytorch.load_model(f"models:/{output.model_id}")
