@@ -1,7 +1,6 @@
 """Two rows at equal proven epsilon."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from tests.reporting.made_up import dpsgd
 
 
 @pytest.fixture
-def there(root: Path, written: object, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the folder of the example's records."""
-    monkeypatch.chdir(root)
-    assert os.path.exists("reports/runs")
-    return root
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In a folder of the example's records that nobody else changes."""
+    dpsgd.fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
