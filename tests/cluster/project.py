@@ -95,7 +95,7 @@ config = Config(
 )
 """
 # of a run, which differ from one to the next
-OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty", "device")
+OTHERS = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
 
 def environment() -> dict[str, str]:

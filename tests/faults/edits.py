@@ -18,6 +18,7 @@ Place = tuple[str | int, ...]
 # the names that nothing vouches for here, and the only ones of an origin that something does
 UNVOUCHED = {
     "seconds",
+    "cpu_seconds",
     "started",
     "ended",
     "measured_by",

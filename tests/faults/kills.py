@@ -32,7 +32,7 @@ from tests.faults import project
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 # of a run, which differ from one to the next, or when somebody commits meanwhile
-OTHERS = ("seconds", "started", "ended", "command", "revision", "dirty")
+OTHERS = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty")
 DRAWN_ANEW = ("mlflow.user", "publication")  # tags of MLflow's runs
 PATIENCE = 300.0  # seconds for a command on a busy machine
 
