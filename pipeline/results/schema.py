@@ -67,9 +67,8 @@ class Released(Strict):
     quantity: Plain  # 'relevances', 'inputs', 'labels'
     claimed: NotNegative  # epsilon by the method's own reckoning
     accounted: NotNegative | None  # by how far one example really moves the quantity; None: nothing bounds it
-    noise: tuple[
-        NotNegative, NotNegative, NotNegative
-    ]  # standard deviation on a coordinate: least, median, largest
+    # standard deviation on a coordinate: least, median, largest
+    noise: tuple[NotNegative, NotNegative, NotNegative]
     span: NotNegative  # of the exact values: how far they lie apart
 
 
@@ -80,9 +79,8 @@ class Ledger(Strict):
     event: Plain | None
     # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
     noise_multiplier: NotNegative | None
-    sampling_rate: (
-        Probability | None
-    )  # q: share of the examples in a batch, expected where it is a Poisson sample
+    # q: share of the examples in a batch, expected where it is a Poisson sample
+    sampling_rate: Probability | None
     sampling: Plain | None = None  # how a batch is drawn: 'poisson', 'fixed', 'replacement', 'shuffled'
     steps: Whole
     delta: Probability | None
@@ -90,9 +88,8 @@ class Ledger(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
-    accounted: (
-        NotNegative | None
-    )  # true upper bound of the mechanism as run; None: there is none, see `reasons`
+    # true upper bound of the mechanism as run; None: there is none, see `reasons`
+    accounted: NotNegative | None
     accountant: Plain | None  # that computed `accounted`
     reasons: tuple[Statement, ...] = ()  # why `accounted` is None
     opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
