@@ -204,8 +204,6 @@ class _Work:
         if run is None or evaluation is None:
             return False
         measured = {
-            (replica.level, replica.seed): replica.weights
-            for replica in evaluation.replicas
-            if not measured_otherwise(replica)
+            replica.key: replica.weights for replica in evaluation.replicas if not measured_otherwise(replica)
         }
-        return all(measured.get((trained.level, trained.seed)) == trained.weights for trained in run.replicas)
+        return all(measured.get(trained.key) == trained.weights for trained in run.replicas)

@@ -32,7 +32,7 @@ class Standing:
         if run.origin(one).reproducible != self.row.reproducible:
             return "settings"
         declared = {(self.row.level(own), seed): own for own, seed in self.row.trainings}
-        if declared.get((one.level, one.seed)) != settings:
+        if declared.get(one.key) != settings:
             return "settings"
         return None
 

@@ -37,6 +37,11 @@ class Replica:
     settings: MethodSettings
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Which replica of its row it is."""
+        return self.level, self.seed
+
+    @property
     def name(self) -> str:
         """Name of its random streams."""
         return f"{self.level}/seed={self.seed}"

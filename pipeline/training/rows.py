@@ -84,8 +84,8 @@ def train(
         before = records.read_run(key, root)
         stands = Standing(row, data.digests)
         kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
-        names = {(one.level, one.seed) for one in kept}
-        wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
+        names = {one.key for one in kept}
+        wanted = [one for one in replicas(row) if one.key not in names]
         # DVC expects the folder, also of replicas that came without their weights
         make_weights_folder(key, root)
         if not wanted and before and len(kept) == len(before.replicas):
@@ -115,20 +115,20 @@ def _write(
     root: Path,
 ) -> None:
     """Weights, then the history, then the run that vouches for both by their digests."""
-    trained = {(one.level, one.seed): (one, before.origin(one)) for one in kept} if before else {}
+    trained = {one.key: (one, before.origin(one)) for one in kept} if before else {}
     for group in groups:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
-            path = weights_path(key, replica.level, replica.seed, root)
+            path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
+            trained[replica.key] = (_trained(group, index, digest, data), source)
     history = records.history_path(key, root)
-    names = {(one.level, one.seed) for one in kept}
+    names = {one.key for one in kept}
     lines = [line for group in groups for line in group.history]
     lines += [line for line in read_history(history) if line[:2] in names] if before else []
     earlier = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
-    order = [(one.level, one.seed) for one in replicas(row)]
+    order = [one.key for one in replicas(row)]
     every, origins = records.with_origins(trained[name] for name in order)
     run = Run(
         row=key,

@@ -125,7 +125,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         wrong.add("measuring version")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
-    measured = {(one.level, one.seed): one for one in evaluation.replicas}
+    measured = {one.key: one for one in evaluation.replicas}
     for one in there.replicas:
         if there.origin(one).examples != settings.split(own.data).train:
             raise UserError(f"{row}: not adopted: trained on another number of examples")
@@ -136,23 +136,23 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
             f"{row}: not adopted: {one.level}, seed {one.seed}: {what}: not what its settings come to"
         )
     keep = [one for one in here.replicas if stands.why_not(here, one) is None] if here else []
-    names = {(one.level, one.seed) for one in keep}
-    new = [one for one in there.replicas if (one.level, one.seed) not in names]
+    names = {one.key for one in keep}
+    new = [one for one in there.replicas if one.key not in names]
     target = staged / "merged"
     lines = [] if here is None else [x for x in read_history(records.history_path(row)) if x[:2] in names]
-    taken = {(one.level, one.seed) for one in new}
+    taken = {one.key for one in new}
     lines += [x for x in read_history(records.history_path(row, staged)) if x[:2] in taken]
     history = records.history_path(row, target)
     write_text(history, history_csv(lines))
-    made = {(one.level, one.seed): (one, here.origin(one)) for one in keep} if here else {}
+    made = {one.key: (one, here.origin(one)) for one in keep} if here else {}
     for one in new:
-        made[one.level, one.seed] = (one, there.origin(one).model_copy(update={"adopted": origin}))
+        made[one.key] = (one, there.origin(one).model_copy(update={"adopted": origin}))
     order = [(own.level(x), seed) for x, seed in own.trainings]
     replicas, origins = records.with_origins(made[name] for name in order if name in made)
     run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
     records.write(run, target)
     before = records.read_evaluation(row)
-    known = {(one.level, one.seed): one for one in before.replicas} if before else {}
+    known = {one.key: one for one in before.replicas} if before else {}
     both = {**{name: one for name, one in known.items() if name in names}, **{n: measured[n] for n in taken}}
     ordered = tuple(both[name] for name in order if name in both)
     records.write(Evaluation(row=row, replicas=ordered), target)
@@ -161,7 +161,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     row_ledgers(row, settings, target)
     parts = []
     for one in new:
-        path = weights_path(row, one.level, one.seed)
+        path = weights_path(row, *one.key)
         if (staged / path).exists():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
@@ -173,7 +173,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
 
 def _check(row: str, one: schema.Trained, measured: dict, staged: Path) -> None:
     """Refuse a replica whose numbers can't be what they say."""
-    name = (one.level, one.seed)
+    name = one.key
     where = f"{row}: not adopted: {one.level}, seed {one.seed}"
     if name not in measured or measured[name].weights != one.weights:
         raise UserError(f"{where}: was not measured with the weights that it says")
