@@ -34,7 +34,7 @@ def drawn(count: int = COUNT, shape: tuple[int, ...] = (8, 6)) -> tuple[np.ndarr
 
 def write_npz(root: Path, name: str = "mine.npz", **arrays: np.ndarray) -> str:
     inputs, labels = drawn()
-    np.savez(root / name, **({"inputs": inputs, "labels": labels} | arrays))
+    np.savez(root / name, allow_pickle=True, **({"inputs": inputs, "labels": labels} | arrays))
     return name
 
 
@@ -327,7 +327,7 @@ def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], 
 )
 def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], line: str) -> None:
     good = declare(tmp_path, "npz", write_npz(tmp_path))
-    write_npz(tmp_path, **arrays)
+    write_npz(tmp_path, "mine.npz", **arrays)
     good["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
     assert line in refused(lambda: fetch("mine", settings_of(good), tmp_path))
 
