@@ -25,10 +25,9 @@ from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat, released_noise
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import dpsgd, laplace
 from tests.reporting.markup import Elements, words
 

@@ -12,7 +12,7 @@ from pipeline.reporting.claims.guarantee import ProvenCurve, between
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import convergence_rule
 from tests.reporting.lookup import chosen, page_of

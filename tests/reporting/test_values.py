@@ -7,7 +7,7 @@ import pytest
 from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
 
