@@ -105,9 +105,7 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
     write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
     write_text(folder / "README.md", render("index.md", **first) + "\n")
-    write_text(
-        folder / "results.html", render("results.html", lines=[entry.columns for entry in entries], up="")
-    )
+    write_text(folder / "results.html", render("results.html", entries=entries, up=""))
     write_text(folder / "summary.csv", flat.csv(entries, flat.SUMMARY))
     write_text(folder / "ledger.html", render("ledger.html", entries=private, up=""))
     write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")

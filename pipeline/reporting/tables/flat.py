@@ -62,12 +62,7 @@ class Entry:
     @cached_property
     def columns(self) -> Columns:
         """Every column of its line; those that nothing is known for are None."""
-        return {
-            **_declared(self),
-            **_measured(self),
-            **_spent(self),
-            **_made(self.row if self.cell else None),
-        }
+        return {**_declared(self), **_measured(self), **_spent(self), **_made(self)}
 
 
 def csv(entries: Iterable[Entry], columns: Sequence[str] | None = None) -> str:
@@ -177,7 +172,8 @@ def _spent(entry: Entry) -> Columns:
     }
 
 
-def _made(row: RowResult | None) -> Columns:
+def _made(entry: Entry) -> Columns:
+    row = entry.row if entry.cell else None
     record = row.record if row else None
     provenance = record.provenance if record else None
     editions = sorted(provenance.edition.items()) if provenance else ()
