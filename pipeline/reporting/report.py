@@ -10,13 +10,13 @@ from pipeline.reporting import figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.findings import Said
-from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.metrics import metrics
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat, ledger
 from pipeline.reporting.tables.latex import latex
 

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.claim_test import Chosen, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import LineResult, RowResult, TableResult
+from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
 
 
 def row(table: TableResult, key: str) -> RowResult:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import links, statements, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.gather import ENOUGH_EXAMPLES
 from pipeline.reporting.judging import guarantees, rule, slowdown, verdicts
+from pipeline.reporting.marks import ENOUGH_EXAMPLES
 from pipeline.reporting.pages import summary
 from pipeline.reporting.tables import ledger, reading, released_noise, remarks
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.reporting import tally
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
 

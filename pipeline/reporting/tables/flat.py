@@ -13,11 +13,10 @@ import pandas as pd
 from pipeline.params import Row
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import verdicts
 from pipeline.reporting.judging.values import of_line
 from pipeline.reporting.judging.verdicts import Verdict
-from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
 from pipeline.reporting.tables import released_noise
 
