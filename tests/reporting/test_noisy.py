@@ -14,16 +14,15 @@ from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import gather
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide, wide_variants
 from pipeline.reporting.wording import CONVERGENCE_RULE, verdict_words
 from pipeline.results import records
 from pipeline.training.evaluation import CONVERGED
 from tests.keeping import keep
-from tests.reporting.lookup import page_of
+from tests.reporting.lookup import markdown, page_of
 from tests.reporting.made_up import dpsgd, noisy
 
 AGREES = "agrees (0 of 3 seeds converge)"

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import Settings, parse
-from pipeline.reporting.gather import PaperResult, Sources, fill
+from pipeline.reporting.gather import Sources, fill
 from pipeline.reporting.papers import Paper
+from pipeline.reporting.results import PaperResult
 from pipeline.results.schema import Record
 from tests.reporting.made_up import dpsgd
 
