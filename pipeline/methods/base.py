@@ -146,17 +146,23 @@ class Method(ABC):
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
-        logits = over_replicas(self.logits, self.task.execution, shared=1)
-        return logits(network, self.test_inputs(inputs)).argmax(-1)
+        return self.logits(network, inputs).argmax(-1)
+
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) outputs of a `network` for ``inputs`` (B, ...) as stored; the largest is of its class."""
+        outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
+            network, self.test_inputs(inputs)
+        )
+        return outputs
 
     def test_inputs(self, stored: Tensor) -> Tensor:
         """What a network takes in at test of ``stored`` examples (..., C, H, W), or texts (..., T)."""
         return as_input(stored)
 
-    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(B, classes) of one replica's network for its inputs (B, ...)."""
-        logits: Tensor = functional_call(self.task.net, network, (inputs,))
-        return logits
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) of one replica's network for its `test_inputs` (B, ...)."""
+        outputs: Tensor = functional_call(self.task.net, tensors, (inputs,))
+        return outputs
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Other ways to test the model, by name."""

@@ -81,9 +81,9 @@ class Dpsgd(PrivateSteps):
         """The parameters and the statistics that normalise with them."""
         return {**model, **over_replicas(self.statistics.given, self.task.execution)(model)}
 
-    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(B, classes) by the test protocol of the network's normalisation."""
-        return self.statistics.logits(network, inputs)
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) by the test protocol of the network's normalisation."""
+        return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:
         """(R, ...) the parameters and the statistics as one part, clipped to ``limits`` (R,)."""

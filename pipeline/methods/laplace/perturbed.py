@@ -272,9 +272,9 @@ class Perturbed(Method):
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
-    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(B, M) outputs, by the extremes and the bias feature that are part of the model."""
-        tensors = dict(network)
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, M) of one replica, by the extremes and the bias feature that are part of its model."""
+        tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
         return self.parts.outputs(tensors, self._bounded(hidden, low, high))

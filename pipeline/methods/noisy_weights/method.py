@@ -123,7 +123,7 @@ class NoisyWeights(Method):
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
         """Mean loss of a batch by its own statistics, and those statistics."""
         with measuring(self.task.net) as statistics:
-            loss = F.cross_entropy(self.logits(tensors, inputs), labels)
+            loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)
 
     def _measured(self, tensors: Tensors) -> Tensors:

@@ -125,7 +125,7 @@ class Tan(PrivateSteps):
         votes = []
         for of_copy in draws.unbind(2):
             copies = self._augmented(images, of_copy)
-            logits = over_replicas(self.logits, self.task.execution)(network, copies)
+            logits = over_replicas(self.outputs, self.task.execution)(network, copies)
             votes.append(F.one_hot(logits.argmax(-1), logits.shape[-1]))
         return torch.stack(votes).sum(0).argmax(-1)
 
