@@ -46,7 +46,7 @@ def data(
     """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import describe
-    from pipeline.data.own.prepare import prepare
+    from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
     from pipeline.params import PARAMS

@@ -52,6 +52,7 @@ class MethodSettings(Strict):
     # no images, can't have
     audited_without: ClassVar[dict[str, Any]] = {}
     canaries_without: ClassVar[dict[str, Any]] = {}
+    unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
     # More settings in which replicas that share a step may differ; any other decides what is computed
     varying: ClassVar[frozenset[str]] = frozenset()

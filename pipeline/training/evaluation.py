@@ -130,7 +130,7 @@ def noise(spending: Spending | Releases | None) -> dict[str, float]:
     """
     if not isinstance(spending, Releases):
         return {}
-    return {f"noise_{one.quantity}": one.noise[1] / one.span for one in spending.laplace}
+    return {f"noise_{release.quantity}": release.noise[1] / release.span for release in spending.laplace}
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:

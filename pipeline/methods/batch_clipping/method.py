@@ -244,11 +244,11 @@ class BatchClipping(PrivateSteps):
         ``active`` 1 for the entries of parameters that are still trained, empty where all are.
         """
         how = self.task.execution
-        one = partial(mini_sets.gradient, self.task.net, self.first, how)
+        gradient = partial(mini_sets.gradient, self.task.net, self.first, how)
         # `over_replicas` takes the mini-sets of a replica one by one or together, as it does replicas
-        found = over_replicas(one, how, shared=2)(inputs, labels, mask, parameters, rate)
-        values = {name: value * active[name] if active else value for name, value in found.values.items()}
+        of_set = over_replicas(gradient, how, shared=2)(inputs, labels, mask, parameters, rate)
+        values = {name: value * active[name] if active else value for name, value in of_set.values.items()}
         there = (mask.sum(1) > 0).float()
-        of_sets = clipped(values, found.loss, there, bounds)
-        statistics = {name: (value * there[:, None]).sum(0) for name, value in found.statistics.items()}
+        of_sets = clipped(values, of_set.loss, there, bounds)
+        statistics = {name: (value * there[:, None]).sum(0) for name, value in of_set.statistics.items()}
         return of_sets._replace(sums={**of_sets.sums, **statistics})

@@ -79,15 +79,8 @@ def gradient(
     The mini-set is scanned in `local_steps` pieces by SGD with momentum from w on, at step size ``rate``.
     What it moves by, over step size and number of pieces, is g; with one piece that is the mean gradient.
 
-    Args:
-        net: the network.
-        settings: of the method.
-        execution: how to compute.
-        inputs: (S, ...) the mini-set's; where the mask is 0 they have no part in it.
-        labels: (S,)
-        mask: (S,)
-        parameters: w.
-        rate: () step size inside the mini-set.
+    ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples whose mask is 0 have no part in it.
+    ``parameters`` are w, and ``rate`` () is the step size inside the mini-set.
     """
 
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:

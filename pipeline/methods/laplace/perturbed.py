@@ -98,15 +98,15 @@ class Perturbed(Method):
 
     def guarantee(self, replica: int) -> Guarantee:
         """What the releases of one replica spend, however long it trains."""
-        own = self.settings[replica]
-        if not own.private:
+        settings = self.settings[replica]
+        if not settings.private:
             return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
         # with 1/|L| of the noise on an example, |L| times the epsilon is spent
         at = "claimed" if self.variant == "sound" else "accounted"
         protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
-        if own.exact != "nothing":
-            left = {"inputs": "inputs", "loss": "labels"}[own.exact]
+        if settings.exact != "nothing":
+            left = {"inputs": "inputs", "loss": "labels"}[settings.exact]
             protects = protects if reasons else statement("nobodys", quantity=left)
             reasons.append(statement("exact", quantity=left))
         return Guarantee(
@@ -224,21 +224,21 @@ class Perturbed(Method):
         return loss_sensitivity(self.parts.classes, self.parts.units) / settings.scale_batch
 
     def _releases(self, replica: int) -> list[Laplace]:
-        own, distance = self.settings[replica], None if self.variant == "code" else 1.0
+        settings, distance = self.settings[replica], None if self.variant == "code" else 1.0
         inputs, labels = self.input_scales[replica].tolist(), self.loss_scales[replica].item()
         return [
             Laplace(
                 quantity="inputs",
-                claimed=own.input_share * own.epsilon,
+                claimed=settings.input_share * settings.epsilon,
                 distance=distance,
-                scales=() if own.exact == "inputs" else tuple(inputs),
+                scales=() if settings.exact == "inputs" else tuple(inputs),
                 span=1.0,
             ),
             Laplace(
                 quantity="labels",
-                claimed=own.loss_share * own.epsilon,
+                claimed=settings.loss_share * settings.epsilon,
                 distance=distance,
-                scales=() if own.exact == "loss" else (labels,),
+                scales=() if settings.exact == "loss" else (labels,),
                 repeats=2,  # 1/2 - y of the class before and the class after
                 span=1.0,
             ),

@@ -31,6 +31,7 @@ class IlmSettings(EpochSettings):
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "ILM (Phan et al.)"
     attack: ClassVar[Literal["singles", "crowd", "releases"]] = "releases"
+    unit_inputs: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share", "exact"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
