@@ -26,7 +26,7 @@ from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.schema import Record, Trained
-from pipeline.results.weights import read_weights, weights_path
+from pipeline.results.weights import existing_weights, read_weights
 from pipeline.tracking import experiments
 from pipeline.tracking.store import opened
 from pipeline.tracking.upserting import Show, kept, publications
@@ -54,7 +54,7 @@ def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
     return [
         record.row
         for record in recorded
-        if any(weights_path(record.row, one.level, one.seed, root).exists() for one in record.replicas)
+        if any(existing_weights(record.row, one.level, one.seed, root).exists() for one in record.replicas)
     ]
 
 
@@ -93,7 +93,7 @@ def _publish_row(
         replica = replicas.get((run.data.tags.get("level", ""), run.data.tags.get("seed", "")))
         if replica is None or (run.outputs is not None and run.outputs.model_outputs):
             continue
-        if weights_path(record.row, replica.level, replica.seed, root).exists():
+        if existing_weights(record.row, replica.level, replica.seed, root).exists():
             _log(client, experiment, run, _predicts(record.row, replica, settings, data, root), data)
             logged += 1
     return logged
@@ -102,7 +102,7 @@ def _publish_row(
 def _predicts(key: str, trained: Trained, settings: Settings, data: Prepared, root: Path) -> _Predicts:
     """A replica's prediction."""
     row = settings.row(key)
-    path = weights_path(key, trained.level, trained.seed, root)
+    path = existing_weights(key, trained.level, trained.seed, root)
     weights = read_weights(path, trained.weights, CPU.device)
     member = Replica(
         trained.level, trained.seed, METHOD_SETTINGS[row.method].model_validate(trained.settings)
