@@ -27,7 +27,7 @@ def read(path: Path, inputs: str, labels: str) -> Examples:
     Raises:
         UserError: the file is none, lacks an array, or an array is not what it must be.
     """
-    found = Examples(_images(path, inputs, _array(path, inputs)), _labels(path, labels, _array(path, labels)))
+    found = Examples(read_images(path, inputs), _labels(path, labels, _array(path, labels)))
     images, numbers = len(found.inputs), len(found.labels)
     if images != numbers:
         raise UserError(f"{path}: {inputs!r} has {images} images, but {labels!r} has {numbers} labels")
@@ -80,9 +80,9 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
-def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Pixels as they are stored everywhere here, with the channels first."""
-    where = f"{path}: {name!r}"
+def read_images(path: Path, name: str) -> np.ndarray:
+    """Images uint8 (N, C, H, W) of the array called ``name``; otherwise as `read`."""
+    array, where = _array(path, name), f"{path}: {name!r}"
     if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
         raise UserError(f"{where} is of {array.dtype}; allowed: whole numbers from 0 to 255 (uint8)")
     array = array.astype(np.uint8, copy=False)
