@@ -24,7 +24,6 @@ NOISELESS = statement("no_noise")
 class PrivateSteps(Method):
     """Poisson samples of examples, clipped each by itself, at noise multiplier ``sigma`` of the settings."""
 
-    claimed_by = "rdp"  # the accountant behind the claim
     without_noise: Statement = NOISELESS  # what is said of replicas that are not private
     broken: tuple[Statement, ...] = ()  # why the accounted epsilon doesn't hold for what ran
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
@@ -58,6 +57,10 @@ class PrivateSteps(Method):
     def noise_multiplier(self, settings: Any) -> float:
         """Standard deviation of the noise over the clipping bound."""
         return float(settings.sigma)
+
+    def claimed_by(self, settings: Any) -> str:
+        """The accountant behind what a replica with these settings claims."""
+        return "rdp"
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
@@ -132,7 +135,7 @@ class PrivateSteps(Method):
         return Guarantee(
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
-            claimed_by=self.claimed_by,
+            claimed_by=self.claimed_by(self.settings[replica]),
             broken=self.broken,
             uncounted=(CURVES,),
         )

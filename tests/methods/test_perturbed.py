@@ -197,10 +197,10 @@ def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
     hidden = method.parts.hidden(model, method.release.inputs[0, :20], factor)
     bounded = (hidden - low) / (high - low).clamp_min(TINY)
     assert (bounded.amin().item(), bounded.amax().item()) == (0, pytest.approx(1))
-    expected = method.parts.outputs(model, bounded).argmax(-1)
+    expected = method.parts.outputs(model, bounded)
     network = {**model, "low": low, "high": high, "bias_factor": factor}
-    assert torch.equal(method.outputs(network, method.release.inputs[0, :20]).argmax(-1), expected)
-    assert method.predict(method.model(state), method.task.inputs[:4]).shape == (1, 4)
+    assert torch.equal(method.outputs(network, method.release.inputs[0, :20]), expected)
+    assert method.logits(method.model(state), method.task.inputs[:4]).shape == (1, 4, 10)
 
 
 def code(**changes: object) -> IlmSettings:

@@ -194,7 +194,7 @@ def test_what_is_tested(tiny: Prepared) -> None:
         own = {name: value[replica] for name, value in tensors.items()}
         return functional_call(method.task.net, own, (images,)).argmax(-1)
 
-    plain, last = method.predict(method.network(model, 0), inputs), ways["last"](inputs, 0)
+    plain, last = method.logits(method.network(model, 0), inputs).argmax(-1), ways["last"](inputs, 0)
     recipe = RECIPES["crop_flip_jitter"]
     draws = method.test_streams.uniform(0, 25 * COPIES * recipe.draws, "test")
     draws = draws.reshape(2, 25, COPIES, recipe.draws)

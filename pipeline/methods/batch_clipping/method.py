@@ -36,7 +36,6 @@ class BatchClipping(PrivateSteps):
 
     settings: tuple[BatchClippingSettings, ...]
     first: BatchClippingSettings
-    claimed_by = "clt"
 
     def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -74,6 +73,10 @@ class BatchClipping(PrivateSteps):
             batch=settings.batch,
             sets=settings.sets,
         )
+
+    def claimed_by(self, settings: BatchClippingSettings) -> str:
+        """The paper's central limit theorem (Section B.1)."""
+        return "clt"
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:

@@ -43,6 +43,10 @@ class Dpsgd(PrivateSteps):
         rate = self.batch / self.examples
         return noise_for(settings.epsilon, settings.delta, rate, self.steps, settings.accountant)
 
+    def claimed_by(self, settings: DpsgdSettings) -> str:
+        """The accountant that the noise is calibrated by."""
+        return settings.accountant
+
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
         """By the normalisation's statistics; of a training that is not private nothing is clipped."""
