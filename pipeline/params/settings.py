@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Settings(Strict):
-    """The whole of params.yaml."""
+    """The whole of params.yaml, checked and frozen."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 

@@ -114,7 +114,7 @@ def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
 
 
 def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
-    """One part, or `all`."""
+    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 

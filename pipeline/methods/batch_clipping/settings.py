@@ -81,7 +81,7 @@ class BatchClippingSettings(EpochSettings):
         return super().shortened(batch, steps).changed(changes)
 
     def parts(self, net: Any) -> int:
-        """L of the guarantee."""
+        """L of the guarantee: parts of the gradient that are clipped and noised each on its own."""
         from pipeline.methods.batch_clipping.layer_bounds import layers_of, parts_of
 
         names = [name for name, value in net.named_parameters() if value.requires_grad]

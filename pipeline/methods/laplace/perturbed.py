@@ -186,7 +186,7 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _coefficient_noise(self, purpose: str) -> Tensor:
-        """(R, N, M)."""
+        """(R, N, M) Laplace noise for one coefficient of every output of every example."""
         noise = self.task.streams.laplace(0, self.examples * self.parts.classes, purpose)
         return (self.loss_scales[:, None] * noise).unflatten(1, (self.examples, self.parts.classes))
 
