@@ -57,6 +57,14 @@ class Edition:
 
 
 @dataclass(frozen=True)
+class Features:
+    """What is declared of examples that are stored as floats."""
+
+    range: tuple[float, float] | None  # between which all values lie, told without looking at them
+    clip: bool  # whether values beyond it are moved to its end
+
+
+@dataclass(frozen=True)
 class Entry:
     """A raw data set."""
 
@@ -65,8 +73,9 @@ class Entry:
     licence: str
     format: Format
     classes: tuple[str, ...]
-    shape: tuple[int, ...] | None  # of one image (C, H, W); None for text
+    shape: tuple[int, ...] | None  # of one image (C, H, W), or of features; None for text
     editions: dict[str, Edition] = field(hash=False)
+    features: Features | None = None  # None: bytes of images, or texts
     # Folders of a mirror in which the files are looked for: ours, torchvision's and the archives' own.
     folders: tuple[str, ...] = ()
 

@@ -148,6 +148,7 @@ def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
     generator, shape = np.random.default_rng(0), _shape(kind.row, settings)
 
     def split(count: int) -> Split:
+        inputs: np.ndarray
         if shape is None:
             inputs = generator.integers(1, VOCABULARY, (count, TOKENS), dtype=np.int32)
         elif len(shape) == 1:

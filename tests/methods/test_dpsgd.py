@@ -18,6 +18,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
+from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
@@ -27,7 +28,7 @@ CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 
 
 def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
-    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)
     members = [Replica(f"epsilon={own.epsilon:g}", seed, own) for seed, own in enumerate(settings)]
     return Dpsgd(make_task(members, model, True, data, how), settings, normalization)
 
@@ -239,6 +240,7 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         torch.testing.assert_close(
             deviations[replica], torch.full_like(deviations[replica], spent.spending.noise_multiplier)
         )
+        assert isinstance(spent.spending, Spending)
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None

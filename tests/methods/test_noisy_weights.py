@@ -29,7 +29,7 @@ def noisy(**changes: object) -> NoisyWeightsSettings:
 def make(
     data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
 ) -> NoisyWeights:
-    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization)
     members = [Replica(f"sigma={own.sigma:g}", seed, own) for seed, own in enumerate(settings)]
     return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
 

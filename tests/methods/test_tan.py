@@ -37,7 +37,7 @@ def make(data: Prepared, *settings: TanSettings, how: Execution = CPU) -> Tan:
 
 
 def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
-    state, metrics = method.init(), {}
+    state, metrics = method.init(), dict[str, Tensor]()
     for step in range(steps):
         state, metrics = method.step(state, step)
     return state, metrics

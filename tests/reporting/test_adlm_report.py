@@ -252,7 +252,7 @@ def average(result: PaperResult, **bounds: float) -> Outcome:
             **bounds,
         }
     )
-    (found,) = test.ours(plain(result, test.left, test.right), PAPER)
+    (found,) = test.ours(plain(result, str(test.left), str(test.right)), PAPER)
     return found
 
 
@@ -316,7 +316,7 @@ def test_curves_cross_where_the_claim_says(
     test = Overtakes.model_validate(
         {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
     )
-    rows = plain(result, test.left, test.right)
+    rows = plain(result, str(test.left), str(test.right))
     (found,) = test.ours(rows, PAPER)
     assert found.verdict == verdict
     assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")

@@ -93,7 +93,7 @@ def test_a_claim_is_tested_or_says_why_not(tmp_path: Path, change: dict[str, Any
 
 # -- what less training may confirm ------------------------------------------------------------------
 
-SHORT = {"budget": "reduced", "label": "One"}
+SHORT: dict[str, Any] = {"budget": "reduced", "label": "One"}
 
 
 def test_a_bound_passed_with_less_training_is_passed_and_says_so() -> None:
@@ -154,7 +154,7 @@ def with_curve(curve: tuple[tuple[float, float], ...], mu: float | None = 1.0) -
     (row,) = toys.judged(toys.paper(), declared, record).tables[0].rows
     cell = row.cells["sigma=0"]
     ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"tradeoff": curve, "mu": mu})
-    state = "holds" if curve else "none_proven"
+    state: Any = "holds" if curve else "none_proven"
     guarantee = replace(cell.guarantee, state=state, ledger=ledger, reason=None if curve else "why")
     return replace(row, cells={"sigma=0": replace(cell, guarantee=guarantee)})
 

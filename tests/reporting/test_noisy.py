@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -51,9 +52,7 @@ def one(root: Path, declared: Settings, key: str) -> RowResult:
     return next(row for table in gather(declared, root)[0].tables for row in table.rows if row.key == key)
 
 
-def cell_of(
-    root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: tuple[bool, ...]
-) -> Cell:
+def cell_of(root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: Any) -> Cell:
     """A cell of a row alone, with the search as it lies there."""
     declared = noisy.settings()
     keep(noisy.record(key, declared, **converged), root)
@@ -209,7 +208,7 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     assert f"LeNet-5, ours ({noisy.SHORT})" in svg
     cell_of(
         tmp_path,
-        **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]},
+        **dict[str, Any]({f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]}),
     )
     failed = levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert failed is not None

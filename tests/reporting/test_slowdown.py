@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def row(root: Path, declared: Settings, key: str = noisy.CURVES) -> RowResult:
     return next(row for table in gather(declared, root)[0].tables for row in table.rows if row.key == key)
 
 
-def measured(root: Path, start: str = "sigma=1", end: str = "sigma=10", **converged: tuple) -> Slowdown:
+def measured(root: Path, start: str = "sigma=1", end: str = "sigma=10", **converged: Any) -> Slowdown:
     """Of Figure 1's row alone, with the curves that lie there."""
     declared = noisy.settings()
     keep(noisy.record(noisy.CURVES, declared, **converged), root)

@@ -512,7 +512,7 @@ def test_a_finished_row_says_what_it_bought(done: Path) -> None:
     assert private.reasons == (statement("seeded"),)
     assert private.spent == ()
     opinions = {opinion.accountant.split(" ")[0]: opinion.epsilon for opinion in private.opinions}
-    assert opinions["pld"] < opinions["rdp"]  # type: ignore[operator]
+    assert opinions["pld"] < opinions["rdp"]
     assert open_.claimed is None
     assert open_.event is None
     assert record.replicas[2].metrics["test_accuracy"] > 0.5
