@@ -15,19 +15,6 @@ LEVEL = 0.95
 FEWEST_SEEDS = 3
 MOST_SEEDS = 100  # more of one cell are not trained, so that no number is named
 SHARE_MARGIN = 0.1  # of seeds that converge
-RULE = (
-    f"From {FEWEST_SEEDS} "
-    "seeds on a value agrees if the 95 % interval of ours (Student t over seeds, with the paper's own "
-    "error where it prints one) lies within the table's margin of the printed value, is above or below if "
-    "it lies outside altogether, and is inconclusive otherwise, with the number of seeds that would "
-    "decide it at the mean and spread seen so far. Margins are set beforehand: one point on MNIST, two on "
-    "CIFAR-10 and AG News, 1 % of a computed number, wider only for a reason that the table gives. "
-    "'Agrees, .4 above' is within the margin and surely not equal. Fewer seeds decide nothing. Where only "
-    "some seeds converge, or the paper prints 'No-convergence', their share decides, by its exact 95 % "
-    "interval (Clopper and Pearson) and a margin of a tenth; it agrees only if all seeds do as the paper "
-    "says. The row that decides is the paper's line as it stands, not on a reduced budget; of several a "
-    "planned one, else the first that ran at the level."
-)
 
 
 @dataclass(frozen=True)
