@@ -6,7 +6,7 @@ from math import hypot, isinf, sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
-from scipy.stats import beta, norm, t
+from scipy.stats import binomtest, norm, t
 
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
@@ -121,9 +121,7 @@ def _place(away: float, half: float, margin: float) -> Name:
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
     """Whether the share of seeds that converge lies surely away from all (or, for the paper, none)."""
-    tail = (1 - LEVEL) / 2
-    low = float(beta.ppf(tail, converged, n - converged + 1)) if converged else 0.0
-    high = float(beta.ppf(1 - tail, converged + 1, n - converged)) if converged < n else 1.0
+    low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")
     if theirs and high < 1 - SHARE_MARGIN:
         return "below"
     return "above" if not theirs and low > SHARE_MARGIN else "inconclusive"
