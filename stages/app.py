@@ -16,6 +16,7 @@ from stages.epsilon import epsilon
 from stages.evaluate import evaluate
 from stages.fetch import fetch
 from stages.identity import identity
+from stages.init import init
 from stages.ledger import ledger
 from stages.new import new
 from stages.pack import adopt, pack
@@ -39,9 +40,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
+    help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
 )
 for command in (
+    init,
     identity,
     plan,
     fetch,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
@@ -17,7 +17,7 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
     None: the last is like the others.
     """
     split = settings.split(row.data)
-    shape = CATALOG[settings.raw[split.raw].of or split.raw].shape
+    shape = catalog()[settings.raw[split.raw].of or split.raw].shape
     generator = np.random.default_rng(0)
 
     def drawn(size: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.files import write_json
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
@@ -48,7 +48,7 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
     if (files := settings.own.get(split.raw)) is not None:
         stored, classes = files.image_shape, len(files.classes)
     else:
-        entry = CATALOG[settings.raw_set(split.raw)]
+        entry = catalog()[settings.raw_set(split.raw)]
         stored, classes = entry.shape, len(entry.classes)
     groups: dict[object, Cost] = {}
     for trained, _ in row.trainings:

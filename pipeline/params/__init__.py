@@ -17,10 +17,11 @@ from pipeline.params.schema import (
     Start,
     Text,
 )
-from pipeline.params.settings import PARAMS, Settings, pick
+from pipeline.params.settings import PAPERS, PARAMS, Settings, pick
 
 __all__ = [
     "OWN",
+    "PAPERS",
     "PARAMS",
     "Account",
     "Data",

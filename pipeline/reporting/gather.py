@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.params import Account, Row, Settings
+from pipeline.params import PAPERS, Account, Row, Settings
 from pipeline.reporting import budgets, papers
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
@@ -85,7 +85,9 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     found = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     hours = _read(root / budgets.GPU_HOURS, "hours by row") or {}
     names = sorted({line.paper for line in settings.lines.values()})
-    return [fill(name, Sources(settings, root, papers.load(name), found, hours)) for name in names]
+    return [
+        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), found, hours)) for name in names
+    ]
 
 
 def fill(name: str, sources: Sources) -> PaperResult:

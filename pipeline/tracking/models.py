@@ -21,7 +21,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
@@ -105,7 +105,7 @@ def _predicts(key: str, trained: Trained, settings: Settings, data: Prepared, ro
     path = weights_path(key, trained.level, trained.seed, root)
     weights = read_weights(path, trained.weights, CPU.device)
     member = Replica(
-        trained.level, trained.seed, METHOD_SETTINGS[row.method].model_validate(trained.settings)
+        trained.level, trained.seed, method_settings()[row.method].model_validate(trained.settings)
     )
     task = make_task([member], row.model, row.reproducible, data, CPU)
     method = build_method(row.method, task, [member.settings], row.model.normalization)

@@ -12,7 +12,7 @@ from pipeline.identity import versions
 from pipeline.identity.standing import measured_otherwise
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.params import Model, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
@@ -65,7 +65,7 @@ def evaluate(
             read_weights(weights_path(key, one.level, one.seed, root), one.weights, execution.device)
             for one in wanted
         ]
-        kind = METHOD_SETTINGS[row.method]
+        kind = method_settings()[row.method]
         try:
             members = [Replica(one.level, one.seed, kind.model_validate(one.settings)) for one in wanted]
         except ValidationError as problem:

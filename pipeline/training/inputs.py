@@ -5,7 +5,7 @@ import numpy as np
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 
 
 def check_inputs(data: Prepared, method: str) -> None:
@@ -14,7 +14,7 @@ def check_inputs(data: Prepared, method: str) -> None:
     Raises:
         UserError: they are not.
     """
-    if not issubclass(METHOD_SETTINGS[method], IlmSettings):
+    if not issubclass(method_settings()[method], IlmSettings):
         return
     inputs = data.splits["train"].inputs
     if inputs.dtype == np.uint8:

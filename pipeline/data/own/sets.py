@@ -21,8 +21,6 @@ from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
 from pipeline.params import OWN, PARAMS, OwnFiles, OwnImages, OwnNpz, OwnTexts, Settings
 
-CATALOGUED = frozenset(catalog.CATALOG)
-
 
 def entry_of(name: str, settings: Settings) -> Entry:
     """What a model needs to know of a raw data set, the catalogue's or one's own."""
@@ -50,7 +48,7 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     Raises:
         UserError: they are not, or can't be copied.
     """
-    if name in CATALOGUED:
+    if name in catalog.listed():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
     found = declared.find(name, own, root)
     told = declared.digest_of(declared.digests(found))
@@ -93,7 +91,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
 
 def entered(settings: Settings) -> None:
     """Enter own data sets in the catalogue of this process, for who asks there for a shape."""
-    catalog.CATALOG.update({name: entry(name, own) for name, own in settings.own.items()})
+    catalog.catalog().update({name: entry(name, own) for name, own in settings.own.items()})
 
 
 def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
