@@ -1,8 +1,7 @@
 """What methods, models, accountants, claims, figures and data sets there are, and which package brings each.
 
-A package brings what stands in its folders of these names: this project in folders of its own, an installed
-package in those that its entry points of the group `dprepro.KIND` name, and a laboratory in those of the Python
-packages that `code` of its params.yaml names.
+This project has a folder for each kind, an installed package may have one that its entry point of the group
+`dprepro.KIND` names, and a laboratory has those of the Python packages that `code` of its params.yaml names.
 """
 
 import sys
@@ -68,19 +67,15 @@ def use(packages: Sequence[str], folder: Path) -> None:
         sys.path.insert(0, place)
         invalidate_caches()
     for name in packages:
-        spec = find_spec(name)
-        if spec is None or spec.submodule_search_locations is None:
+        there, here = [Path(place).resolve() for place in _locations(name)], folder / name
+        if not there:
             raise UserError(
                 f"{folder / 'params.yaml'}: code: no package {name!r}; allowed: a folder with Python files "
                 "beside params.yaml, or an installed package"
             )
-        here = folder / name
-        if here.is_dir() and here.resolve() not in [
-            Path(at).resolve() for at in spec.submodule_search_locations
-        ]:
+        if here.is_dir() and here.resolve() not in there:
             raise UserError(
-                f"{folder / 'params.yaml'}: code: {name!r} is also the name of {spec.origin}; allowed: "
-                "another name"
+                f"{folder / 'params.yaml'}: code: {name!r} is {there[0]} too; allowed: another name"
             )
         if name not in _laboratory:
             _laboratory.append(name)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 TEMPLATE = Path(__file__).with_name("laboratory")
-# What has another name in a laboratory: wheels leave files out that begin with a dot, and DVC takes every dvc.yaml of
-# a checkout for its own
+# What has another name in a laboratory: wheels leave files out that begin with a dot, and DVC takes every
+# dvc.yaml of a checkout for its own
 NAMES = {
     "dvc": ".dvc",
     "dvcignore": ".dvcignore",

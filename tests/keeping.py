@@ -1,4 +1,4 @@
-"""Keeps a made-up record as training, measuring and accounting would: in three files, beside the papers' files."""
+"""Keeps a made-up record as training, measuring and accounting would, in three files, beside the papers'."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The raw data sets: those that `catalog.yaml` beside this file lists, and those that other packages add.
 
-An installed package adds one by an entry point of the group `dprepro.data_sets`, which names an `Entry`, and a
-laboratory's package those that its modules of `data_sets` hold.
+An installed package adds one by an entry point of the group `dprepro.data_sets`, which names an `Entry`, and
+a laboratory's package those that its modules of `data_sets` hold.
 """
 
 from collections.abc import Iterator

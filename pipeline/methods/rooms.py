@@ -24,9 +24,7 @@ def method_settings() -> dict[str, type[MethodSettings]]:
             # what the module imports is declared elsewhere, and a base without a name is no method
             if own.__module__ == module.__name__ and "method" in vars(own):
                 if own.method in declared:
-                    raise UserError(
-                        f"{room.path}: there is a method {own.method!r} already; allowed: another name"
-                    )
+                    raise UserError(f"{room.path}: a second method {own.method!r}; allowed: another name")
                 declared[own.method] = own
     return dict(sorted(declared.items()))
 

@@ -254,7 +254,8 @@ def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_what_asks_the_catalogue_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "catalog", lambda there=dict(catalog.catalog()): there)
+    there = dict(catalog.catalog())
+    monkeypatch.setattr(catalog, "catalog", lambda: there)
     settings = settings_of(declare(tmp_path, "npz", write_npz(tmp_path)))
     sets.entered(settings)
     assert catalog.get("mine").shape == sets.entry_of("mine", settings).shape == (1, 8, 6)

@@ -1,4 +1,4 @@
-"""`dprepro init`: what it writes, and what it refuses. docs/laboratory.md, which a test types, goes on from there."""
+"""`dprepro init`: what it writes, and what it refuses."""
 
 import subprocess
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Kinds of claims, one module each: what a paper's file says for it, and how it is judged.
 
-A module is found by standing here or where `pipeline.extensions` looks, and its kind by the name that its class
-gives to ``kind``.
+A module is found by standing here or where `pipeline.extensions` looks, and its kind by the name that its
+class gives to ``kind``.
 """
 
 from functools import reduce
@@ -25,7 +25,8 @@ def _any_kind() -> TypeAdapter[ClaimTest]:
         and value.__module__ == extension.module
         and "kind" in value.model_fields
     ]
-    return TypeAdapter(Annotated[reduce(or_, kinds), Field(discriminator="kind")])
+    any_kind: Any = Annotated[reduce(or_, kinds), Field(discriminator="kind")]
+    return TypeAdapter(any_kind)
 
 
 def _test(value: Any) -> ClaimTest:
