@@ -13,9 +13,12 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
 
 Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
@@ -29,8 +32,8 @@ FILES = "[a-z]*.py"
 ROOMS = "*/settings.py"  # a method is a folder, known by its settings
 
 _laboratory: list[str] = []  # packages that `code` named, in that order
-_caches: list[Callable[[], None]] = []
-F = TypeVar("F", bound=Callable)
+_caches: list["_lru_cache_wrapper[Any]"] = []
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,11 @@ class Extension:
         return import_module(self.module)
 
 
-def cached(function: F) -> F:
+def cached(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
     """`functools.cache` for what follows from the extensions there are: forgotten when `use` adds some."""
     kept = cache(function)
-    _caches.append(kept.cache_clear)
-    return kept  # type: ignore[return-value]
+    _caches.append(kept)
+    return kept
 
 
 def use(packages: Sequence[str], folder: Path) -> None:
@@ -79,8 +82,8 @@ def use(packages: Sequence[str], folder: Path) -> None:
             )
         if name not in _laboratory:
             _laboratory.append(name)
-            for forget in _caches:
-                forget()
+            for kept in _caches:
+                kept.cache_clear()
 
 
 @cached

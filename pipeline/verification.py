@@ -29,7 +29,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings
 from pipeline.results import records
 from pipeline.results.schema import Entry
-from pipeline.results.weights import weights_path
+from pipeline.results.weights import existing_weights
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
 from pipeline.training.evaluation import evaluate
@@ -109,7 +109,7 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if run is None:
         return None
     check_file(records.history_path(key), run.history)
-    paths = [(weights_path(key, one.level, one.seed), one.weights) for one in run.replicas]
+    paths = [(existing_weights(key, one.level, one.seed), one.weights) for one in run.replicas]
     here = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in here:
         check_file(path, weights)

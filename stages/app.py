@@ -14,6 +14,7 @@ from stages.audit import audit
 from stages.compare import compare
 from stages.epsilon import epsilon
 from stages.evaluate import evaluate
+from stages.export import export
 from stages.fetch import fetch
 from stages.identity import identity
 from stages.init import init
@@ -21,6 +22,7 @@ from stages.ledger import ledger
 from stages.new import new
 from stages.pack import adopt, pack
 from stages.plan import plan
+from stages.predict import predict
 from stages.prepare import prepare
 from stages.publish import publish
 from stages.relevance import relevance
@@ -59,6 +61,8 @@ for command in (
     epsilon,
     compare,
     audit,
+    export,
+    predict,
     publish,
     report,
     ui,

@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digi
 @new.command()
 def data(
     name: Name,
-    npz: Annotated[str | None, typer.Option(help="A file with an array of images and one of labels.")] = None,
+    npz: Annotated[str | None, typer.Option(help="A file of arrays: images or features, and labels.")] = None,
     images: Annotated[
         str | None, typer.Option(help="A folder with a folder of images for each class.")
     ] = None,
@@ -30,6 +30,13 @@ def data(
     labels: Annotated[str, typer.Option(help="npz: name of the labels' array.")] = "labels",
     test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
     test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
+    span: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--range", help="npz of floats: between which all lie, known without these data."),
+    ] = None,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="npz of floats: move what is beyond the range to its end.")
+    ] = False,
     size: Annotated[
         int | None, typer.Option(min=1, help="images: cut and scale them to so many pixels.")
     ] = None,
@@ -53,9 +60,12 @@ def data(
         raise UserError(f"--size {size}: is for --images, and these are {kind}")
     if (test_inputs or test_labels) and kind != "npz":
         raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
+    if (span or clip) and kind != "npz":
+        raise UserError(f"--range and --clip: are for --npz with floats, and these are {kind}")
     said: dict[str, Any] = {"path": Path(path).as_posix()} | ({} if test is None else {"test": test})
     if kind == "npz":
         said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}
+        said |= ({} if span is None else {"range": span}) | ({"clip": True} if clip else {})
     if kind == "images" and size is not None:
         said |= {"resize": True, "shape": (None, size, size)}
     if kind == "texts":
@@ -147,7 +157,8 @@ def _own_entry(found: "Described") -> str:
     notes = {
         "path": "from the folder of this file",
         "digest": "a changed file is noticed",
-        "shape": "channels, height, width",
+        "shape": "channels, height, width" if len(own.get("shape", ())) == 3 else "features",
+        "range": "of all values, known without looking at these data",
         "classes": "in the order of their labels",
         "test": "examples set aside for the test part, as there is none",
     }

@@ -59,8 +59,8 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             accounted_then=one.ledger,
             weights=None,
             seconds=one.seconds,
-            started=one.started,
-            ended=one.ended,
+            started=one.started or 0.0,
+            ended=one.ended or 0.0,
             origin=one.origin,
         )
         for one in record.replicas
@@ -73,7 +73,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         data=record.data,
         replicas=trained,
         origins=origins,
-        history=digest_file(curves) if curves.exists() else record.history,
+        history=digest_file(curves) if curves.exists() else record.history or "",
     )
     records.write(run, root)
     measured = tuple(

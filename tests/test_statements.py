@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 def keys(said: ast.expr) -> Iterator[str]:
     """The keys that the first argument of a call of `statement` may be."""
-    if isinstance(said, ast.Constant):
+    if isinstance(said, ast.Constant) and isinstance(said.value, str):
         yield said.value
     elif isinstance(said, ast.IfExp):
         yield from keys(said.body)

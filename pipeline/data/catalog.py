@@ -64,6 +64,14 @@ class Edition:
 
 
 @dataclass(frozen=True)
+class Features:
+    """What is declared of examples that are stored as floats."""
+
+    range: tuple[float, float] | None  # between which all values lie, told without looking at them
+    clip: bool  # whether values beyond it are moved to its end
+
+
+@dataclass(frozen=True)
 class Entry:
     """A raw data set."""
 
@@ -72,8 +80,9 @@ class Entry:
     licence: str
     format: Format
     classes: tuple[str, ...]
-    shape: tuple[int, ...] | None  # of one image (C, H, W); None for text
+    shape: tuple[int, ...] | None  # of one image (C, H, W), or of features; None for text
     editions: dict[str, Edition] = field(hash=False)
+    features: Features | None = None  # None: bytes of images, or texts
     # Folders of a mirror in which the files are looked for: ours, torchvision's and the archives' own.
     folders: tuple[str, ...] = ()
 
@@ -93,13 +102,7 @@ class Entry:
 
 @cached
 def catalog() -> dict[str, Entry]:
-    """Every raw data set by its key; files of one's own are entered by `pipeline.data.own.sets.entered`."""
-    return dict(listed())
-
-
-@cached
-def listed() -> dict[str, Entry]:
-    """Every raw data set but files of one's own, by its key.
+    """Every raw data set by its key, but files of one's own.
 
     Raises:
         UserError: two have the same key.

@@ -90,7 +90,7 @@ def write_splits(
 def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
     """Public examples must look like private ones, and text needs its settings."""
     private, public = sets[data.raw].entry, sets[data.public.raw].entry
-    if private.shape != public.shape:
+    if (private.shape, private.features is None) != (public.shape, public.features is None):
         raise UserError(
             f"{PARAMS}: data.{name}.public.raw: {public.key!r} has {_kind(public)}, "
             f"but {private.key!r} has {_kind(private)}"
@@ -102,7 +102,8 @@ def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
 
 
 def _kind(entry: Entry) -> str:
-    return "texts" if entry.shape is None else "images of " + "x".join(map(str, entry.shape))
+    what = "texts" if entry.shape is None else "images of " if entry.features is None else "features of "
+    return what + "x".join(map(str, entry.shape or ()))
 
 
 def _write_arrays(
@@ -129,6 +130,8 @@ def _write_arrays(
             with writing(path):
                 np.save(path, array, allow_pickle=False)
             digests[f"{split}.{kind}"] = digest_file(path)
+    if (features := sets[data.raw].entry.features) is not None:
+        about["features"] = {"range": features.range, "clip": features.clip}
     return {**about, "digests": digests, "input_shape": list(inputs["train"].shape[1:])}
 
 

@@ -1,8 +1,9 @@
 """A prepared data set as `prepare` lays it out, read back.
 
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
-``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
-int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
+``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W), features float32 of
+shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding; labels are
+int64 of shape (N,). A data set of ``starts``
 has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
 float32 of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
 ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
@@ -117,6 +118,13 @@ class _Text(BaseModel):
     vocabulary: Count
 
 
+class _Features(BaseModel):
+    """Of examples that are floats."""
+
+    range: tuple[float, float] | None
+    clip: bool
+
+
 class _Joined(BaseModel):
     """Of what was joined with the data."""
 
@@ -141,6 +149,7 @@ class _Manifest(BaseModel):
     digests: dict[str, str]
     raw: dict[str, _Raw] = Field(default_factory=dict)
     text: _Text | None = None
+    features: _Features | None = None
     start: _Joined | None = None
     relevance: _Relevance | None = None
 

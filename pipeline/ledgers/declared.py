@@ -103,7 +103,6 @@ def _task(
     """What one replica would learn, with examples that take no memory."""
     stored: tuple[int, ...]
     shape: tuple[int, ...]
-    kind = torch.uint8
     if features:
         stored = shape = features_shape(model)
         kind = torch.float32
@@ -112,8 +111,9 @@ def _task(
         stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
         kind = torch.int32
     else:
-        assert raw.shape is not None, "images have a shape"
+        assert raw.shape is not None, "what is no text has a shape"
         stored = shape = raw.shape
+        kind = torch.uint8 if raw.features is None else torch.float32
     net = build_net(model, own.input_shape(shape), len(raw.classes))
     nothing = torch.zeros(1, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)

@@ -116,8 +116,8 @@ class Method(Protocol):
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The model as it stands at test under one draw of its noise: (R, ...) each."""
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) outputs of a `network` for ``inputs`` (B, ...) as stored; the largest is of its class."""
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Other ways to test the model, by name."""

@@ -1,7 +1,7 @@
 """params.yaml -> frozen, strict models."""
 
 from pipeline.models.model import Model
-from pipeline.params.own import OWN, OwnFiles, OwnImages, OwnNpz, OwnTexts
+from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
 from pipeline.params.reading import load, parse
 from pipeline.params.schema import (
     Account,
@@ -27,9 +27,10 @@ __all__ = [
     "Data",
     "Line",
     "Model",
+    "OwnArrays",
+    "OwnFeatures",
     "OwnFiles",
     "OwnImages",
-    "OwnNpz",
     "OwnTexts",
     "Plan",
     "Public",

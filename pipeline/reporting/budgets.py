@@ -4,13 +4,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.params import Row, Settings
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting.printed import Table
+from pipeline.reporting.results import Budget
 from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
+
+
+def of_row(row: Row | Account, table: Table) -> Budget:
+    """As the row declares it; in a table whose training the paper doesn't give a full budget is our own."""
+    if not isinstance(row, Row):
+        return "full"
+    ours = row.budget == "full" and not table.own and not table.budget
+    return "own" if ours else row.budget
 
 
 def whole_of(key: str, row: Row, settings: Settings) -> Row | None:

@@ -5,12 +5,10 @@ from math import inf, isfinite
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
-from pipeline.reporting.judging.guarantees import guarantee, incomparable
+from pipeline.reporting.judging.guarantees import SAME, guarantee, incomparable
 from pipeline.reporting.judging.intervals import Mean, difference, mean
 from pipeline.results import records
 from pipeline.results.schema import Ledger
-
-SAME = 1.01  # epsilons that differ by less are taken as equal: noise is calibrated to a thousandth
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A handful of counts for each paper, for `dvc metrics show` and `dvc metrics diff`."""
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
+from pipeline.reporting.results import PaperResult
 
 
 def metrics(result: PaperResult) -> dict[str, int]:

@@ -45,6 +45,10 @@ WORDS = {
         "without noise"
     ),
     "vocabulary": "the vocabulary: its words and their order are counted on the private training texts",
+    "feature_range": (
+        "how the features were made: no range was declared without looking at them, and a mean, a scale or a "
+        "network that was fitted to these examples is a use of them"
+    ),
     "own_public": (
         "the public split: {count} examples of the same data set, taken as public: nothing protects them"
     ),

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from pipeline.reporting import wording
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.judging.values import STRENGTHS, Counts
-from pipeline.reporting.results import RowResult
+from pipeline.reporting.results import PaperResult, RowResult
 
 _STANDS_ON = dict(
     zip(STRENGTHS, ("by accounting", "at the paper's settings", "at a budget of our own"), strict=True)

@@ -1,10 +1,12 @@
-"""Every verdict that the report knows, in words: of printed values, of privacy, of ledgers and of claims.
+"""Every verdict and attack that the report knows, in words: of printed values, privacy, ledgers and claims.
 
 Tables, pages, CSV files and MLflow take them from here.
 """
 
 from dataclasses import dataclass
 from typing import Literal
+
+from pipeline.results.schema import FLOATING_POINT
 
 Tone = Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
 
@@ -65,4 +67,24 @@ CLAIMS = {
     "waits for a GPU": Word("waits for a GPU", "faint", "wait for a GPU"),
     "not tested": Word("not tested", "faint", "not tested"),
     "not run": Word("not run", "faint", "not run"),
+}
+ATTACKS = {
+    "canaries": "a thousand canaries in one run",
+    "crowd": "a record against all others",
+    "pair": "short trainings with a white image and without",
+    "opposites": "black images against white ones",
+    "shared": "differences inside a batch",
+    FLOATING_POINT: "which floats the noise can make",
+}
+# how a bound was computed from what an attack did
+BOUNDS = {
+    "errors": "counted errors",
+    "gaussian": "counted errors, if Gaussian",
+    "one_run": "guesses in one run",
+    "one_run_curve": "guesses in one run, if Gaussian",
+    "computed": "computed for this pair",
+    "coordinates": "counted errors, coordinate by coordinate",
+    "labels": "counted errors, by the labels alone",
+    "repeats": "differences of steps, if Gaussian",
+    "order": "the data's order, if Gaussian",
 }

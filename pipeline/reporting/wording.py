@@ -8,9 +8,9 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, TableResult
-from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.schema import Ledger, Together
+from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.vocabulary import ATTACKS, BOUNDS, PRIVACY
+from pipeline.results.schema import Attack, Ledger, Together
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
@@ -245,3 +245,27 @@ def cell_text(cell: Cell, decimals: int | None) -> str:
     failed = convergence(cell)
     text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
     return text + (f" [{cell.untried}]" if cell.untried else "")
+
+
+def row_words(row: RowResult) -> str:
+    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
+    variant = f", {row.variant}" if row.variant else ""
+    examples = f", N = {row.examples:,}" if row.examples else ""
+    return row.key + variant + examples + "".join(f" [{mark.words}]" for mark in row.marks)
+
+
+def attack_words(attack: Attack | None) -> str:
+    """``a record against all others: 3.26 (of 6.02; counted errors)``."""
+    if attack is None:
+        return "not audited"
+    best = max(attack.bounds, key=lambda bound: bound.epsilon)
+    of = "no bound" if attack.accounted is None else upwards(attack.accounted)
+    return f"{ATTACKS[attack.attack]}: {downwards(best.epsilon)} (of {of}; {BOUNDS[best.by]})"
+
+
+def duration(seconds: float) -> str:
+    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

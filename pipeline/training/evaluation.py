@@ -19,7 +19,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.spending import Spending
 from pipeline.results import records
 from pipeline.results.schema import Evaluated, Evaluation
-from pipeline.results.weights import read_weights, weights_path
+from pipeline.results.weights import existing_weights, read_weights
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 
 # A replica has converged when its last validation accuracy is above so many times chance.
@@ -62,7 +62,7 @@ def evaluate(
         )
     if wanted:
         weights = [
-            read_weights(weights_path(key, one.level, one.seed, root), one.weights, execution.device)
+            read_weights(existing_weights(key, one.level, one.seed, root), one.weights, execution.device)
             for one in wanted
         ]
         kind = method_settings()[row.method]

@@ -26,7 +26,13 @@ from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
-from pipeline.results.weights import clear_weights, make_weights_folder, weights_path, write_weights
+from pipeline.results.weights import (
+    clear_weights,
+    existing_weights,
+    make_weights_folder,
+    weights_path,
+    write_weights,
+)
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -148,7 +154,7 @@ def _write(
         else:
             write_bytes(history, earlier)
         raise
-    clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
+    clear_weights(key, {existing_weights(key, *name, root) for name in order}, root)
 
 
 def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:

@@ -30,7 +30,7 @@ from pipeline.params import Settings
 from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Evaluation
-from pipeline.results.weights import weights_path
+from pipeline.results.weights import EARLIER, ENDING, existing_weights
 from pipeline.transport import archive, dvclock
 
 STAGING = Path(".dprepro")
@@ -161,7 +161,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     row_ledgers(row, settings, target)
     parts = []
     for one in new:
-        path = weights_path(row, one.level, one.seed)
+        path = existing_weights(row, one.level, one.seed, staged).relative_to(staged)
         if (staged / path).exists():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
@@ -180,7 +180,7 @@ def _check(row: str, one: schema.Trained, measured: dict, staged: Path) -> None:
     for metric, value in measured[name].metrics.items():
         if "accuracy" in metric and not 0 <= value <= 1:
             raise UserError(f"{where}: {metric}: {value}; allowed: 0 to 1")
-    path = weights_path(row, *name, staged)
+    path = existing_weights(row, *name, staged)
     try:
         if path.exists():
             check_file(path, one.weights)
@@ -202,6 +202,10 @@ def _place(staged: Path, parts: list[Path]) -> None:
                 undo.callback(part.unlink, missing_ok=True)
             place(staged / part, part)
         undo.pop_all()
+    for part in parts:
+        # a replica has one file of weights; one of an earlier training may have the other ending
+        if part.suffix in (ENDING, EARLIER):
+            part.with_suffix(EARLIER if part.suffix == ENDING else ENDING).unlink(missing_ok=True)
 
 
 def _notes(settings: Settings, placed: _Placed, signed: bool, whole: bool) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
+from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
@@ -27,7 +28,7 @@ CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 
 
 def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
-    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)
     members = [Replica(f"epsilon={own.epsilon:g}", seed, own) for seed, own in enumerate(settings)]
     return Dpsgd(make_task(members, model, True, data, how), settings, normalization)
 
@@ -224,8 +225,8 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     network = method.network(method.model(state), 0)
     assert torch.equal(network["1.mean"], state["running"]["1.mean"])
     test = torch.from_numpy(tiny.splits["test"].inputs)
-    alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
-    assert torch.equal(alone, method.predict(network, test[:5]))
+    alone = torch.cat([method.logits(network, test[index : index + 1]) for index in range(5)], 1).argmax(-1)
+    assert torch.equal(alone, method.logits(network, test[:5]).argmax(-1))
     assert method.guarantee(0).broken == (statement("noisy_averages"),)
 
 
@@ -239,6 +240,7 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         torch.testing.assert_close(
             deviations[replica], torch.full_like(deviations[replica], spent.spending.noise_multiplier)
         )
+        assert isinstance(spent.spending, Spending)
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None

@@ -66,7 +66,7 @@ def make_adaptive(data: Prepared, *settings: AdlmSettings, **about: bool) -> Adl
     return Adlm(own, settings, "response")
 
 
-def spent(method: Ilm, quantity: str) -> Laplace:
+def spent(method: Ilm | Adlm, quantity: str) -> Laplace:
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
     return next(one for one in spending.laplace if one.quantity == quantity)
@@ -102,7 +102,7 @@ def test_noise_scales_are_those_of_the_algorithm(tiny: Prepared, sensitivity: ob
     assert method.bias_factors.item() == pytest.approx(1 + scale * drawn, rel=1e-4)
 
 
-def one_hot(method: Ilm) -> Tensor:
+def one_hot(method: Ilm | Adlm) -> Tensor:
     return F.one_hot(method.task.labels, M).float()
 
 
@@ -197,10 +197,10 @@ def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
     hidden = method.parts.hidden(model, method.release.inputs[0, :20], factor)
     bounded = (hidden - low) / (high - low).clamp_min(TINY)
     assert (bounded.amin().item(), bounded.amax().item()) == (0, pytest.approx(1))
-    expected = method.parts.outputs(model, bounded).argmax(-1)
+    expected = method.parts.outputs(model, bounded)
     network = {**model, "low": low, "high": high, "bias_factor": factor}
-    assert torch.equal(method._classes(network, method.release.inputs[0, :20]), expected)
-    assert method.predict(method.model(state), method.task.inputs[:4]).shape == (1, 4)
+    assert torch.equal(method._outputs(network, method.release.inputs[0, :20]), expected)
+    assert method.logits(method.model(state), method.task.inputs[:4]).shape == (1, 4, 10)
 
 
 def code(**changes: object) -> IlmSettings:
@@ -275,7 +275,8 @@ def kept_entropy(folder: Path) -> str | None:
 
 def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_path: Path) -> None:
     """With noise from the operating system, as real rows have it."""
-    own = [Replica("epsilon=2", 0, ilm(epochs=1.0))]
+    settings = ilm(epochs=1.0)
+    own = [Replica("epsilon=2", 0, settings)]
     seen: list[Tensor] = []
 
     class Killed(Exception):
@@ -288,6 +289,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
 
         # a checkpoint after every step, and a look at every second one
         group = train_replicas(own, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))[0]
+        assert isinstance(group.method, Ilm)
         seen.append(group.method.release.inputs)
         return flat(group.state["parameters"])
 
@@ -301,7 +303,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
         killed.append(kept_entropy(tmp_path))
     assert killed[0] == killed[1]
     # the unbroken run of the same entropy
-    unbroken = Ilm(task(tiny, own[0].settings, seeded=False), [own[0].settings], "response")
+    unbroken = Ilm(task(tiny, settings, seeded=False), [settings], "response")
     unbroken.task.streams.names = ("epsilon=2/seed=0",)
     unbroken.task.streams.entropy = bytes.fromhex(killed[0] or "")
     state = unbroken.init()
@@ -446,8 +448,9 @@ def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
 
 def test_replicas_do_not_touch_each_other(tiny: Prepared) -> None:
     both = make(tiny, ilm(), ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
-    second = Replica("replica=1", 1, ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
-    alone = Ilm(make_task([second], NET, True, tiny, CPU), [second.settings], "response")
+    settings = ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2)
+    second = Replica("replica=1", 1, settings)
+    alone = Ilm(make_task([second], NET, True, tiny, CPU), [settings], "response")
     state, own = both.step(both.init(), 0)[0], alone.step(alone.init(), 0)[0]
     for name, value in own["parameters"].items():
         torch.testing.assert_close(state["parameters"][name][1], value[0])

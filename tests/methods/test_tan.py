@@ -37,7 +37,7 @@ def make(data: Prepared, *settings: TanSettings, how: Execution = CPU) -> Tan:
 
 
 def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
-    state, metrics = method.init(), {}
+    state, metrics = method.init(), dict[str, Tensor]()
     for step in range(steps):
         state, metrics = method.step(state, step)
     return state, metrics
@@ -188,7 +188,7 @@ def test_what_is_tested(tiny: Prepared) -> None:
         own = {name: value[replica] for name, value in tensors.items()}
         return functional_call(method.task.net, own, (images,)).argmax(-1)
 
-    plain, last = method.predict(method.network(model, 0), inputs), ways["last"](inputs, 0)
+    plain, last = method.logits(method.network(model, 0), inputs).argmax(-1), ways["last"](inputs, 0)
     recipe = RECIPES["crop_flip_jitter"]
     draws = method.test_streams.uniform(0, 25 * COPIES * recipe.draws, "test")
     draws = draws.reshape(2, 25, COPIES, recipe.draws)

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline import params
 from pipeline.errors import UserError
-from pipeline.extensions import Extension, extensions
+from pipeline.extensions import Extension, Kind, extensions
 from pipeline.models import model
 from tests.params.good import changed
 
@@ -19,7 +19,7 @@ PLAIN = "from torch import nn\n\n\ndef build(model, shape, classes):\n    return
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    def beside(kind: str) -> dict[str, Extension]:
+    def beside(kind: Kind) -> dict[str, Extension]:
         return {**extensions(kind), **{path.stem: Extension("", path) for path in tmp_path.glob("*.py")}}
 
     monkeypatch.setattr(model, "extensions", beside)

@@ -3,10 +3,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.reporting import report
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from tests.reporting.made_up import dpsgd
 
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.claim_test import Chosen, Rows
+from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import LineResult, RowResult, TableResult
+from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
 
 
 def row(table: TableResult, key: str) -> RowResult:
@@ -26,3 +26,8 @@ def plain(result: PaperResult, *references: str) -> Rows:
 def page_of(written: Report) -> Path:
     """The page of the first of its papers."""
     return next(iter(written.pages.values()))
+
+
+def markdown(table: TableResult) -> str:
+    """The table as `dprepro report` writes it beside the pages."""
+    return render("table.md", result=table)

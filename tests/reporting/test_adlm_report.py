@@ -13,22 +13,20 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.reporting import figures, papers, report
-from pipeline.reporting.claims import overtakes
 from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.claims.overtakes import Overtakes
+from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.figures import relevance_pictures
-from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat, released_noise
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import dpsgd, laplace
 from tests.reporting.markup import Elements, words
 
@@ -254,7 +252,7 @@ def average(result: PaperResult, **bounds: float) -> Outcome:
             **bounds,
         }
     )
-    (found,) = test.ours(plain(result, test.left, test.right), PAPER)
+    (found,) = test.ours(plain(result, str(test.left), str(test.right)), PAPER)
     return found
 
 
@@ -306,7 +304,7 @@ def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, 
 def test_the_epoch_of_overtaking(
     left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
 ) -> None:
-    assert overtakes._overtaking(left, right) == epoch
+    assert overtaking(left, right) == epoch
 
 
 @pytest.mark.parametrize(
@@ -318,7 +316,7 @@ def test_curves_cross_where_the_claim_says(
     test = Overtakes.model_validate(
         {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
     )
-    rows = plain(result, test.left, test.right)
+    rows = plain(result, str(test.left), str(test.right))
     (found,) = test.ours(rows, PAPER)
     assert found.verdict == verdict
     assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")

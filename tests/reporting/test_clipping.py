@@ -17,10 +17,9 @@ from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.wording import verdict_words
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, row
+from tests.reporting.lookup import chosen, markdown, page_of, row
 from tests.reporting.made_up import clipping, dpsgd
 from tests.reporting.markup import Elements, words
 

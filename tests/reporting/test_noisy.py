@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,16 +14,15 @@ from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import gather
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide, wide_variants
 from pipeline.reporting.wording import CONVERGENCE_RULE, verdict_words
 from pipeline.results import records
 from pipeline.training.evaluation import CONVERGED
 from tests.keeping import keep
-from tests.reporting.lookup import page_of
+from tests.reporting.lookup import markdown, page_of
 from tests.reporting.made_up import dpsgd, noisy
 
 AGREES = "agrees (0 of 3 seeds converge)"
@@ -52,9 +52,7 @@ def one(root: Path, declared: Settings, key: str) -> RowResult:
     return next(row for table in gather(declared, root)[0].tables for row in table.rows if row.key == key)
 
 
-def cell_of(
-    root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: tuple[bool, ...]
-) -> Cell:
+def cell_of(root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: Any) -> Cell:
     """A cell of a row alone, with the search as it lies there."""
     declared = noisy.settings()
     keep(noisy.record(key, declared, **converged), root)
@@ -210,7 +208,7 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     assert f"LeNet-5, ours ({noisy.SHORT})" in svg
     cell_of(
         tmp_path,
-        **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]},
+        **dict[str, Any]({f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]}),
     )
     failed = levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert failed is not None

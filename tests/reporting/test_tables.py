@@ -10,9 +10,9 @@ from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from pipeline.reporting.tables.remarks import reasons
+from tests.reporting.lookup import markdown
 from tests.reporting.made_up import dpsgd
 
 

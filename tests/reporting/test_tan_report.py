@@ -15,17 +15,16 @@ from pipeline.reporting.claims.contrast import Contrast, best
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.drawing.levels import _places
 from pipeline.reporting.figures import gradient_norms
-from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import tan
 from tests.reporting.markup import Elements, words
 

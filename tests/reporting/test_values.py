@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
+from pipeline.reporting.results import PaperResult
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
 

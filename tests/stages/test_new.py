@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
 @pytest.mark.parametrize("method", method_settings())
 def test_beginnings_are_settings(method: str) -> None:
     declared = method_settings()[method]
-    given = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
+    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
     declared.model_validate(settings_for(method, 1000, given))
     assert declared.beginnings.keys() <= declared.model_fields.keys()
 

@@ -42,7 +42,7 @@ def test_a_logged_network_has_the_measured_accuracy(
     network = mlflow.pytorch.load_model(f"models:/{output.model_id}")
     test = prepared.load("mnist").splits["test"]
     predicted = network(torch.from_numpy(np.array(test.inputs))).numpy()
-    (measured,) = records.read_evaluation(project.ROW).replicas  # type: ignore[union-attr]
+    (measured,) = records.read_evaluation(project.ROW).replicas
     assert (predicted == test.labels).mean() == pytest.approx(measured.metrics["test_accuracy"])
 
     signature = mlflow.models.get_model_info(f"models:/{output.model_id}").signature

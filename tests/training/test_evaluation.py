@@ -134,7 +134,7 @@ def test_weights_that_are_not_here_can_not_be_measured(
     records.evaluation_path("row", measured).unlink()
     weights_path("row", "epsilon=3", 1, measured).unlink()
     with pytest.raises(
-        UserError, match=r"seed=1\.pt: No such file or directory; `dvc pull train@row` brings"
+        UserError, match=r"seed=1\.safetensors: No such file or directory; `dvc pull train@row` brings"
     ):
         evaluation.evaluate("row", declared(), tiny, cpu, measured)
 

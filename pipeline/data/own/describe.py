@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from pipeline.data.own import files as declared
@@ -64,9 +65,7 @@ def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) ->
     if "all" in parts and not said.get("test_inputs"):
         test = said.get("test", count // TEST)
         count -= test
-    fields = {"kind": kind, "digest": UNKNOWN, **found, **said, "test": test}
-    if "shape" in found:
-        fields["shape"] = found["shape"]
+    fields = {"kind": kind, "digest": UNKNOWN, **said, **found, "test": test}
     own = _declared(name, fields)
     digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
     public = max(1, min(MOST_PUBLIC, count // PUBLIC))
@@ -100,7 +99,8 @@ def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     examples = npz.read(path, said.get("inputs", "inputs"), said.get("labels", "labels"))
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
-    return {"classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
+    kind = "features" if examples.inputs.dtype == np.float32 else "npz"
+    return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
 def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:

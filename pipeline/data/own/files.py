@@ -6,7 +6,7 @@ from pathlib import Path
 from pipeline.errors import UserError, reading
 from pipeline.files import digest_file, digest_json
 from pipeline.limits import OWN_BYTES, OWN_FILES
-from pipeline.params import PARAMS, OwnFiles, OwnImages, OwnNpz
+from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages
 
 PARTS = ("train", "test")
 # of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
@@ -15,12 +15,12 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
 
 def ending(own: OwnFiles) -> str:
     """Of the names of its files, where there are no images in it."""
-    return ".npz" if isinstance(own, OwnNpz) else ".csv"
+    return ".npz" if isinstance(own, OwnArrays) else ".csv"
 
 
 def parted(own: OwnFiles) -> bool:
     """Whether its path is a folder with a part `train` and a part `test`."""
-    return own.test is None and not (isinstance(own, OwnNpz) and own.test_inputs)
+    return own.test is None and not (isinstance(own, OwnArrays) and own.test_inputs)
 
 
 def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:

@@ -145,14 +145,13 @@ class BatchClipping:
         """The parameters, and the statistics of batch norm: D_pub's, or the running averages."""
         return model if self.running else self._with_statistics(model)
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes of images as they are, without augmentation."""
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) logits of images as they are, without augmentation."""
 
-        def logits(own: Tensors, seen: Tensor) -> Tensor:
+        def of_replica(own: Tensors, seen: Tensor) -> Tensor:
             return functional_call(self.task.net, own, (seen,))
 
-        found = over_replicas(logits, self.task.execution, shared=1)(network, self.views.plain(inputs))
-        return found.argmax(-1)
+        return over_replicas(of_replica, self.task.execution, shared=1)(network, self.views.plain(inputs))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """None."""

@@ -118,10 +118,9 @@ class Dpsgd:
         """The parameters and the statistics that normalise with them."""
         return {**model, **over_replicas(self.statistics.given, self.task.execution)(model)}
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes by the test protocol of the network's normalisation."""
-        logits = over_replicas(self.statistics.logits, self.task.execution, shared=1)
-        return logits(network, as_input(inputs)).argmax(-1)
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) logits by the test protocol of the network's normalisation."""
+        return over_replicas(self.statistics.logits, self.task.execution, shared=1)(network, as_input(inputs))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """None."""

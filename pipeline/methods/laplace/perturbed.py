@@ -110,9 +110,9 @@ class Perturbed:
         """The model: nothing is noised at test."""
         return model
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes of images as they are."""
-        return over_replicas(self._classes, self.task.execution, shared=1)(network, as_input(inputs))
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) outputs for images as they are."""
+        return over_replicas(self._outputs, self.task.execution, shared=1)(network, as_input(inputs))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """None."""
@@ -294,9 +294,9 @@ class Perturbed:
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
         return {**found, "low": hidden.amin(0), "high": hidden.amax(0)}
 
-    def _classes(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(B,) most likely classes."""
+    def _outputs(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K), each of a logistic loss of its own."""
         own = dict(network)
         low, high, bias_factor = own.pop("low"), own.pop("high"), own.pop("bias_factor")
         hidden = self.parts.hidden(own, inputs, bias_factor)
-        return self.parts.outputs(own, self._bounded(hidden, low, high)).argmax(-1)
+        return self.parts.outputs(own, self._bounded(hidden, low, high))

@@ -88,17 +88,16 @@ class NoisyWeights:
         """The weights of one draw, and the statistics that go with them."""
         return self._drawn(model, draw, scale=1.0)
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes."""
-        logits = over_replicas(self._logits, self.task.execution, shared=1)
-        return logits(network, as_input(inputs)).argmax(-1)
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) logits."""
+        return over_replicas(self._logits, self.task.execution, shared=1)(network, as_input(inputs))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'scale_L' for each of `scales`: all weights of the first draw multiplied by L."""
 
         def tested(scale: float) -> Predict:
             network = self._drawn(model, 0, scale)
-            return lambda inputs, place: self.predict(network, inputs)
+            return lambda inputs, place: self.logits(network, inputs).argmax(-1)
 
         return {f"scale_{scale:g}": tested(scale) for scale in self.scales}
 

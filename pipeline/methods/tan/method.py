@@ -123,15 +123,14 @@ class Tan:
         """The average."""
         return {name: model[name] for name in self.task.parameters}
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes of images as they are, without augmentation."""
-        logits = over_replicas(self._logits, self.task.execution, shared=1)
-        return logits(network, self.views.plain(inputs)).argmax(-1)
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) logits of images as they are, without augmentation."""
+        return over_replicas(self._logits, self.task.execution, shared=1)(network, self.views.plain(inputs))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'last': the weights without average. 'vote': the average, on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
-        ways: dict[str, Predict] = {"last": lambda inputs, place: self.predict(last, inputs)}
+        ways: dict[str, Predict] = {"last": lambda inputs, place: self.logits(last, inputs).argmax(-1)}
         if self.recipe is not None and self.first.copies > 1:
             ways["vote"] = partial(self._voted, self.network(model, 0))
         return ways

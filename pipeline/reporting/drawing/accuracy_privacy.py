@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 
 from pipeline.methods.rooms import method_settings
 from pipeline.reporting.drawing.style import COLOURS, columns, svg
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.results import RowResult
+from pipeline.reporting.results import PaperResult, RowResult
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge

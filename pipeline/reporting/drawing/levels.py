@@ -98,8 +98,8 @@ def _far_apart(values: Iterable[float]) -> bool:
 
 
 def _plot_further(axes: Axes, row: RowResult, table: Table, places: dict[str, float], colour: str) -> None:
-    for number, (metric, words) in enumerate(row.further(table)):
-        cells = row.also[metric]
+    further = [(words, row.also[metric]) for metric, words in table.also.items() if row.also[metric]]
+    for number, (words, cells) in enumerate(further):
         points = [(x, cells[level].mean.value) for level, x in places.items() if level in cells]
         style = FURTHER[number % len(FURTHER)]
         axes.plot(*columns(points), style, color=colour, lw=1, label=f"{row.declared.label}, {words}")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.claim_test import Chosen, Outcome, Rows
 from pipeline.reporting.papers import Claim
+from pipeline.reporting.results import PaperResult
 
 Status = Literal[
     "reproduced",

@@ -13,6 +13,10 @@ from pipeline.results.schema import Ledger, Replica
 # What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
 ROUNDING = 1 + 1e-6
 
+# Bounds that are no further apart are taken for the same: accountants differ in their grids, and noise is
+# calibrated to a thousandth.
+SAME = 1.01
+
 # Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
 # an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
 ERROR = 1e-6

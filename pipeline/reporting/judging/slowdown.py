@@ -1,15 +1,17 @@
 """How many times as long training takes at one level as at another, from the training curves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.judging.intervals import Mean, mean
 from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import level_words
+from pipeline.reporting.wording import level_words, row_words, with_interval
 
 METRIC = "validation_accuracy"
 MARGIN = 0.005  # points below the best, as a share: the last bit of a curve is noise
+HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
 # Declared wherever a slow-down is shown.
 RULE = (
     "Slow-down: epochs until validation accuracy first reaches the lower of the two levels' best (means "
@@ -29,6 +31,18 @@ class Slowdown:
     ratio: Mean | None  # None: see `problem`
     problem: str | None  # why there is no ratio
     unresolved: str | None  # why the curves are too coarse for it
+
+    @property
+    def texts(self) -> list[str]:
+        """In words under `HEAD`, without its row."""
+        levels = f"{level_words(self.start)} → {level_words(self.end)}"
+        if self.threshold is None or self.epochs is None or self.ratio is None:
+            return [levels, "", "", f"unknown: {self.problem}"]
+        before, after = self.epochs
+        # a mark of the whole row stands beside its name
+        unresolved = f" [{self.unresolved}]" if self.unresolved else ""
+        ratio = with_interval(self.ratio, 2) + unresolved
+        return [levels, f"{100 * self.threshold:.2f} %", f"{before:.1f} → {after:.1f}", ratio]
 
     @property
     def caveat(self) -> str | None:
@@ -86,6 +100,11 @@ def measured(result: TableResult) -> list[Slowdown]:
         return []
     measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
     return [one for one in measurements if one is not None]
+
+
+def lines(slowdowns: Sequence[Slowdown]) -> list[list[str]]:
+    """As text under `HEAD`."""
+    return [[row_words(slowdown.row), *slowdown.texts] for slowdown in slowdowns]
 
 
 def _best(curves: dict[int, Curve]) -> float:

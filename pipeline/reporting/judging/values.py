@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.rule import Name
 from pipeline.reporting.printed import Line
-from pipeline.reporting.results import LineResult, RowResult
+from pipeline.reporting.results import LineResult, PaperResult, RowResult
 from pipeline.reporting.wording import verdict_words
 
 Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]

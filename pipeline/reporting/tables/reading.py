@@ -75,14 +75,6 @@ def wide_variants(result: TableResult) -> pd.DataFrame:
     return _frame(result, (line for one in variants(result) for line in _ours(one, result)))
 
 
-def row_words(row: RowResult) -> str:
-    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
-    variant = f", {row.variant}" if row.variant else ""
-    variant += f", N = {row.examples:,}" if row.examples else ""
-    marks = "".join(f" [{mark.words}]" for mark in row.marks)
-    return f"{row.key}{variant}{marks}"
-
-
 def _of(line: LineResult, result: TableResult, decides: bool) -> Reading:
     chosen = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
     rows = tuple({row.key: row for row in chosen.values()}.values())
@@ -114,7 +106,7 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
 
 def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
     label = reading.line.label
-    source = "; ".join(map(row_words, reading.rows))
+    source = "; ".join(map(wording.row_words, reading.rows))
     yield (
         label,
         f"ours: {source}" if source else "ours",

@@ -1,5 +1,6 @@
 """What rows release of private data, once and with noise: how much noise that is, and what it buys."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.reporting.results import RowResult, TableResult
@@ -31,6 +32,11 @@ def releases(result: TableResult) -> list[Release]:
         for row in result.rows
         for quantity in dict.fromkeys(one.quantity for level in row.cells for one in _of(row, level))
     ]
+
+
+def lines(releases: Sequence[Release]) -> list[list[str]]:
+    """As text under `head`."""
+    return [[one.row.key, one.quantity, *map("; ".join, one.cells)] for one in releases]
 
 
 def head(result: TableResult) -> list[str]:

@@ -19,7 +19,7 @@ GROUPS, SAMPLING = "nguyen-untried-groups", "nguyen-untried-sampling"
 GDP, MORE = "nguyen-gdp", "nguyen-gdp-more-data"
 CLIPS, NOISES = (0.05, 0.1, 0.2, 0.4, 0.8), (0.25, 1.5, 2.5)
 # test accuracy in percent, by level
-ACCURACY = {
+ACCURACY: dict[str, dict[Any, float]] = {
     PUBLIC: dict(zip(CLIPS, (80.0, 83.0, 85.0, 84.0, 78.0), strict=True)),
     SIGMAS: dict(zip(NOISES, (88.0, 67.4, 50.4), strict=True)),
     BC: {64: 67.0},
@@ -45,8 +45,13 @@ ROWS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 
 def settings() -> Settings:
     """The project's settings."""
-    account = {"sampling": "fixed", "examples": 54000, "batch": 64, "epochs": 50, "parts": 8}
-    gdp = {"paper": "nguyen2023", "table": "gdp", "label": "BN-LeNet-5, L = 8", "settings": account}
+    account: dict[str, Any] = {"sampling": "fixed", "examples": 54000, "batch": 64, "epochs": 50, "parts": 8}
+    gdp: dict[str, Any] = {
+        "paper": "nguyen2023",
+        "table": "gdp",
+        "label": "BN-LeNet-5, L = 8",
+        "settings": account,
+    }
     gdp["levels"] = [{"noise_multiplier": sigma} for sigma in MU]
     more = {
         **gdp,

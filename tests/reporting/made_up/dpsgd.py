@@ -26,7 +26,7 @@ BUDGET = "own budget: 8 epochs"  # of which the paper says nothing
 EXAMPLES = "trained on 55,000 of 60,000 examples"  # the mark that they all have
 REASON = words(BROKEN)
 STARTED = 1_700_000_000.0
-LEVELS = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
+LEVELS: tuple[float | str, ...] = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
 # mean test accuracy in percent at each level
 ACCURACY = {
     PLAIN: (99.0, 97.0, 96.1, 94.0, 91.0, 83.0, 78.0),
@@ -115,7 +115,7 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
         method=row.method,
         budget=row.budget,
         search=row.search,
-        replicas=replicas,
+        replicas=tuple(replicas),
         history="sha256:" + "0" * 64,
         origins=(
             Provenance(

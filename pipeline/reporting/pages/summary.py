@@ -1,4 +1,4 @@
-"""One paper's page: its verdicts, its tables, what it claims, what it leaves open."""
+"""What a page says of a paper at a glance: counts of its verdicts, and a claim's verdict in plain words."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,36 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.reporting import tally
-from pipeline.reporting.figures import Drawn
-from pipeline.reporting.findings import Said
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.pages.environment import environment
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
-
-
-@dataclass(frozen=True)
-class Section:
-    """A filled table with the figures drawn from it."""
-
-    result: TableResult
-    levels: str | None  # SVG
-    curves: str | None
-    figures: tuple[Drawn, ...]  # that the paper's file asks for
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A paper with all that its page shows."""
-
-    result: PaperResult
-    sections: tuple[Section, ...]
-    claims: tuple[ClaimResult, ...]
-    findings: tuple[Said, ...]
 
 
 @dataclass(frozen=True)
@@ -44,21 +20,6 @@ class Share:
 
     count: int
     word: Word
-
-
-def render(chapter: Chapter, experiments: int) -> str:
-    """The paper's page as HTML; ``experiments``: how many papers this laboratory has."""
-    made = environment()
-    made.filters |= {
-        "agreement": agreement,
-        "verdicts": verdicts,
-        "privacy_bought": privacy_bought,
-        "claims_met": claims_met,
-        "plainly": plainly,
-        "settings_of": settings_of,
-        "left_out": left_out,
-    }
-    return made.get_template("paper.html").render(chapter=chapter, experiments=experiments, up="../")
 
 
 def agreement(result: PaperResult) -> list[Share]:
