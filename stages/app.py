@@ -18,11 +18,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
+    help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
 )
 # in the order of `--help`; each is a function of its name in the module of its name
 for name in (
-    *("identity", "plan", "fetch", "prepare", "search", "repro", "train", "start", "relevance"),
+    *("init", "identity", "plan", "fetch", "prepare", "search", "repro", "train", "start", "relevance"),
     *("evaluate", "ledger", "account", "epsilon", "compare", "audit", "export", "predict"),
     *("publish", "report", "ui", "pack", "adopt", "verify"),
 ):

@@ -31,7 +31,7 @@ class Circumstances:
 
 
 class MethodSettings(Strict):
-    """What every method has: declared by the settings.py of its room, where `METHOD_SETTINGS` finds it."""
+    """What every method has: declared by the settings.py of its room, where `method_settings` finds it."""
 
     method: ClassVar[str]  # its name in params.yaml
     trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Split
 from pipeline.methods.base import Relevances
 from pipeline.methods.batch_clipping.method import BatchClipping
@@ -34,7 +34,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 def shape_of(row: Row) -> Shape:
     """Of the row's images, (C, H, W); None for texts."""
     raw = OWN.split(row.data).raw
-    return CATALOG[OWN.raw[raw].of or raw].shape
+    return catalog()[OWN.raw[raw].of or raw].shape
 
 
 MODELS = {(row.model, shape_of(row)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
