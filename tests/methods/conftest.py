@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pipeline.methods.base import Execution, Method
+from pipeline.privacy.gradients import Tensors
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 WAYS = [
@@ -22,7 +23,8 @@ def check_ways(make: Callable[[Execution], Method], steps: int, rtol: float, ato
     models, metrics = [], []
     for how in WAYS:
         method = make(how)
-        state, noted = method.init(), {}
+        state = method.init()
+        noted: Tensors = {}
         for step in range(steps):
             state, noted = method.step(state, step)
         models.append(torch.cat([value.flatten(1) for value in method.model(state).values()], dim=1))
