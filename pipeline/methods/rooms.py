@@ -18,19 +18,21 @@ def method_settings() -> dict[str, type[MethodSettings]]:
     declared: dict[str, type[MethodSettings]] = {}
     for room in extensions("methods").values():
         module = room.load()
-        for own in vars(module).values():
-            if not isinstance(own, type) or not issubclass(own, MethodSettings):
+        for settings in vars(module).values():
+            if not isinstance(settings, type) or not issubclass(settings, MethodSettings):
                 continue
             # what the module imports is declared elsewhere, and a base without a name is no method
-            if own.__module__ == module.__name__ and "method" in vars(own):
-                if own.method in declared:
-                    raise UserError(f"{room.path}: a second method {own.method!r}; allowed: another name")
-                declared[own.method] = own
+            if settings.__module__ == module.__name__ and "method" in vars(settings):
+                if settings.method in declared:
+                    raise UserError(
+                        f"{room.path}: a second method {settings.method!r}; allowed: another name"
+                    )
+                declared[settings.method] = settings
     return dict(sorted(declared.items()))
 
 
 def implementation(method: str) -> tuple[str, str]:
     """Module and name of the class that trains by ``method``."""
-    own = method_settings()[method]
-    module, name = own.trained_by.split(".")
-    return f"{own.__module__.rpartition('.')[0]}.{module}", name
+    settings = method_settings()[method]
+    module, name = settings.trained_by.split(".")
+    return f"{settings.__module__.rpartition('.')[0]}.{module}", name

@@ -35,7 +35,7 @@ def version(name: str) -> int:
     """
     path = extensions("models")[name].path
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "VERSION" for one in node.targets):
+        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "VERSION" for to in node.targets):
             declared = getattr(node.value, "value", None)
             if type(declared) is not int or declared < 1:
                 raise UserError(
@@ -62,7 +62,7 @@ def lazy_layers(name: str) -> frozenset[str]:
     named: set[str] = set()
     for node in ast.walk(ast.parse(files[name].path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            named |= {one.name for one in node.names}
+            named |= {imported.name for imported in node.names}
             part = (node.module or "").rpartition(".")[2]
             named |= lazy_layers(part) if part in files and part != name else set()
         named |= {getattr(node, "attr", ""), getattr(node, "id", "")}

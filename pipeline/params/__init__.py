@@ -18,31 +18,3 @@ from pipeline.params.schema import (
     Text,
 )
 from pipeline.params.settings import PAPERS, PARAMS, Settings, pick
-
-__all__ = [
-    "OWN",
-    "PAPERS",
-    "PARAMS",
-    "Account",
-    "Data",
-    "Line",
-    "Model",
-    "OwnArrays",
-    "OwnFeatures",
-    "OwnFiles",
-    "OwnImages",
-    "OwnTexts",
-    "Plan",
-    "Public",
-    "Raw",
-    "Relevance",
-    "Row",
-    "Search",
-    "Settings",
-    "Source",
-    "Start",
-    "Text",
-    "load",
-    "parse",
-    "pick",
-]

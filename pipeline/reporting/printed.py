@@ -125,11 +125,6 @@ class Table(Strict):
         """Whether the paper prints any value of it; a figure's can't be read off."""
         return any(line.values for line in self.lines)
 
-    @property
-    def gives_errors(self) -> bool:
-        """Whether the paper prints a standard error with any value of it."""
-        return any(value.error is not None for line in self.lines for value in line.values.values())
-
     def scale_of(self, metric: str) -> float:
         """Factor from a record's metric to the printed unit."""
         return 100.0 if self.unit == "percent" and metric not in self.noises else 1.0

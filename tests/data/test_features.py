@@ -12,7 +12,7 @@ from pipeline.cluster.costs import costs
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, npz
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
