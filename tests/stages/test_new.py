@@ -216,10 +216,10 @@ def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
 
 @pytest.mark.parametrize("method", method_settings())
 def test_beginnings_are_settings(method: str) -> None:
-    declared = method_settings()[method]
-    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
-    declared.model_validate(settings_for(method, 1000, given))
-    assert declared.beginnings.keys() <= declared.model_fields.keys()
+    kind = method_settings()[method]
+    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in kind.model_fields}
+    kind.model_validate(settings_for(method, 1000, given))
+    assert kind.beginnings.keys() <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
