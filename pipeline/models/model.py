@@ -107,8 +107,8 @@ class Model(Strict):
         Kinds of batch norm are one layer; they differ in where its statistics come from.
         """
         for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
-            ours, theirs = getattr(self, key), getattr(other, key)
-            batch_norms = key == "normalization" and ours.endswith("_bn") and theirs.endswith("_bn")
-            if ours != theirs and not batch_norms:
+            own, theirs = getattr(self, key), getattr(other, key)
+            batch_norms = key == "normalization" and own.endswith("_bn") and theirs.endswith("_bn")
+            if own != theirs and not batch_norms:
                 return key
         return None

@@ -20,7 +20,7 @@ def test_a_method_says_what_it_is(method: str) -> None:
     assert "none" in own.normalizations
     module, name = implementation(method)
     assert module.startswith(own.__module__.removesuffix("settings"))
-    for needed in ("init", "step", "model", "network", "predict", "variants", "resumable", "guarantee"):
+    for needed in ("init", "step", "model", "network", "logits", "variants", "resumable", "guarantee"):
         assert callable(getattr(getattr(import_module(module), name), needed))
 
 
