@@ -46,7 +46,7 @@ def data(
     """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import describe
-    from pipeline.data.own.prepare import prepare
+    from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
     from pipeline.params import PARAMS
@@ -106,7 +106,7 @@ def row(
     """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
     from pipeline.errors import UserError
     from pipeline.files import write_text
-    from pipeline.methods.rooms import METHOD_SETTINGS
+    from pipeline.methods.rooms import method_settings
     from pipeline.params import PARAMS, load, pick
     from pipeline.params.adding import Adding
     from pipeline.params.suggested import settings_for
@@ -115,8 +115,8 @@ def row(
     adding = Adding()
     adding.refuse(name, "accounts")
     pick({**settings.data, **settings.derived}, data, "data set")
-    if method not in METHOD_SETTINGS:
-        raise UserError(f"--method {method}: not known; allowed: {', '.join(METHOD_SETTINGS)}")
+    if method not in method_settings():
+        raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
     told = {
         "epsilon": epsilon,
         "sigma": sigma,
@@ -126,7 +126,7 @@ def row(
     }
     given = {key: value for key, value in told.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
-    axis = METHOD_SETTINGS[method].axis
+    axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(
@@ -149,6 +149,34 @@ levels: [{_flow(level)}]  # one entry for each value to compare
     adding.checked()
     write_text(PARAMS, adding.text)
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
+
+
+@new.command()
+def level(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
+    epsilon: Annotated[float | None, typer.Option(help="Of a row whose levels are epsilons.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Of a row whose levels are noise.")] = None,
+) -> None:
+    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+    from pipeline.params import PARAMS, load
+    from pipeline.params.adding import Adding
+
+    declared = load().row(row)
+    axis = declared.axis or declared.own_settings.axis
+    told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
+    if [*told] != [axis]:
+        raise UserError(f"rows.{row}: its levels are told apart by {axis!r}; needed: --{axis}, and only it")
+    if declared.plan is not None:
+        raise UserError(
+            f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
+        )
+    adding = Adding()
+    adding.level(row, told)
+    adding.checked()
+    write_text(PARAMS, adding.text)
+    print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
 
 
 def _own_entry(found: "Described") -> str:

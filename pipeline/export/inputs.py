@@ -13,7 +13,7 @@ from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnImages, OwnNpz, OwnTexts, Row, Settings
+from pipeline.params import OwnArrays, OwnImages, OwnTexts, Row, Settings
 
 VOCABULARY: Final = "vocabulary.txt"
 
@@ -31,7 +31,7 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     """How the files of a row's data became inputs."""
     own = settings.own.get(settings.split(row.data).raw)
     told = {}
-    if isinstance(own, OwnNpz):
+    if isinstance(own, OwnArrays):
         told["array"] = own.inputs
     if isinstance(own, OwnTexts):
         told["column"] = own.text
@@ -70,6 +70,8 @@ def read_inputs(
         UserError: the file is missing, of another type, or its images are of another shape.
     """
     ending = path.suffix.lower()
+    takes: str
+    allowed: tuple[str, ...]
     if vocabulary is not None:
         takes, allowed = "texts", (".csv", ".txt")
     elif len(shape) == 3 and shape[0] in (1, 3):

@@ -11,9 +11,7 @@ from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.metrics import metrics
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
 from pipeline.reporting.results import PaperResult, TableResult
@@ -67,7 +65,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     for chapter in chapters:
         page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
         write_text(pages[chapter.result.key], page)
-        write_json(folder / "metrics" / f"{chapter.result.key}.json", metrics(chapter.result))
+        write_json(folder / "metrics" / f"{chapter.result.key}.json", tally.metrics(chapter.result))
     _write_overviews(chapters, folder)
     return Report(tuple(papers), files, folder / "index.html", pages)
 
@@ -98,8 +96,8 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
         "chapters": chapters,
         "names": {result.key: short(result.paper) for result in papers},
         "findings": findings.first([chapter.findings for chapter in chapters]),
-        "values": tally.values(values.counts(papers)),
-        "privacy": tally.privacy(papers),
+        "values": tally.values(*papers),
+        "privacy": tally.privacy(*papers),
     }
     if picture is not None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)

@@ -1,8 +1,9 @@
 """What the report is drawn from: cells, rows, lines, tables and papers, filled with our records."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
@@ -14,6 +15,7 @@ from pipeline.results.schema import Record, Replica
 if TYPE_CHECKING:
     from pipeline.reporting.papers import Paper
 
+T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
 
@@ -185,6 +187,15 @@ class TableResult:
     def rows(self) -> list[RowResult]:
         """Every declared row, in the order shown."""
         return [row for line in self.lines for row in line.rows]
+
+    def alike(self, told: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
+        """(rows, what is told of some cell of theirs), by what is told; nothing of None."""
+        rows: dict[T, list[str]] = {}
+        for row in self.rows:
+            for words in dict.fromkeys(map(told, row.cells.values())):
+                if words is not None:
+                    rows.setdefault(words, []).append(row.key)
+        return [(keys, words) for words, keys in rows.items()]
 
     @property
     def cells(self) -> list[Cell]:

@@ -29,15 +29,6 @@ CONVERGENCE_RULE = (
 CONVERGENCE_RULE_GIVEN = (
     CONVERGED + "counts as a finding only on the full budget, with the paper's step size."
 )
-# by the accountant behind the claim
-CLAIMS = {
-    "rdp": "by Rényi DP, for this run",
-    "pld": "by privacy loss distributions, for this run",
-    "clt": "by the paper's central limit theorem, for this run",
-    "laplace": "by the paper's formula, for this run",
-}
-MU_RULE = "of μ-GDP by the central limit theorem: an approximation, never a bound"
-MU_EXACT = "of μ-GDP, exact where it is known in which batch of each epoch an example is"
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
 _SYMBOLS |= {"clip": "C", "copies": "K", "order": "α"}
 
@@ -146,11 +137,6 @@ def delta(ledger: Ledger) -> str:
     return "–" if ledger.delta is None else number(ledger.delta) if ledger.delta else "0 (pure)"
 
 
-def mu_rule(ledger: Ledger) -> str:
-    """What its mu is worth; it is the mechanism's own where each example is in one known batch an epoch."""
-    return MU_EXACT if ledger.sampling == "shuffled" else MU_RULE
-
-
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
     return "no bound" if ledger.accounted is None else f"ε ≤ {upwards(ledger.accounted)}"
@@ -167,20 +153,15 @@ def downwards(value: float) -> str:
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
-def claim_source(ledger: Ledger) -> str:
-    """Whose number the claim is: papers print few, and their formulas give one for any run."""
-    return CLAIMS.get(ledger.claimed_by or "", "")
-
-
-def together(found: Together) -> str:
+def together(spent: Together) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
-    of = f"its {found.trainings} private trainings" if found.trainings > 1 else "its private training"
-    if found.searched:
-        of += f" and {found.searched} of its search"
-    left = f"; {found.left_out} more have no bound, and are not in it" if found.left_out else ""
-    delta = f" at δ {number(found.delta)}" if found.delta else ""
-    neighbours = f", neighbours {RELATION_WORDS[found.neighbouring]}"
-    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{neighbours}{left}."
+    of = f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"
+    if spent.searched:
+        of += f" and {spent.searched} of its search"
+    left = f"; {spent.left_out} more have no bound, and are not in it" if spent.left_out else ""
+    delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
+    return f"Seen together, {of} spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
 
 
 def guarantee_words(guarantee: Guarantee) -> str:

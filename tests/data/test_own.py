@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.data import catalog, prepared
+from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, images, npz, sets
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.data.prepared import SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest_file
@@ -253,11 +253,9 @@ def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
     assert settings_of(declared).row_digest("r") not in digests
 
 
-def test_what_asks_the_catalogue_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "CATALOG", dict(catalog.CATALOG))
+def test_a_declaration_is_an_entry_as_the_catalogues_are(tmp_path: Path) -> None:
     settings = settings_of(declare(tmp_path, "npz", write_npz(tmp_path)))
-    sets.entered(settings)
-    assert catalog.get("mine").shape == sets.entry_of("mine", settings).shape == (1, 8, 6)
+    assert sets.entry_of("mine", settings).shape == (1, 8, 6)
     assert sets.entry_of("mine", settings).classes == ("0", "1", "2")
 
 

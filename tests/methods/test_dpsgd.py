@@ -244,3 +244,5 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None
+    claims = make(tiny, [dpsgd(), dpsgd(accountant="pld")], "none")
+    assert [claims.guarantee(replica).claimed_by for replica in range(2)] == ["rdp", "pld"]

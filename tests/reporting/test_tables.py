@@ -62,7 +62,7 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
     found = reasons(gather(declared, tmp_path)[0].tables[0])
-    assert [rows for rows, _, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
+    assert [rows for rows, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
 
 
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:

@@ -14,13 +14,6 @@ Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 FLOAT = 1 + 1e-3
 # an epsilon that thousands of trials show of an attack that hardly ever errs, where no bound stands beside it
 CERTAIN = 4.0
-RULE = (
-    "Sound: no attack shows more than is accounted, and no more is accounted than claimed. Optimistic: more "
-    "is accounted than claimed, and nothing shows that more is spent than claimed. Broken: more is shown "
-    "than is claimed or accounted, or there is no bound and an attack that hardly ever errs. Unproven: no "
-    "bound, and no attack found. Void: the noise is seeded. None of these says that an ε is small. All "
-    "of them take numbers for real; the last column says what an attack on floating-point noise showed."
-)
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Verdict:
 
 
 def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:
-    """What a level's privacy is worth; see `RULE`."""
+    """What a level's privacy is worth; `pages/verdicts.txt` says how."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     gap = None
     if name == "optimistic" and ledger.accounted is not None and ledger.claimed is not None:

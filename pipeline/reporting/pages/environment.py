@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from pipeline.privacy.spending import RELATION_WORDS
-from pipeline.reporting import links, statements, vocabulary, wording
+from pipeline.reporting import statements, tally, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import guarantees, rule, slowdown, verdicts
 from pipeline.reporting.marks import ENOUGH_EXAMPLES
@@ -32,8 +32,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     modules = (
-        guarantees, ledger, links, reading, released_noise, remarks,
-        rule, slowdown, statements, summary, verdicts, vocabulary, wording,
+        guarantees, ledger, reading, released_noise, remarks,
+        rule, slowdown, statements, summary, tally, verdicts, vocabulary, wording,
     )  # fmt: skip
     environment.globals |= {module.__name__.rpartition(".")[2]: module for module in modules}
     environment.globals |= {

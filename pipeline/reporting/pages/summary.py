@@ -1,9 +1,11 @@
 """What a page says of a paper at a glance: counts of its verdicts, and a claim's verdict in plain words."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from pipeline.reporting import tally
 from pipeline.reporting.judging import values
@@ -12,6 +14,8 @@ from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
+
+MLFLOW = "http://127.0.0.1:5000"
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,6 @@ def agreement(result: PaperResult) -> list[Share]:
     return _shares(Counter(value.status for value in values.judge(result)), VALUES)
 
 
-def verdicts(result: PaperResult) -> str:
-    """The paper in sentences: how many of its values agree, differ, can't be judged, wait, were not run."""
-    return tally.values(values.counts([result]))
-
-
 def privacy_bought(result: PaperResult) -> list[Share]:
     """Every cell of a row as in the paper, by what its claim of an epsilon is worth."""
     rows = [row for table in result.tables if not table.table.own for row in table.rows if not row.variant]
@@ -45,6 +44,19 @@ def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
 
 def _shares(counts: Mapping[str, int], words: Mapping[str, Word]) -> list[Share]:
     return [Share(counts[key], word) for key, word in words.items() if counts.get(key)]
+
+
+def mlflow_link(row: str, experiments: int) -> str:
+    """A row's runs in the MLflow page that `dprepro ui` opens, ready to compare.
+
+    MLflow finds experiments by number alone, and numbers depend on the order they were made in. `publish`
+    makes one for each of the laboratory's papers, so that all numbers together always hold the row.
+    """
+    wanted = "searchFilter=" + quote(f'tags.row = "{row}"')
+    if experiments == 1:  # the page for several would show nothing of a single one's runs
+        return f"{MLFLOW}/#/experiments/1/runs?{wanted}"
+    numbers = json.dumps([str(number) for number in range(1, experiments + 1)])
+    return f"{MLFLOW}/#/compare-experiments/s?experiments={quote(numbers)}&{wanted}"
 
 
 def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

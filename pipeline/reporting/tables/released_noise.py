@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.statements import words
 from pipeline.reporting.wording import level_value, number, upwards
 from pipeline.results.schema import Released
@@ -46,12 +46,12 @@ def head(result: TableResult) -> list[str]:
 
 def protections(result: TableResult) -> list[tuple[list[str], str]]:
     """(rows, what of whom is protected, and from whom) where a ledger says so; alike rows together."""
-    rows_by_words: dict[str, list[str]] = {}
-    for row in result.rows:
-        said = (cell.guarantee.ledger.protects for cell in row.cells.values())
-        for told in dict.fromkeys(words(one) for one in said if one is not None):
-            rows_by_words.setdefault(told, []).append(row.key)
-    return [(rows, told) for told, rows in rows_by_words.items()]
+
+    def told(cell: Cell) -> str | None:
+        protects = cell.guarantee.ledger.protects
+        return words(protects) if protects else None
+
+    return result.alike(told)
 
 
 def text(released: Released) -> str:
