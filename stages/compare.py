@@ -41,8 +41,8 @@ def _table(one: str, other: str, pairs: list["Pair"]) -> "Table":
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
     for pair in pairs:
-        none = "none spends so little" if isfinite(pair.one.proven) else "nothing is comparable"
-        told = [*_told(pair.one), *(_told(pair.other) if pair.other else (none, "", ""))]
+        none = "none spends so little" if isfinite(pair.first.proven) else "nothing is comparable"
+        told = [*_told(pair.first), *(_told(pair.rival) if pair.rival else (none, "", ""))]
         gap = pair.difference
         table.add_row(*told, "" if gap is None else signed(gap.value, 2) + _half(gap))
     return table

@@ -30,27 +30,27 @@ class Level:
 class Pair:
     """A level of the first row, and what of the second compares with it."""
 
-    one: Level
-    other: Level | None  # the most accurate that is proven to spend no more; none where nothing is proven
+    first: Level
+    rival: Level | None  # the most accurate that is proven to spend no more; none where nothing is proven
     difference: Mean | None  # first minus second
 
 
-def compared(one: str, other: str, settings: Settings) -> list[Pair]:
-    """Each level of row ``one``, beside the best of row ``other`` that is proven to spend no more.
+def compared(key: str, other: str, settings: Settings) -> list[Pair]:
+    """Each level of row ``key``, beside the best of row ``other`` that is proven to spend no more.
 
     Raises:
         UserError: there is no such row, it was not run, or is measured by other than accuracy; or the rows'
             epsilons are of different data sets, neighbours or deltas.
     """
-    sets = [settings.split(settings.row(key).data).raw for key in (one, other)]
+    sets = [settings.split(settings.row(row).data).raw for row in (key, other)]
     if sets[0] != sets[1]:
-        raise UserError(f"{one} and {other}: epsilons of different data sets, {sets[0]} and {sets[1]}")
+        raise UserError(f"{key} and {other}: epsilons of different data sets, {sets[0]} and {sets[1]}")
     rivals = [level for level in _levels(other, settings) if isfinite(level.proven)]
     pairs = []
-    for level in _levels(one, settings):
+    for level in _levels(key, settings):
         for rival in rivals if isfinite(level.proven) else ():
             if why := incomparable(level.ledger, rival.ledger):
-                raise UserError(f"{one} and {other}: epsilons that can't be compared: {why}")
+                raise UserError(f"{key} and {other}: epsilons that can't be compared: {why}")
         fitting = [rival for rival in rivals if rival.proven <= SAME * level.proven < inf]
         best = max(fitting, key=lambda rival: rival.mean.value, default=None)
         pairs.append(Pair(level, best, difference(level.values, best.values) if best else None))
@@ -67,4 +67,4 @@ def _levels(key: str, settings: Settings) -> list[Level]:
         values = tuple(100 * replica.metrics["test_accuracy"] for replica in replicas)
         worst = guarantee(replicas, record.provenance.reproducible).ledger
         levels.append(Level(level, values, mean(values), worst))
-    return sorted(levels, key=lambda found: -found.proven)
+    return sorted(levels, key=lambda level: -level.proven)

@@ -87,7 +87,8 @@ class Finding(Strict):
             raise ValueError(f"claims: {', '.join(sorted(unknown))}; allowed: {', '.join(CLAIMS)}")
         if not self.cells and not self.claims:
             raise ValueError("needs 'cells' or 'claims' that carry it")
-        if unknown := {one for needs in self.provided for one in (needs.left, needs.right)} - set(self.cells):
+        compared = {name for needs in self.provided for name in (needs.left, needs.right)}
+        if unknown := compared - set(self.cells):
             raise ValueError(f"provided: {', '.join(sorted(unknown))}; allowed: {', '.join(self.cells)}")
         return self
 

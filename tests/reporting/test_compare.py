@@ -23,21 +23,23 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
     pairs = compared(dpsgd.LAYER, dpsgd.PLAIN, dpsgd.settings())
-    assert [pair.one.proven for pair in pairs] == sorted((pair.one.proven for pair in pairs), reverse=True)
-    assert (pairs[0].one.level, pairs[0].other) == ("epsilon=inf", None)  # 'no bound' is comparable with none
+    proven = [pair.first.proven for pair in pairs]
+    assert proven == sorted(proven, reverse=True)
+    # 'no bound' is comparable with none
+    assert (pairs[0].first.level, pairs[0].rival) == ("epsilon=inf", None)
     for pair in pairs[1:]:
-        assert pair.other is not None
-        assert pair.other.proven <= 1.01 * pair.one.proven
+        assert pair.rival is not None
+        assert pair.rival.proven <= 1.01 * pair.first.proven
         assert pair.difference is not None
-        assert pair.difference.value == pytest.approx(pair.one.mean.value - pair.other.mean.value)
+        assert pair.difference.value == pytest.approx(pair.first.mean.value - pair.rival.mean.value)
 
 
 def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
     private = [
-        pair for pair in compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings()) if pair.one.proven < 99
+        pair for pair in compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings()) if pair.first.proven < 99
     ]
     assert private
-    assert all(pair.other is None and pair.difference is None for pair in private)
+    assert all(pair.rival is None and pair.difference is None for pair in private)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def deciding(result: TableResult) -> list[Reading]:
 
 def variants(result: TableResult) -> list[Reading]:
     """Each row's cells that decide nothing, in the order of lines."""
-    found = (
+    readings = (
         Reading(
             line,
             (row,),
@@ -54,7 +54,7 @@ def variants(result: TableResult) -> list[Reading]:
         for line in result.lines
         for row in line.rows
     )
-    return [reading for reading in found if reading.cells]
+    return [reading for reading in readings if reading.cells]
 
 
 def never_run(result: TableResult) -> list[RowResult]:
@@ -67,12 +67,12 @@ def wide(result: TableResult) -> pd.DataFrame:
 
     Columns: 'line', 'source', then one a level; all text.
     """
-    return _frame(result, (line for one in deciding(result) for line in _lines(one, result)))
+    return _frame(result, (line for reading in deciding(result) for line in _lines(reading, result)))
 
 
 def wide_variants(result: TableResult) -> pd.DataFrame:
     """The same of what decides nothing."""
-    return _frame(result, (line for one in variants(result) for line in _ours(one, result)))
+    return _frame(result, (line for reading in variants(result) for line in _ours(reading, result)))
 
 
 def _of(line: LineResult, result: TableResult, decides: bool) -> Reading:
