@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
@@ -9,28 +10,6 @@ import typer
 
 from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
-from stages.account import account
-from stages.audit import audit
-from stages.compare import compare
-from stages.epsilon import epsilon
-from stages.evaluate import evaluate
-from stages.fetch import fetch
-from stages.identity import identity
-from stages.ledger import ledger
-from stages.new import new
-from stages.pack import adopt, pack
-from stages.plan import plan
-from stages.prepare import prepare
-from stages.publish import publish
-from stages.relevance import relevance
-from stages.report import report
-from stages.repro import repro
-from stages.search import search
-from stages.start import start
-from stages.tan import tan
-from stages.train import train
-from stages.ui import ui
-from stages.verify import verify
 
 # Threads that wait actively take the processor from whoever else needs it: on a busy machine a row took nine
 # times as long. It must be set before torch is imported.
@@ -41,32 +20,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
 )
-for command in (
-    identity,
-    plan,
-    fetch,
-    prepare,
-    search,
-    repro,
-    train,
-    start,
-    relevance,
-    evaluate,
-    ledger,
-    account,
-    epsilon,
-    compare,
-    audit,
-    publish,
-    report,
-    ui,
-    pack,
-    adopt,
-    verify,
+# in the order of `--help`; each is a function of its name in the module of its name
+for name in (
+    *("identity", "plan", "fetch", "prepare", "search", "repro", "train", "start", "relevance"),
+    *("evaluate", "ledger", "account", "epsilon", "compare", "audit", "export", "predict"),
+    *("publish", "report", "ui", "pack", "adopt", "verify"),
 ):
-    app.command()(command)
-app.add_typer(new, name="new")
-app.add_typer(tan, name="tan")
+    app.command()(getattr(import_module(f"stages.{name}"), name))
+for name in ("new", "tan"):
+    app.add_typer(getattr(import_module(f"stages.{name}"), name), name=name)
 MOST_LINES = 50  # of an error message
 
 

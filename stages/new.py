@@ -46,7 +46,7 @@ def data(
     """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import describe
-    from pipeline.data.own.prepare import prepare
+    from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
     from pipeline.params import PARAMS
@@ -149,6 +149,34 @@ levels: [{_flow(level)}]  # one entry for each value to compare
     adding.checked()
     write_text(PARAMS, adding.text)
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
+
+
+@new.command()
+def level(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
+    epsilon: Annotated[float | None, typer.Option(help="Of a row whose levels are epsilons.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Of a row whose levels are noise.")] = None,
+) -> None:
+    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+    from pipeline.params import PARAMS, load
+    from pipeline.params.adding import Adding
+
+    declared = load().row(row)
+    axis = declared.axis or declared.own_settings.axis
+    told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
+    if [*told] != [axis]:
+        raise UserError(f"rows.{row}: its levels are told apart by {axis!r}; needed: --{axis}, and only it")
+    if declared.plan is not None:
+        raise UserError(
+            f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
+        )
+    adding = Adding()
+    adding.level(row, told)
+    adding.checked()
+    write_text(PARAMS, adding.text)
+    print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
 
 
 def _own_entry(found: "Described") -> str:

@@ -30,7 +30,7 @@ BIN = Path(sys.executable).parent
 NAME = "rows.dprepro.tar.gz"
 ONE_SEED = "seeds: 1\n    reproducible: true\n    settings: {batch: 8"  # of `toy`
 TWO_SEEDS = ONE_SEED.replace("1", "2", 1)
-WEIGHTS = "runs/toy/epsilon=inf,seed=0.pt"
+WEIGHTS = "runs/toy/epsilon=inf,seed=0.safetensors"
 PARAMS = """\
 source: {kind: synthetic}
 raw:
@@ -250,7 +250,7 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
     run = json.loads((bare.folder / "reports/runs/toy.json").read_text())
     assert [one["seed"] for one in run["replicas"]] == [0, 1]
     assert run["replicas"][0] == before["replicas"][0]
-    assert sorted(path.name for path in (bare.folder / "runs/toy").iterdir()) == ["epsilon=inf,seed=1.pt"]
+    assert [path.stem for path in (bare.folder / "runs/toy").iterdir()] == ["epsilon=inf,seed=1"]
     record = records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder)
     assert record is not None
     assert [one.seed for one in record.replicas] == [0, 1]

@@ -55,11 +55,8 @@ def todo(
 ) -> Todo:
     """What ``rows`` lack, with all that they are made from; all rows and accounts where none is named.
 
-    Args:
-        settings: all settings.
-        rows: keys of rows, which are tried even where there is no GPU.
-        audit: whether their code is attacked too, where that was not done yet.
-        options: more arguments for `dprepro train`.
+    Rows that are named are tried even where there is no GPU. With ``audit`` their code is attacked too, where
+    that was not done yet; ``options`` are more arguments for `dprepro train`.
 
     Raises:
         UserError: there is no such row.
@@ -204,8 +201,6 @@ class _Work:
         if run is None or evaluation is None:
             return False
         measured = {
-            (replica.level, replica.seed): replica.weights
-            for replica in evaluation.replicas
-            if not measured_otherwise(replica)
+            replica.key: replica.weights for replica in evaluation.replicas if not measured_otherwise(replica)
         }
-        return all(measured.get((trained.level, trained.seed)) == trained.weights for trained in run.replicas)
+        return all(measured.get(trained.key) == trained.weights for trained in run.replicas)

@@ -11,17 +11,17 @@ from pipeline.methods.settings import MethodSettings
 
 def declared() -> dict[str, type[MethodSettings]]:
     """Each method's settings, by its name in params.yaml and in that order."""
-    found: dict[str, type[MethodSettings]] = {}
+    by_name: dict[str, type[MethodSettings]] = {}
     for path in sorted(Path(__file__).parent.glob("*/settings.py")):
         module = import_module(f"{__package__}.{path.parent.name}.settings")
-        for own in vars(module).values():
-            if not isinstance(own, type) or not issubclass(own, MethodSettings):
+        for settings in vars(module).values():
+            if not isinstance(settings, type) or not issubclass(settings, MethodSettings):
                 continue
             # what the module imports is declared elsewhere, and a base without a name is no method
-            if own.__module__ == module.__name__ and "method" in vars(own):
-                assert own.method not in found, f"{path}: a second method {own.method!r}"
-                found[own.method] = own
-    return dict(sorted(found.items()))
+            if settings.__module__ == module.__name__ and "method" in vars(settings):
+                assert settings.method not in by_name, f"{path}: a second method {settings.method!r}"
+                by_name[settings.method] = settings
+    return dict(sorted(by_name.items()))
 
 
 METHOD_SETTINGS = declared()
@@ -29,6 +29,6 @@ METHOD_SETTINGS = declared()
 
 def implementation(method: str) -> tuple[str, str]:
     """Module and name of the class that trains by ``method``."""
-    own = METHOD_SETTINGS[method]
-    module, name = own.trained_by.split(".")
-    return f"{own.__module__.rpartition('.')[0]}.{module}", name
+    settings = METHOD_SETTINGS[method]
+    module, name = settings.trained_by.split(".")
+    return f"{settings.__module__.rpartition('.')[0]}.{module}", name

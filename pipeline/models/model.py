@@ -38,7 +38,7 @@ def version(name: str) -> int:
     """
     path = _file(name)
     for node in ast.parse(path.read_text()).body if path else ():
-        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "VERSION" for one in node.targets):
+        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "VERSION" for to in node.targets):
             declared = getattr(node.value, "value", None)
             if type(declared) is not int or declared < 1:
                 raise UserError(
@@ -72,7 +72,7 @@ def lazy_layers(name: str) -> frozenset[str]:
     named: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            named |= {one.name for one in node.names}
+            named |= {imported.name for imported in node.names}
             part = (node.module or "").removeprefix("pipeline.models.")
             named |= lazy_layers(part) if part != name else set()
         named |= {getattr(node, "attr", ""), getattr(node, "id", "")}
@@ -117,8 +117,8 @@ class Model(Strict):
         Kinds of batch norm are one layer; they differ in where its statistics come from.
         """
         for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
-            own, theirs = getattr(self, key), getattr(other, key)
-            batch_norms = key == "normalization" and own.endswith("_bn") and theirs.endswith("_bn")
-            if own != theirs and not batch_norms:
+            ours, theirs = getattr(self, key), getattr(other, key)
+            batch_norms = key == "normalization" and ours.endswith("_bn") and theirs.endswith("_bn")
+            if ours != theirs and not batch_norms:
                 return key
         return None

@@ -16,7 +16,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own.describe import describe
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
 

@@ -17,7 +17,7 @@ from PIL import Image
 from pipeline.data import catalog, prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, images, npz, sets
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.data.prepared import SPLITS
 from pipeline.errors import UserError
 from pipeline.files import digest_file

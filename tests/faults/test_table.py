@@ -299,7 +299,7 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     here = f"-{os.getpid()}."
-    for path in (MEASURED, Path("runs/small/x.pt"), Path("params.yaml"), Path("data/prepared/mnist")):
+    for path in (MEASURED, Path("runs/small/x"), Path("params.yaml"), Path("data/prepared/mnist")):
         left = Path(str(beside(path)).replace(here, f"-{dead.pid}."))
         left.write_bytes(b"half")
         journal = Path(f"{left}-journal")  # SQLite's own

@@ -235,7 +235,7 @@ def take(kind: Kind, settings: Settings, count: int, jitter: bool = False) -> It
         yield Steps(
             {name: list(values) for name, values in sorted(metrics.items())},
             {group: _moved(tensors, begun.get(group, {})) for group, tensors in state.items() if tensors},
-            method.predict(network, task.inputs)[0].tolist(),
+            method.logits(network, task.inputs)[0].argmax(-1).tolist(),
         )
 
 

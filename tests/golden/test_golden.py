@@ -26,7 +26,7 @@ FLIPS = {
     ),
     "dpsgd": ("method", "value / self.batch for", "-value / self.batch for"),
     "ilm": ("perturbed", "loss = polynomial(", "loss = -polynomial("),
-    "noisy_weights": ("method", "adam(state, gradients, rates", "adam(state, gradients, -rates"),
+    "noisy_weights": ("method", "update(state, gradients, ", "update(state, gradients, -"),
     "tan": ("method", "value / self.first.batch for", "-value / self.first.batch for"),
 }
 

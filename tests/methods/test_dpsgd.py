@@ -225,8 +225,8 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     network = method.network(method.model(state), 0)
     assert torch.equal(network["1.mean"], state["running"]["1.mean"])
     test = torch.from_numpy(tiny.splits["test"].inputs)
-    alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
-    assert torch.equal(alone, method.predict(network, test[:5]))
+    alone = torch.cat([method.logits(network, test[index : index + 1]) for index in range(5)], 1).argmax(-1)
+    assert torch.equal(alone, method.logits(network, test[:5]).argmax(-1))
     assert method.guarantee(0).broken == (statement("noisy_averages"),)
 
 
@@ -244,3 +244,5 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None
+    claims = make(tiny, [dpsgd(), dpsgd(accountant="pld")], "none")
+    assert [claims.guarantee(replica).claimed_by for replica in range(2)] == ["rdp", "pld"]

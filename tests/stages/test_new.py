@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 from pipeline import params
 from pipeline.data import prepared
 from pipeline.errors import UserError
+from pipeline.ledgers.declared import declared
+from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.rooms import METHOD_SETTINGS
 from pipeline.params.adding import Adding
+from pipeline.params.documents import parse_yaml
 from pipeline.params.suggested import batch_for, delta_for, settings_for
 from stages.app import app
 
@@ -82,6 +85,7 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     settings = params.load()
     assert settings.own["mine"].classes == ["0", "1", "2", "3"]
     own = settings.rows["second"].resolved[0]
+    assert own.accountant == "pld"
     assert (own.epsilon, own.batch, own.delta, own.clip) == (3.0, 16, 0.01, 1.0)
     assert settings.rows["second"].reproducible is False
     assert prepared.load("mine").classes == 4
@@ -145,6 +149,63 @@ def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> Non
     assert prepared.load("mine").classes == 4
     other = refused(*row("second", "--method", "dpsgd", "--epsilon", "4"))
     assert other == ("params.yaml: rows.second: is there already, and says otherwise; allowed: another name")
+
+
+@pytest.mark.parametrize(("batch", "epochs", "epsilon"), [(16, 4, 3.0), (64, 20, 8.0), (8, 1, 0.5)])
+def test_what_is_asked_for_is_what_is_proven(
+    project: Path, batch: int, epochs: float, epsilon: float
+) -> None:
+    """To one in a hundred, and never less private than that."""
+    run("data", "mine", "--npz", "mine.npz")
+    told = ("--method", "dpsgd", "--epsilon", f"{epsilon}", "--batch", f"{batch}", "--epochs", f"{epochs}")
+    run(*row("second", *told))
+    settings = params.load()
+    declared_row = settings.rows["second"]
+    own, examples = declared_row.resolved[0], settings.data["mine"].train
+    spent = declared("dpsgd", own, declared_row.model, "mine", examples, settings, project)
+    assert spent is not None
+    bounds, _ = bounds_of(spent.spending, own.total_steps(examples), own.delta)
+    proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
+    assert 0.99 * epsilon <= proven <= epsilon
+
+
+def test_a_level_is_added_behind_the_others(project: Path) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    said = run("level", "second", "--epsilon", "2.5")
+    assert said == "second: has the level epsilon=2.5; train it with `dprepro repro second`\n"
+    assert "    levels: [{epsilon: 3.0}, {epsilon: 2.5}]  # one entry for each value" in Path(
+        "params.yaml"
+    ).read_text().replace("      levels", "    levels")
+    run("level", "first", "--epsilon", "1.5")
+    assert [own.epsilon for own in params.load().rows["first"].resolved] == [3, 1.5]
+    assert "rows.second: its levels are told apart by 'epsilon'; needed: --epsilon" in refused(
+        "level", "second", "--sigma", "1"
+    )
+    assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
+
+
+def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
+    lines = """\
+rows:
+  first:
+    levels:
+      - {epsilon: 3}  # kept
+
+      - epsilon: 2
+        seeds: 5
+    label: x
+  second: {<<: *other}
+"""
+    (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
+    adding = Adding()
+    adding.level("first", {"epsilon": 1.0})
+    assert adding.text.endswith(
+        "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
+    )
+    assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
+    with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
+        adding.level("second", {"epsilon": 1.0})
 
 
 def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:

@@ -150,7 +150,8 @@ def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
     if not len(labels):
         raise UserError(f"{where} has no examples")
     if isinstance(own, OwnArrays) and (inputs.dtype == np.float32) != isinstance(own, OwnFeatures):
-        raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {own.kind!r}")
+        kind = "features" if isinstance(own, OwnFeatures) else "npz"
+        raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {kind!r}")
     if own.example_shape is not None and inputs.shape[1:] != own.example_shape:
         there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.example_shape))
         raise UserError(f"{where} has examples of {there}; own.{name}.shape in {PARAMS} says {due}")

@@ -25,12 +25,14 @@ class IlmSettings(EpochSettings):
     """The identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
 
     method: ClassVar[str] = "ilm"
-    trained_by: ClassVar[str] = "ilm.Ilm"
+    trained_by: ClassVar[str] = "perturbed.Perturbed"
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "ILM (Phan et al.)"
     attack: ClassVar[Literal["singles", "crowd", "releases"]] = "releases"
+    unit_inputs: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share", "exact"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
@@ -65,11 +67,6 @@ class IlmSettings(EpochSettings):
         """|L| in the noise's scale."""
         return self.noise_batch or self.batch
 
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.private, self.variant, self.limit, self.optimizer)
-
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if (self.sensitivity is None) != (self.variant == "sound"):
@@ -98,6 +95,7 @@ class AdlmSettings(IlmSettings):
     version: ClassVar[int] = 1
     title: ClassVar[str] = "AdLM (Phan et al.)"
     uses_relevances: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = IlmSettings.varying | {"relevance_share"}
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
     note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)
@@ -106,11 +104,6 @@ class AdlmSettings(IlmSettings):
     def input_share(self) -> float:
         """epsilon_2 / epsilon."""
         return super().input_share - self.relevance_share
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.note_relevance)
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
