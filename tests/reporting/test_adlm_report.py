@@ -25,6 +25,7 @@ from pipeline.reporting.tables import flat, released_noise
 from pipeline.reporting.tables.latex import latex
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
+from tests.reporting import lookup
 from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import dpsgd, laplace
 from tests.reporting.markup import check, words
@@ -144,7 +145,7 @@ def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
     found = laplace.record(laplace.SOUND, declared)
     made = found.provenance.model_copy(update={"reproducible": True})
     keep(found.model_copy(update={"origins": (made,)}), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
+    table = lookup.table(declared, tmp_path, "f4a")
     assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
 
 
@@ -291,7 +292,7 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
     ]
     dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
     keep(found, tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    table = lookup.table(declared, tmp_path, "f3")
     ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
 
@@ -300,5 +301,5 @@ def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[
     assert not list(figures.drawn(tables_of["f4a"]))
     declared = laplace.settings()
     keep(laplace.record(laplace.FIGURE, declared), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    table = lookup.table(declared, tmp_path, "f3")
     assert relevance_pictures.draw(table) is None

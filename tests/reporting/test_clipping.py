@@ -19,6 +19,7 @@ from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.wording import verdict_words
 from tests.keeping import keep
+from tests.reporting import lookup
 from tests.reporting.lookup import chosen, markdown, page_of, row
 from tests.reporting.made_up import clipping, dpsgd
 from tests.reporting.markup import check, words
@@ -48,10 +49,8 @@ def test_an_account_is_a_row_whose_number_is_exact(tables_of: dict[str, TableRes
 @pytest.mark.parametrize(("mu", "verdict"), [(0.5249, "agrees"), (0.526, "above"), (0.514, "below")])
 def test_an_exact_number_agrees_to_a_hundredth(tmp_path: Path, mu: float, verdict: str) -> None:
     declared = clipping.settings()
-    found = clipping.account(clipping.GDP, declared)
-    replicas = [one.model_copy(update={"metrics": {"mu": mu}}) for one in found.replicas]
-    keep(found.model_copy(update={"replicas": replicas}), tmp_path)
-    table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
+    dpsgd.changed(clipping.account(clipping.GDP, declared), tmp_path, metrics={"mu": mu})
+    table = lookup.table(declared, tmp_path, "gdp")
     assert row(table, clipping.GDP).cells["noise_multiplier=2.5"].verdict.name == verdict
 
 
@@ -64,7 +63,7 @@ def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path
         for one, metrics in zip(found.replicas, ({}, {"mu": 1.2e53}), strict=True)
     ]
     keep(found.model_copy(update={"replicas": replicas}), tmp_path)
-    table = next(one for one in gather(declared, tmp_path)[0].tables if one.key == "gdp")
+    table = lookup.table(declared, tmp_path, "gdp")
     lines = markdown(table).splitlines()
     line = next(line for line in lines if f"| ours: {clipping.GDP}, " in line)
     assert "| **∞** above; " in line
@@ -78,7 +77,7 @@ def test_an_account_of_other_settings_is_marked(tmp_path: Path) -> None:
     keep(clipping.account(clipping.GDP, declared), tmp_path)
     changed = declared.accounts[clipping.GDP].model_copy(update={"axis": "parts"})
     other = declared.model_copy(update={"accounts": {clipping.GDP: changed}})
-    table = next(one for one in gather(other, tmp_path)[0].tables if one.key == "gdp")
+    table = lookup.table(other, tmp_path, "gdp")
     assert [mark.words for mark in row(table, clipping.GDP).marks] == ["settings have changed since this run"]
 
 
@@ -118,14 +117,8 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
 ) -> None:
     declared = clipping.settings()
     for key, bound in ((clipping.BC, one), (clipping.IC, other)):
-        found = clipping.record(key, declared)
-        replicas = [
-            replica.model_copy(
-                update={"ledger": clipping.ledger(0.5, accounted=bound, reasons=(dpsgd.BROKEN,))}
-            )
-            for replica in found.replicas
-        ]
-        keep(found.model_copy(update={"replicas": replicas}), tmp_path)
+        ledger = clipping.ledger(0.5, accounted=bound, reasons=(dpsgd.BROKEN,))
+        dpsgd.changed(clipping.record(key, declared), tmp_path, ledger=ledger)
     found_claims = {claim.claim.key: claim for claim in assess(gather(declared, tmp_path)[0])}
     (outcome,) = found_claims["same-guarantee"].assessments[0].outcomes
     assert outcome.verdict == verdict

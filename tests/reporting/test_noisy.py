@@ -95,12 +95,7 @@ def test_a_single_seed_cannot_tell(tmp_path: Path) -> None:
 
 def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
     declared = noisy.settings()
-    found = noisy.record(noisy.PLAIN, declared)
-    old = [
-        replica.model_copy(update={"metrics": {"test_accuracy": replica.metrics["test_accuracy"]}})
-        for replica in found.replicas
-    ]
-    keep(found.model_copy(update={"replicas": old}), tmp_path)
+    dpsgd.changed(noisy.record(noisy.PLAIN, declared), tmp_path, metrics={"test_accuracy": 0.0985})
     cell = one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"]
     assert (cell.converged, cell.caveat, cell.draws) == (3, None, None)
 

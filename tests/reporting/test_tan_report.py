@@ -14,7 +14,6 @@ from pipeline.reporting.claims.contrast import Contrast, best
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.drawing.levels import _places
 from pipeline.reporting.figures import gradient_norms
-from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.pages import summary as page
@@ -23,6 +22,7 @@ from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
+from tests.reporting import lookup
 from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import tan
 from tests.reporting.markup import check, words
@@ -111,7 +111,7 @@ def test_a_simulation_is_told_at_a_glance(report_of: Report, tables_of: dict[str
 
 
 def test_a_simulation_is_one_before_it_is_run(tmp_path: Path) -> None:
-    (table,) = [one for one in gather(tan.settings(), tmp_path)[0].tables if one.key == "f5"]
+    table = lookup.table(tan.settings(), tmp_path, "f5")
     assert [one.words[:10] for one in row(table, tan.SIMULATED).marks] == ["simulation"]
 
 
@@ -260,7 +260,7 @@ def test_histograms_of_norms_have_a_figure_of_their_own(
 def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
     declared = tan.settings()
     keep(tan.record(tan.NORMS, declared), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f7"]
+    table = lookup.table(declared, tmp_path, "f7")
     assert gradient_norms.draw(table) is None
 
 
