@@ -1,6 +1,5 @@
 """What a paper prints and claims: `papers/PAPER.yaml` -> frozen, strict models."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 from typing import Annotated
@@ -140,7 +139,8 @@ def load(name: str, folder: Path = FOLDER) -> Paper:
     except YAMLError as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     except ValidationError as problem:
-        raise UserError("\n".join(f"{path}: {line}" for line in _problems(problem))) from problem
+        lines = (f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
+        raise UserError("\n".join(lines)) from problem
 
 
 def short(paper: Paper) -> str:
@@ -149,8 +149,3 @@ def short(paper: Paper) -> str:
         return paper.title
     name = paper.authors[0].split()[-1]
     return f"{name}{' et al.' if len(paper.authors) > 1 else ''}{f' {paper.year}' if paper.year else ''}"
-
-
-def _problems(problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors():
-        yield f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
