@@ -64,7 +64,7 @@ class Perturbed:
         self.batch = first.batch
         self.examples = len(task.labels)
         self.steps = first.total_steps(self.examples)
-        self.parts = split_network(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
