@@ -9,7 +9,7 @@ from pipeline.reporting.judging.values import Status, Value, judge
 from pipeline.reporting.results import PaperResult, RowResult
 
 # what a verdict stands on, as sentences and as metrics have it
-STRENGTHS = {
+STRENGTHS: dict[Strength, tuple[str, str]] = {
     "accounting": ("by accounting", "decided_by_accounting"),
     "the paper's settings": ("at the paper's settings", "decided_at_paper_settings"),
     "a budget of our own": ("at a budget of our own", "decided_at_own_budget"),

@@ -114,6 +114,10 @@ class BatchClippingSettings(EpochSettings):
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored if self.side is None else (stored[0], self.side, self.side)
 
+    def needs_public(self, normalization: str) -> bool:
+        """Always: they give the scale of the inputs."""
+        return True
+
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if self.batch % self.set_size:

@@ -60,7 +60,7 @@ class Perturbed(Method):
         super().__init__(task, settings, normalization)
         self.variant, self.limit, self.batch = self.first.variant, self.first.limit, self.first.batch
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
-        self.parts = split_network(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
