@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.reporting import wording
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.values import Status, Value, judge
-from pipeline.reporting.results import PaperResult, RowResult
+from pipeline.reporting.results import PaperResult, RowResult, Strength
 
 # what a verdict stands on, as sentences and as metrics have it
 STRENGTHS: dict[Strength, tuple[str, str]] = {
