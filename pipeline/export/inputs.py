@@ -13,7 +13,7 @@ from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnImages, OwnNpz, OwnTexts, Row, Settings
+from pipeline.params import OwnArrays, OwnImages, OwnTexts, Row, Settings
 
 VOCABULARY: Final = "vocabulary.txt"
 
@@ -31,7 +31,7 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     """How the files of a row's data became inputs."""
     own = settings.own.get(settings.split(row.data).raw)
     told = {}
-    if isinstance(own, OwnNpz):
+    if isinstance(own, OwnArrays):
         told["array"] = own.inputs
     if isinstance(own, OwnTexts):
         told["column"] = own.text
@@ -70,14 +70,20 @@ def read_inputs(
         UserError: the file is missing, of another type, or its images are of another shape.
     """
     ending = path.suffix.lower()
-    allowed = (".csv", ".txt") if vocabulary is not None else (*IMAGES, ".npz")
+    takes: str
+    allowed: tuple[str, ...]
+    if vocabulary is not None:
+        takes, allowed = "texts", (".csv", ".txt")
+    elif len(shape) == 3 and shape[0] in (1, 3):
+        takes, allowed = "images", (*IMAGES, ".npz")
+    else:
+        takes, allowed = "features", (".npz",)
     if not path.exists():
         raise UserError(f"{path}: missing")
     if path.is_dir():
         raise UserError(f"{path}: is a folder; allowed: files of type {', '.join(allowed)}")
     check_regular(path)
     if ending not in allowed:
-        takes = "images" if vocabulary is None else "texts"
         raise UserError(f"{path}: of unknown type; the network takes {takes}; allowed: {', '.join(allowed)}")
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
@@ -85,13 +91,13 @@ def read_inputs(
         assert preparation.tokens is not None
         found = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
         return Encoder.read(vocabulary, preparation.tokens)(found)
-    channels, height, width = shape
     if ending != ".npz":
+        channels, height, width = shape
         return images.read_image(path, (channels, height, width), preparation.resize)[None]
-    arrays = npz.read_images(path, preparation.array)
+    arrays = npz.read_inputs(path, preparation.array)
     if arrays.shape[1:] != shape:
         there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
-        raise UserError(f"{path}: {preparation.array!r} has images of {there}; the network takes {due}")
+        raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
     return arrays
 
 

@@ -40,7 +40,8 @@ A file is {takes}. Probabilities are the softmax of the network's outputs, and n
 ## Data
 
 {raw["title"]} (edition: {raw["edition"]}; licence: {raw.get("licence") or "not stated"}).
-{data.classes} classes; {counts} examples. No licence was chosen for the model, so the metadata say `unknown`.
+{data.classes} classes; {counts} examples.
+No licence was chosen for the model: the metadata above say `unknown`.
 
 ## Training
 

@@ -45,8 +45,8 @@ def test_the_page_runs_from_top_to_bottom(warm: Path, tmp_path: Path) -> None:
                 )
                 assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     with open(tmp_path / "predictions.csv") as file:
-        (line,) = csv.DictReader(file)
-    assert (line["file"], line["class"]) == ("new.png", "0")
+        (predicted,) = csv.DictReader(file)
+    assert (predicted["file"], predicted["class"]) == ("new.png", "0")
     ledgers = records.read_ledgers("my-model", tmp_path)
     assert ledgers is not None
     folder = tmp_path / "exported"

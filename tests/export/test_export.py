@@ -106,7 +106,7 @@ def test_an_exported_network_reaches_the_measured_accuracy(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, data: str, files: str
 ) -> None:
     """The test part as files of a user, classified far from the data and from params.yaml."""
-    test, (measured, *_) = prepared.load(data).splits["test"], records.read_evaluation(row).replicas  # type: ignore[union-attr]
+    test, (measured, *_) = prepared.load(data).splits["test"], records.read_evaluation(row).replicas
     indices = np.load(f"data/prepared/{data}/test.indices.npy")
     if row == IMAGES:
         np.savez(tmp_path / files, pictures=np.array(test.inputs))
@@ -137,7 +137,7 @@ def test_a_row_predicts_as_its_export_does(here: Path, row: str) -> None:
 
 
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
-    (ledger, *_) = (one.ledger for one in records.read_ledgers(IMAGES).replicas)  # type: ignore[union-attr]
+    (ledger, *_) = (one.ledger for one in records.read_ledgers(IMAGES).replicas)
     told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
     assert ledger.accounted is not None
     assert ledger.accountant is not None
@@ -162,7 +162,7 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     for said in (
         *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
         *(wording.downwards(ledger.shown or 0), *told["not_covered"], *told["assumptions"], "Poisson"),
-        wording.together(records.read_ledgers(IMAGES).together),  # type: ignore[union-attr, arg-type]
+        wording.together(records.read_ledgers(IMAGES).together),  # type: ignore[arg-type]
     ):
         assert said in card
 
@@ -170,7 +170,7 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
     run("audit", IMAGES)
     run("export", IMAGES, "out/audited")
-    attacks = [one for one in records.read_audit(IMAGES).attacks if one.whole]  # type: ignore[union-attr]
+    attacks = [one for one in records.read_audit(IMAGES).attacks if one.whole]
     told = json.loads(Path("out/audited/config.json").read_text())["privacy"]
     assert told["audited"] == max(one.epsilon for one in attacks if one.attack != "floating_point")
     assert any(
@@ -185,7 +185,7 @@ def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:
     assert (about["pipeline_tag"], about["library_name"]) == ("image-classification", "dprepro")
     (model,) = about["model-index"]
     (result,) = model["results"]
-    measured, _ = records.read_evaluation(IMAGES).replicas  # type: ignore[union-attr]
+    measured, _ = records.read_evaluation(IMAGES).replicas
     assert result["metrics"][0]["value"] == measured.metrics["test_accuracy"]
     assert result["dataset"] == {"name": "own data 'mine'", "type": "mine", "split": "test"}
     assert f"{100 * measured.metrics['test_accuracy']:.2f} % of 100 test examples" in body

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.export.networks import CPU, Architecture, Network, probe, rebuilt, same, tensors_of
 from pipeline.methods.base import Relevances
 from pipeline.methods.registry import build_method
@@ -23,7 +23,7 @@ JOINED = {"batch-bn"}  # whose examples are joined with public images at test
 def test_the_weights_and_the_settings_are_enough(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
     raw = BROAD.split(row.data).raw
-    data = made_up(row.model, CATALOG[BROAD.raw[raw].of or raw].shape, tmp_path)
+    data = made_up(row.model, catalog()[BROAD.raw[raw].of or raw].shape, tmp_path)
     settings = row.resolved[0].changed({"batch": 4})
     member = Replica(row.level(settings), 0, settings)
     task = make_task([member], row.model, True, data, CPU)

@@ -42,7 +42,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 def repack(change: Callable[[dict[str, bytes]], None]) -> None:
     """Change the members of the pack, with a manifest that vouches for them."""
     with tarfile.open(PACK) as tar:
-        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}  # type: ignore[union-attr]
+        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
     manifest = json.loads(members.pop(archive.MANIFEST))
     change(members)
     manifest["rows"][ROW]["files"] = {name: digest(content) for name, content in members.items()}

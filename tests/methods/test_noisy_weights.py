@@ -29,7 +29,7 @@ def noisy(**changes: object) -> NoisyWeightsSettings:
 def make(
     data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
 ) -> NoisyWeights:
-    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization)
     members = [Replica(f"sigma={own.sigma:g}", seed, own) for seed, own in enumerate(settings)]
     return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
 
@@ -154,7 +154,7 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
         for scale in (1.0, 10.0):
             network = method._drawn(method.model(method.init()), 0, scale)
             found.append(
-                method._logits({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
+                method.outputs({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )
         changed[normalization] = (found[0] - found[1]).abs().max().item()
     # all that is left is the 1e-5 added to variances

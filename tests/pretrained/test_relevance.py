@@ -269,7 +269,11 @@ def test_a_damaged_file_is_one_line(mapped: Path, content: str) -> None:
     if content == "text":
         data.relevance.write_text("relevant")
     if content in ("shape", "name"):
-        np.savez(data.relevance, **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))})
+        np.savez(
+            data.relevance,
+            allow_pickle=False,
+            **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))},
+        )
     with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
         read_relevance(data, torch.device("cpu"))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
-from pipeline.reporting.ledger_overview import attack_words
+from pipeline.reporting.judging.verdicts import closeness, verdict
+from pipeline.reporting.wording import attack_words
 from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
 from tests.reporting.made_up import dpsgd
 
@@ -53,12 +53,12 @@ def test_the_verdict_is_computed(own: Ledger, attacks: list[Attack], name: str) 
 
 def test_an_attack_on_arithmetic_is_told_apart() -> None:
     of_floats = attack(60.0, 3.2).model_copy(update={"attack": FLOATING_POINT})
-    judged = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], reproducible=False)
-    assert (judged.name, judged.attack) == ("sound", attack(3.0, 3.2))
-    assert arithmetic([attack(3.0, 3.2), of_floats]) == "holds for real numbers only"
-    less = of_floats.model_copy(update={"accounted": 61.0})
-    assert arithmetic([less]) == "no more shown than accounted"
-    assert arithmetic([attack(60.0, 3.2)]) == "not audited"
+    exceeded = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], reproducible=False)
+    assert (exceeded.name, exceeded.attack) == ("sound", attack(3.0, 3.2))
+    assert exceeded.floating_point == "holds for real numbers only"
+    within = of_floats.model_copy(update={"accounted": 61.0})
+    for attacks, told in (([within], "no more shown than accounted"), ([attack(60.0, 3.2)], "not audited")):
+        assert verdict(ledger(1.0, 0.9), attacks, reproducible=False).floating_point == told
 
 
 def test_seeded_noise_is_void_and_what_claims_nothing_has_none() -> None:

@@ -44,11 +44,11 @@ def test_a_logged_network_has_the_measured_accuracy(
     network = mlflow.pytorch.load_model(f"models:/{output.model_id}")
     test = prepared.load("mnist").splits["test"]
     predicted = network(torch.from_numpy(np.array(test.inputs))).numpy()
-    (measured,) = records.read_evaluation(project.ROW).replicas  # type: ignore[union-attr]
+    (measured,) = records.read_evaluation(project.ROW).replicas
     assert (predicted == test.labels).mean() == pytest.approx(measured.metrics["test_accuracy"])
 
     # what an export would say of its privacy
-    (ledger,) = (one.ledger for one in records.read_ledgers(project.ROW).replicas)  # type: ignore[union-attr]
+    (ledger,) = (one.ledger for one in records.read_ledgers(project.ROW).replicas)
     note = client.get_logged_model(output.model_id).tags[NOTE]
     assert "No differential privacy is proven" in note
     assert "DOES NOT HOLD" in note

@@ -1,41 +1,21 @@
-"""One paper's page: its verdicts, its tables, what it claims, what it leaves open."""
+"""What a page says of a paper at a glance: counts of its verdicts, and a claim's verdict in plain words."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from pipeline.reporting import tally
-from pipeline.reporting.figures import Drawn
-from pipeline.reporting.findings import Said
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.pages.environment import environment
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
 
-
-@dataclass(frozen=True)
-class Section:
-    """A filled table with the figures drawn from it."""
-
-    result: TableResult
-    levels: str | None  # SVG
-    curves: str | None
-    figures: tuple[Drawn, ...]  # that the paper's file asks for
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A paper with all that its page shows."""
-
-    result: PaperResult
-    sections: tuple[Section, ...]
-    claims: tuple[ClaimResult, ...]
-    findings: tuple[Said, ...]
+MLFLOW = "http://127.0.0.1:5000"
 
 
 @dataclass(frozen=True)
@@ -46,29 +26,9 @@ class Share:
     word: Word
 
 
-def render(chapter: Chapter, experiments: int) -> str:
-    """The paper's page as HTML; ``experiments``: how many papers this laboratory has."""
-    made = environment()
-    made.filters |= {
-        "agreement": agreement,
-        "verdicts": verdicts,
-        "privacy_bought": privacy_bought,
-        "claims_met": claims_met,
-        "plainly": plainly,
-        "settings_of": settings_of,
-        "left_out": left_out,
-    }
-    return made.get_template("paper.html").render(chapter=chapter, experiments=experiments, up="../")
-
-
 def agreement(result: PaperResult) -> list[Share]:
     """Every value that the paper prints, by what became of it."""
     return _shares(Counter(value.status for value in values.judge(result)), VALUES)
-
-
-def verdicts(result: PaperResult) -> str:
-    """The paper in sentences: how many of its values agree, differ, can't be judged, wait, were not run."""
-    return tally.values(values.counts([result]))
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
@@ -86,15 +46,30 @@ def _shares(counts: Mapping[str, int], words: Mapping[str, Word]) -> list[Share]
     return [Share(counts[key], word) for key, word in words.items() if counts.get(key)]
 
 
+def mlflow_link(row: str, experiments: int) -> str:
+    """A row's runs in the MLflow page that `dprepro ui` opens, ready to compare.
+
+    MLflow finds experiments by number alone, and numbers depend on the order they were made in. `publish`
+    makes one for each of the laboratory's papers, so that all numbers together always hold the row.
+    """
+    wanted = "searchFilter=" + quote(f'tags.row = "{row}"')
+    if experiments == 1:  # the page for several would show nothing of a single one's runs
+        return f"{MLFLOW}/#/experiments/1/runs?{wanted}"
+    numbers = json.dumps([str(number) for number in range(1, experiments + 1)])
+    return f"{MLFLOW}/#/compare-experiments/s?experiments={quote(numbers)}&{wanted}"
+
+
 def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The method's settings: those that all levels share, and what each level has beside its name."""
     by_level = {replica.level: replica.settings for replica in record.replicas}
     first, *others = by_level.values()
-    common = {name: value for name, value in first.items() if all(own.get(name) == value for own in others)}
+    common = {
+        name: value for name, value in first.items() if all(level.get(name) == value for level in others)
+    }
     special: dict[str, dict[str, Any]] = {}
-    for level, own in by_level.items():
+    for level, settings in by_level.items():
         said = {*common, level.partition("=")[0]}
-        if left := {name: value for name, value in own.items() if name not in said}:
+        if left := {name: value for name, value in settings.items() if name not in said}:
             special[level] = left
     return common, special
 
@@ -104,12 +79,13 @@ def plainly(result: ClaimResult) -> tuple[str, str]:
     word = CLAIMS[result.status]
     text = word.text
     if result.status == "not judged":
-        small = next(one for one in result.assessments if not one.variant and one.status == "not judged")
+        as_in_paper = (assessment for assessment in result.assessments if not assessment.variant)
+        small = next(assessment for assessment in as_in_paper if assessment.status == "not judged")
         text += f": {_pointing(small.outcomes)}"
     if result.status == "only differently":
-        changed = [one for one in result.assessments if one.status in ("reproduced", "not reproduced")]
-        held = sum(one.status == "reproduced" for one in changed)
-        text += f": holds for {held} of {len(changed)}"
+        statuses = [assessment.status for assessment in result.assessments]
+        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
+        text += f": holds for {held} of {held + failed}"
     return text, word.tone
 
 
