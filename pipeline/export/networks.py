@@ -15,7 +15,7 @@ from pipeline.fields import Count, Strict
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model
 from pipeline.params import Row
 from pipeline.privacy.gradients import Tensors
@@ -45,8 +45,8 @@ class Architecture(Strict):
     @field_validator("method")
     @classmethod
     def _known(cls, method: str) -> str:
-        if method not in METHOD_SETTINGS:
-            raise ValueError(f"no method {shown(method)}; allowed: {', '.join(METHOD_SETTINGS)}")
+        if method not in method_settings():
+            raise ValueError(f"no method {shown(method)}; allowed: {', '.join(method_settings())}")
         return method
 
     @property
@@ -71,7 +71,9 @@ class Network:
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """(N, K) softmax of the logits of ``inputs`` (N, ...) as stored."""
         with torch.no_grad():
-            parts = [self.logits(part).softmax(-1) for part in torch.from_numpy(inputs).split(CPU.physical)]
+            # a copy, as torch wants to be able to write
+            every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
+            parts = [self.logits(part).softmax(-1) for part in every]
         return torch.cat(parts).numpy()
 
 
@@ -111,7 +113,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared, root: 
     weights = read_weights(
         existing_weights(key, trained.level, trained.seed, root), trained.weights, CPU.device
     )
-    settings = METHOD_SETTINGS[row.method].model_validate(trained.settings)
+    settings = method_settings()[row.method].model_validate(trained.settings)
     member = Replica(trained.level, trained.seed, settings)
     task = make_task([member], row.model, row.reproducible, data, CPU)
     method = build_method(row.method, task, [settings], row.model.normalization)
@@ -160,7 +162,7 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         UserError: the settings are not the method's.
     """
     try:
-        settings = METHOD_SETTINGS[architecture.method].model_validate(architecture.settings)
+        settings = method_settings()[architecture.method].model_validate(architecture.settings)
     except ValidationError as problem:
         why = problem.errors()[0]["msg"]
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem

@@ -17,4 +17,4 @@ from pipeline.params.schema import (
     Start,
     Text,
 )
-from pipeline.params.settings import PARAMS, Settings, pick
+from pipeline.params.settings import PAPERS, PARAMS, Settings, pick

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.params import Account, Row, Settings
+from pipeline.params import PAPERS, Account, Row, Settings
 from pipeline.reporting import budgets, marks, papers
 from pipeline.reporting.cells import Ran, plan_of
 from pipeline.reporting.papers import Paper
@@ -41,7 +41,9 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     hours = _read(root / budgets.GPU_HOURS, "hours by row") or {}
     names = sorted({line.paper for line in settings.lines.values()})
-    return [fill(name, Sources(settings, root, papers.load(name), kept, hours)) for name in names]
+    return [
+        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours)) for name in names
+    ]
 
 
 def fill(name: str, sources: Sources) -> PaperResult:

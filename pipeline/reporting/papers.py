@@ -1,4 +1,4 @@
-"""What a paper prints and claims: `papers/PAPER.yaml` -> frozen, strict models."""
+"""What a paper prints and claims: `papers/PAPER.yaml` beside params.yaml -> frozen, strict models."""
 
 from pathlib import Path
 from string import Formatter
@@ -10,13 +10,13 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
+from pipeline.params import PAPERS
 from pipeline.reporting.claims import Test
 from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.vocabulary import CLAIMS
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a finding
-FOLDER = Path(__file__).parent / "papers"
 
 
 class Assumption(Strict):
@@ -120,12 +120,7 @@ class Paper(PrintedTables):
         return self
 
 
-def names() -> list[str]:
-    """The papers there are files for, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
-def load(name: str, folder: Path = FOLDER) -> Paper:
+def load(name: str, folder: Path = PAPERS) -> Paper:
     """The paper called ``name``; one without a file is a title and nothing to compare with (one's own rows).
 
     Raises:

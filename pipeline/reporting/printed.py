@@ -2,14 +2,13 @@
 
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from pipeline.extensions import extensions
 from pipeline.fields import Key, Strict
 
-FIGURES = Path(__file__).parent / "figures"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # of margins, without a reason: points of a percent, a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
@@ -86,7 +85,7 @@ class Table(Strict):
     # The paper gives the step sizes, so that failing to train with them is a finding without any search.
     rates_given: bool = False
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
-    figures: tuple[str, ...] = ()  # further ones, by their modules' names in `figures/`
+    figures: tuple[str, ...] = ()  # further ones, by their modules' names
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -110,8 +109,8 @@ class Table(Strict):
     @field_validator("figures")
     @classmethod
     def _known_figures(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = sorted(path.stem for path in FIGURES.glob("[!_]*.py"))
-        if unknown := sorted(set(names) - set(known)):
+        known = extensions("figures")
+        if unknown := sorted(set(names) - known.keys()):
             raise ValueError(f"no figure {', '.join(unknown)}; allowed: {', '.join(known)}")
         return names
 

@@ -12,7 +12,7 @@ from pipeline.identity import versions
 from pipeline.identity.standing import measured_otherwise
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.params import Model, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
@@ -63,7 +63,7 @@ def evaluate(
         read_weights(existing_weights(key, *trained.key, root), trained.weights, execution.device)
         for trained in wanted
     ]
-    kind = METHOD_SETTINGS[row.method]
+    kind = method_settings()[row.method]
     try:
         members = [Replica(*trained.key, kind.model_validate(trained.settings)) for trained in wanted]
     except ValidationError as problem:

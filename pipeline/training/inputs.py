@@ -4,7 +4,7 @@ import numpy as np
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 
 
 def check_inputs(data: Prepared, method: str) -> None:
@@ -14,7 +14,7 @@ def check_inputs(data: Prepared, method: str) -> None:
         UserError: they are not.
     """
     inputs = data.splits["train"].inputs
-    if not METHOD_SETTINGS[method].unit_inputs or inputs.dtype == np.uint8:
+    if not method_settings()[method].unit_inputs or inputs.dtype == np.uint8:
         return
     low, high = float(np.min(inputs)), float(np.max(inputs))
     if not (low >= 0 and high <= 1):

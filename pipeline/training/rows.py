@@ -42,7 +42,7 @@ from pipeline.training.uncounted import data_uses
 
 @dataclass(frozen=True)
 class Done:
-    """What `train` did."""
+    """What `train` left: the path of the run, and how many replicas are new."""
 
     path: Path  # reports/runs/ROW.json
     trained: int  # replicas

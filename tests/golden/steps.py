@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
@@ -140,7 +140,7 @@ def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
     if settings.has_features(row.data):
         return features_shape(row.model)
     raw = settings.split(row.data).raw
-    return CATALOG[settings.raw[raw].of or raw].shape
+    return catalog()[settings.raw[raw].of or raw].shape
 
 
 def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
@@ -32,7 +32,7 @@ META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
 
 def shape_of(key: str) -> tuple[int, ...] | None:
     raw = BROAD.split(BROAD.rows[key].data).raw
-    return CATALOG[BROAD.raw[raw].of or raw].shape
+    return catalog()[BROAD.raw[raw].of or raw].shape
 
 
 @pytest.fixture(autouse=True)

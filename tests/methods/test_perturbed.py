@@ -141,21 +141,6 @@ def test_neighbours_differ_in_one_released_example_by_what_is_accounted(tiny: Pr
     assert total.item() == pytest.approx(spending.epsilon, rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", ["paper", "sound"])
-def test_training_reads_nothing_of_the_private_data_but_the_release(tiny: Prepared, variant: str) -> None:
-    """So that whatever comes after it is post-processing."""
-    honest, blind = make(tiny, ilm(variant=variant)), make(tiny, ilm(variant=variant))
-    assert blind.release.inputs.isfinite().all()
-    blind.task = replace(
-        blind.task, inputs=torch.zeros_like(blind.task.inputs), labels=torch.zeros_like(blind.task.labels)
-    )
-    states = [method.init() for method in (honest, blind)]
-    for step in range(3):
-        states = [method.step(state, step)[0] for method, state in zip((honest, blind), states, strict=True)]
-    models = [method.model(state) for method, state in zip((honest, blind), states, strict=True)]
-    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_step_descends_the_noisy_polynomial_of_states_between_the_batchs_extremes(
     tiny: Prepared, optimizer: str

@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.reporting import report
 from pipeline.reporting.report import Report
+from tests.keeping import lay_papers
 from tests.reporting.lookup import page_of
 from tests.reporting.made_up import dpsgd
 from tests.reporting.markup import Elements, words
@@ -87,6 +88,7 @@ def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> N
 
 
 def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
+    lay_papers(tmp_path)
     text = words(page_of(report.write(dpsgd.settings(), tmp_path)).read_text())
     assert "Nothing has been run as in the paper yet." in text
     assert "119 not run" in text

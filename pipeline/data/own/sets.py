@@ -16,12 +16,12 @@ from pipeline.data import catalog, raw
 from pipeline.data.catalog import Edition, Entry, Features, Format, Part
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
+from pipeline.data.own import private
+from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, SOURCE, RawSet
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts, Settings
-
-CATALOGUED = frozenset(catalog.CATALOG)
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
@@ -51,8 +51,10 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     Raises:
         UserError: they are not, or can't be copied.
     """
-    if name in CATALOGUED:
+    if name in catalog.catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
+    private.ignore([RAW, PREPARED, Path(own.path)], root)
+    private.refuse_tracked(private.tracked([Path(own.path)], root))
     found = declared.find(name, own, root)
     told = declared.digest_of(declared.digests(found))
     if told != own.digest:
@@ -92,11 +94,6 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     return RawSet(entry(name, own), OWN, found, _parts(name, own, folder))
 
 
-def entered(settings: Settings) -> None:
-    """Enter own data sets in the catalogue of this process, for who asks there for a shape."""
-    catalog.CATALOG.update({name: entry(name, own) for name, own in settings.own.items()})
-
-
 def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
     """Training and test part of the files in ``folder``, as they are declared."""
     if declared.parted(own):
@@ -114,7 +111,7 @@ def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
 
 
 def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
-    """One part, or `all`."""
+    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 

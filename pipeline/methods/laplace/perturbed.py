@@ -60,7 +60,7 @@ class Perturbed(Method):
         super().__init__(task, settings, normalization)
         self.variant, self.limit, self.batch = self.first.variant, self.first.limit, self.first.batch
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
-        self.parts = split_network(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
@@ -186,7 +186,7 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _coefficient_noise(self, purpose: str) -> Tensor:
-        """(R, N, M)."""
+        """(R, N, M) Laplace noise for one coefficient of every output of every example."""
         noise = self.task.streams.laplace(0, self.examples * self.parts.classes, purpose)
         return (self.loss_scales[:, None] * noise).unflatten(1, (self.examples, self.parts.classes))
 

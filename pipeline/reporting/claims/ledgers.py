@@ -64,9 +64,9 @@ class ProvenCurve(OfOneLine, AtLevels):
             return Outcome("fails", f"{title}: no curve is proven ({guarantee.reason})", caveat)
         if self.near_gaussian is None:
             # straight lines join the points of a trade-off curve
-            points = sorted(curve)
-            beta = float(interp(ERROR, [alpha for alpha, _ in points], [beta for _, beta in points]))
-            text = f"{title}: proven, a type II error of {downwards(beta)} at type I {number(ERROR)}"
+            type_1, type_2 = zip(*sorted(curve), strict=True)
+            beta = downwards(float(interp(ERROR, type_1, type_2)))
+            text = f"{title}: proven, a type II error of {beta} at type I {number(ERROR)}"
             return Outcome("holds", text, caveat)
         if mu is None:
             return Outcome("undecided", f"{title}: no μ to compare", caveat)

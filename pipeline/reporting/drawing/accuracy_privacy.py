@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
 from pipeline.fields import Strict
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.reporting.drawing.style import COLOURS, columns, svg
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.results import PaperResult, RowResult
@@ -77,7 +77,7 @@ def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]], method
     for number, method in enumerate(methods):
         of_method = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
         if of_method:
-            colour, label = COLOURS[number % len(COLOURS)], METHOD_SETTINGS[method].title
+            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
             axes.plot(*columns(of_method), "o", color=colour, ms=5, alpha=0.8, label=label)
     for anchor in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}

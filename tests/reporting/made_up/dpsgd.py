@@ -214,7 +214,13 @@ def replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float
 def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
     """A record of another row or account, ``made`` by other things than the example's."""
     line, template = declared.lines[key], record(PLAIN, settings())
-    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
+    update: dict[str, Any] = {
+        "row": key,
+        "paper": line.paper,
+        "table": line.table,
+        "label": line.label,
+        "replicas": replicas,
+    }
     if isinstance(line, Row):
         made = {"config": declared.row_digest(key)} | made
         update |= {"data": line.data, "model": line.model.model_dump(mode="json"), "method": line.method}
