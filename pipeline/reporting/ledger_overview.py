@@ -97,7 +97,7 @@ def entries(papers: Sequence[PaperResult]) -> list[Entry]:
             for level, cell in row.cells.items():
                 if cell.guarantee.state == "none" or row.record is None:
                     continue
-                judged, floats = of_cell(cell, row.record), arithmetic(cell.replicas[0].attacks)
+                judged, floats = of_cell(cell, row.record), arithmetic(cell.replicas)
                 found.append(Entry(row.key, level, cell.guarantee, judged, floats))
     return found
 

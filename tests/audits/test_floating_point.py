@@ -43,7 +43,7 @@ def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -> None:
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32")
+    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32", "float32")
     assert errors.false_alarms == 0
     assert shown(errors) > max(20.0, gaussian_epsilon(1 / multiplier, DELTA))
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
 from pipeline.reporting.vocabulary import LEDGERS
-from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
+from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record, Replica
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 # sums of float32 gradients are clipped to their bounds up to this
@@ -19,7 +19,8 @@ RULE = (
     "is accounted than claimed, and nothing shows that more is spent than claimed. Broken: more is shown "
     "than is claimed or accounted, or there is no bound and an attack that hardly ever errs. Unproven: no "
     "bound, and no attack found. Void: the noise is seeded. None of these says that an ε is small. All "
-    "of them take numbers for real; the last column says what an attack on floating-point noise showed."
+    "of them take numbers for real; the last column says how noise was made, of float32 numbers or on a "
+    "grid, and what an attack on its arithmetic showed."
 )
 
 
@@ -42,13 +43,20 @@ def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
     return [one for one in attacks if one.attack != FLOATING_POINT]
 
 
-def arithmetic(attacks: Sequence[Attack]) -> str:
-    """Whether what is proven of real numbers was shown to be wrong of a computer's, in words."""
-    of_floats = [one for one in attacks if one.attack == FLOATING_POINT]
+def arithmetic(replicas: Sequence[Replica]) -> str:
+    """Whether what is proven of real numbers was shown to be wrong of a computer's, in words.
+
+    Of replicas with noise of either kind, those with float32 noise are told of.
+    """
+    ran = [one for one in replicas if one.started is not None]
+    if not ran:
+        return "nothing ran"
+    noise = min(one.noise for one in ran)
+    of_floats = [one for one in ran[0].attacks if (one.attack, one.noise) == (FLOATING_POINT, noise)]
     if not of_floats:
-        return "not audited"
+        return f"{noise}: not audited"
     beyond = any(one.accounted is not None and closeness(one) > FLOAT for one in of_floats)
-    return "holds for real numbers only" if beyond else "no more shown than accounted"
+    return f"{noise}: " + ("holds for real numbers only" if beyond else "no more shown than accounted")
 
 
 def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:

@@ -131,7 +131,7 @@ def _spent(cell: Cell | None, row: RowResult | None) -> Entry:
         "privacy": vocabulary.PRIVACY[cell.guarantee.state].text if cell else None,
         "why": cell.guarantee.reason if cell else None,
         "ledger_verdict": judged.name if judged else None,
-        "floating_point": verdicts.arithmetic(cell.replicas[0].attacks) if judged and cell else None,
+        "floating_point": verdicts.arithmetic(cell.replicas) if judged and cell else None,
         "claimed": ledger.claimed if ledger else None,
         "claimed_by": ledger.claimed_by if ledger else None,
         "proven": ledger.accounted if ledger else None,
