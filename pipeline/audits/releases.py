@@ -92,10 +92,10 @@ def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str,
     method = make(row, _of(own, examples), settings, f"{name}/floating_point", labels, noise)
     pixels = method.release.inputs[0].flatten(1).numpy()
     if noise == "grid":
-        spacings = laplace_spacings(method.input_scales[0].double().numpy())
-        black = off_grid(pixels, spacings).any(1)
+        unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
     else:
-        black = unlike_white(pixels).any(1)
+        unlike = unlike_white(pixels)
+    black = np.asarray(unlike.any(1))
     alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
     whites = examples // 2
     return Errors(alarms, whites, examples - whites - right, examples - whites)

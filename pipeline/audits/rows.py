@@ -92,9 +92,9 @@ def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> I
     event, accounted = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
     for kind in noises(row):
         errors = floating_point.audit(noised, own.clip, name, kind)  # type: ignore[attr-defined]
-        way = partial(bounds.by_coordinates, errors, count, delta=delta)
+        ways = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
-        yield _attack(FLOATING_POINT, event, kind, delta, accounted, trials, {"coordinates": way})
+        yield _attack(FLOATING_POINT, event, kind, delta, accounted, trials, ways)
 
 
 def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
@@ -113,9 +113,9 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -
     yield _attack(called, event, noise, 0.0, accounted, trials, ways, whole=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, own, settings, name, kind)
-        way = partial(bounds.by_errors, errors, delta=0.0)
+        ways = {"errors": partial(bounds.by_errors, errors, delta=0.0)}
         trials = (errors.without, errors.within)
-        yield _attack(FLOATING_POINT, event, kind, 0.0, accounted, trials, {"errors": way})
+        yield _attack(FLOATING_POINT, event, kind, 0.0, accounted, trials, ways)
 
 
 def noises(row: Row) -> tuple[Noise, ...]:

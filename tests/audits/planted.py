@@ -70,7 +70,7 @@ def singles(other: str | None = None) -> Callable[[], Shown]:
 
     def audit() -> Shown:
         replicas = 2 if other == "replicas" else 1
-        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "planted", replicas=replicas)
+        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "singles", replicas=replicas)
         return told(scores, scores.others[other] if other else (scores.without, scores.within))
 
     return audit

@@ -2,9 +2,10 @@
 
 import pytest
 
+from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
 from pipeline.reporting.ledger_overview import attack_words
-from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger, Replica
 from tests.reporting.made_up import dpsgd
 
 
@@ -28,6 +29,22 @@ def attack(epsilon: float, accounted: float | None, whole: bool = False, gaussia
         bounds=(Bound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
         seconds=1,
     )
+
+
+def replicas(attacks: list[Attack], *noises: Noise) -> list[Replica]:
+    return [
+        Replica(
+            level="epsilon=1",
+            seed=seed,
+            settings={},
+            metrics={},
+            ledger=ledger(1.0, 0.9),
+            started=1.0,
+            attacks=tuple(attacks),
+            noise=noise,
+        )
+        for seed, noise in enumerate(noises or ("float32",))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -55,10 +72,22 @@ def test_an_attack_on_arithmetic_is_told_apart() -> None:
     of_floats = attack(60.0, 3.2).model_copy(update={"attack": FLOATING_POINT})
     judged = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], reproducible=False)
     assert (judged.name, judged.attack) == ("sound", attack(3.0, 3.2))
-    assert arithmetic([attack(3.0, 3.2), of_floats]) == "holds for real numbers only"
+    assert arithmetic(replicas([attack(3.0, 3.2), of_floats])) == "float32: holds for real numbers only"
     less = of_floats.model_copy(update={"accounted": 61.0})
-    assert arithmetic([less]) == "no more shown than accounted"
-    assert arithmetic([attack(60.0, 3.2)]) == "not audited"
+    assert arithmetic(replicas([less])) == "float32: no more shown than accounted"
+    assert arithmetic(replicas([attack(60.0, 3.2)])) == "float32: not audited"
+
+
+def test_each_noise_has_attacks_of_its_own() -> None:
+    of_floats = attack(60.0, 3.2).model_copy(update={"attack": FLOATING_POINT})
+    on_grid = attack(0.0, 3.2).model_copy(update={"attack": FLOATING_POINT, "noise": "grid"})
+    both = [of_floats, on_grid]
+    assert arithmetic(replicas(both, "grid", "grid")) == "grid: no more shown than accounted"
+    assert arithmetic(replicas([of_floats], "grid")) == "grid: not audited"
+    # a level that has replicas of both is as weak as the weaker
+    assert arithmetic(replicas(both, "grid", "float32")) == "float32: holds for real numbers only"
+    account = [one.model_copy(update={"started": None}) for one in replicas([])]
+    assert arithmetic(account) == "nothing ran"
 
 
 def test_seeded_noise_is_void_and_what_claims_nothing_has_none() -> None:
