@@ -89,8 +89,8 @@ WORDS = {
         "an epoch releases"
     ),
     "opposites": "a black image of one class against a white one of another",
-    # what of whom is protected, and from whom. Not 'from whoever sees the noisy data': of those with float32 noise
-    # some are numbers that no other image could have become
+    # what of whom is protected, and from whom. Not 'from whoever sees the noisy data': where noise is of
+    # float32 numbers, some of those are such as no other image could have become
     "local_at_accounted": (
         "Every image and every label by itself, from whoever sees the model (local differential privacy),"
         " but at the accounted epsilon: 1/|L| of the noise on an example buys |L| times the epsilon."
