@@ -35,8 +35,9 @@ def measured(row: str, root: Path = Path()) -> Iterator[str]:
 
 
 def accounted(line: str, root: Path = Path()) -> Iterator[str]:
-    """``epsilon = 3: epsilon at most 2.6 proven``, a line for each level, of its worst seed."""
+    """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together."""
     from pipeline.reporting.judging.guarantees import worst
+    from pipeline.reporting.wording import together
     from pipeline.results import records
 
     ledgers = records.read_ledgers(line, root)
@@ -45,6 +46,8 @@ def accounted(line: str, root: Path = Path()) -> Iterator[str]:
         by_level.setdefault(replica.level, []).append(replica.ledger)
     for level, found in by_level.items():
         yield f"{level.replace('=', ' = ')}: {buys(worst(found))}"
+    if ledgers and ledgers.together:
+        yield together(ledgers.together)
 
 
 def buys(ledger: "Ledger") -> str:

@@ -89,8 +89,8 @@ def test_a_model_is_one_file_and_a_private_method_one_room(copy: Path, run: Call
     assert "declared" in run(copy, "-m", "stages", "new", "row", "begun", *told, cwd=project)
     script = (
         "from pipeline import params; from pipeline.cluster.costs import costs; "
-        "from pipeline.methods.rooms import METHOD_SETTINGS; own = params.load(); "
-        "print(len(costs(own.rows['begun'], own)), METHOD_SETTINGS['private_signs'].title)"
+        "from pipeline.methods.rooms import method_settings; own = params.load(); "
+        "print(len(costs(own.rows['begun'], own)), method_settings()['private_signs'].title)"
     )
     assert run(copy, "-c", script, cwd=project) == "1 private SignSGD\n"
     # the same model by another private method, at the page's settings but for their length and number

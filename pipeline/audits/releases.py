@@ -36,7 +36,8 @@ def make(
     """The row's method on black examples of class 0 and white ones of class 1."""
     data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
     train = data.splits["train"]
-    train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, made_up.WHITE
+    white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
+    train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, white
     train.labels[:] = labels
     task = make_task([Replica(name, 0, own)], row.model, True, data, CPU, noise)
     mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))

@@ -11,7 +11,6 @@ from dp_accounting import GaussianDpEvent
 
 from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
-from pipeline.data.own import sets
 from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
@@ -44,7 +43,6 @@ DELTA = 1e-5
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Attack the code of a row, level by level; returns the path of what was found."""
     row = settings.row(key)
-    sets.entered(settings)
     private = [own for own in row.resolved if own.private]
     attacks = tuple(attack for own in private for attack in attacks_on(key, row, own, settings))
     found = Audit(

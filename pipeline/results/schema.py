@@ -52,6 +52,7 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
+ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
 
 
 class Opinion(Strict):
@@ -173,11 +174,21 @@ class Provenance(Strict):
     adopted: Plain | None = None  # where the replicas were trained, when not here
 
 
-class Trained(Strict):
-    """What ran for one replica, and what its mechanism says that it spends."""
+class OfReplica(Strict):
+    """What a file keeps of one replica of its row, or of one level of its account."""
 
     level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
     seed: Seed
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Which replica of the row it is."""
+        return self.level, self.seed
+
+
+class Trained(OfReplica):
+    """What ran for one replica, and what its mechanism says that it spends."""
+
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: Spending | Releases | None  # None: no private mechanism at all
@@ -228,7 +239,7 @@ class Run(Kept):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":
-        names = [(one.level, one.seed) for one in self.replicas]
+        names = [one.key for one in self.replicas]
         if len(set(names)) != len(names) or not names:
             raise ValueError("replicas: the same one twice, or none")
         if any(one.origin >= len(self.origins) for one in self.replicas):
@@ -240,11 +251,9 @@ class Run(Kept):
         return self.origins[replica.origin]
 
 
-class Evaluated(Strict):
+class Evaluated(OfReplica):
     """What was measured of one replica's weights."""
 
-    level: Level
-    seed: Seed
     weights: Plain | None  # digest of the file that was measured
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
@@ -264,11 +273,9 @@ class Evaluation(Kept):
     replicas: tuple[Evaluated, ...]
 
 
-class Entry(Strict):
+class Entry(OfReplica):
     """The ledger of one replica, or of one level of an account."""
 
-    level: Level
-    seed: Seed
     ledger: Ledger
     # of an account: its settings at this level, and what the paper prints or draws of such
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -297,11 +304,9 @@ class Ledgers(Kept):
     together: Together | None = None  # where the row's trainings spend more than each alone
 
 
-class Replica(Strict):
-    """One (level, seed) of a row, joined."""
+class Replica(OfReplica):
+    """All that is known of one replica, joined."""
 
-    level: str
-    seed: int
     settings: dict[str, Any]  # the method's settings at this level
     metrics: dict[str, float]
     ledger: Ledger

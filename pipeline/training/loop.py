@@ -38,6 +38,11 @@ class Replica:
     settings: MethodSettings
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Which replica of its row it is."""
+        return self.level, self.seed
+
+    @property
     def name(self) -> str:
         """Name of its random streams."""
         return f"{self.level}/seed={self.seed}"
@@ -112,14 +117,14 @@ def make_task(
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
-    found = None if data.start is None else read_start(data.start)
+    public_weights = None if data.start is None else read_start(data.start)
     nets = []
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
             nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
-        if found is not None:
-            load_start(nets[-1], found, model.trainable)
+        if public_weights is not None:
+            load_start(nets[-1], public_weights, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)
@@ -141,7 +146,7 @@ def make_task(
 
 def predictor(method: Method, network: Tensors) -> Predict:
     """The method's own way to predict, wherever an input stands."""
-    return lambda inputs, place: method.predict(network, inputs)
+    return lambda inputs, place: method.logits(network, inputs).argmax(-1)
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
@@ -168,8 +173,8 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     method = build_method(
         context.method, task, [replica.settings for replica in members], context.model.normalization
     )
-    own, examples = members[0].settings, len(task.labels)
-    steps = own.total_steps(examples)
+    settings, examples = members[0].settings, len(task.labels)
+    steps = settings.total_steps(examples)
     validation = data.splits["validation"]
     last = checkpoints.restore(path, execution.device)
     last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), noise=task.streams.noise)
@@ -188,15 +193,15 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         with torch.no_grad():
             state, metrics = method.step(state, step)
         done, now = step + 1, time.monotonic()
-        epoch = done * own.batch / examples
-        noted = own.logs_after(done, examples) or done == steps
+        epoch = done * settings.batch / examples
+        noted = settings.logs_after(done, examples) or done == steps
         if noted or now - shown >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
             if noted:
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
-                found = accuracy(predictor(method, network), len(members), validation, execution)
-                values["validation_accuracy"] = found.tolist()
+                accuracies = accuracy(predictor(method, network), len(members), validation, execution)
+                values["validation_accuracy"] = accuracies.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
                     (replica.level, replica.seed, done, epoch, name, column[index])

@@ -31,7 +31,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.samples import BatchSum
+from pipeline.methods.samples import BatchSum, Sample
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy import mechanisms, randomness, rounded_noise
@@ -226,16 +226,16 @@ def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.nd
     return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
 
 
-def unclipped(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
-    found = CLIPPED(self, parameters, samples, step)
+    found = CLIPPED(self, parameters, sample, bounds, step)
     return found._replace(sums={name: 5 * value for name, value in found.sums.items()})
 
 
-def after_the_mean(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
-    found = CLIPPED(self, parameters, samples, step)
-    count = max(1, len(samples[0]))
+    found = CLIPPED(self, parameters, sample, bounds, step)
+    count = sample.mask[0].sum().clamp_min(1)
     # the mean of the unclipped, clipped to C, times the batch
     total = torch.stack([value.square().sum() for value in found.sums.values()]).sum().sqrt()
     factor = self.first.clip * count / total.clamp_min(1e-12)

@@ -63,7 +63,7 @@ def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     whole = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(1.0), 1)))
     spacing = float(mechanism.spacings(whole, size))
     streams = Streams(["bits"], True, torch.device("cpu"), "grid")
-    counts = []
+    counts: list[list[np.ndarray]] = []
     for added in (0.0, 1 / size**0.5):
         sums = {"sum": torch.full((1, size), added)}
         numbers = [
@@ -93,12 +93,14 @@ def after_a_step(noise: Noise, replicas: int) -> Errors:
     state, _ = method.step(state, 0)
     (moved,) = state["parameters"].values()
     released = (-2 * examples * moved).numpy()  # exactly
+    assert method.mechanism is not None
+    whole = method.bounds(method.clips)
     if noise == "grid":
-        spacing = method.mechanism.spacings(method._bounds, moved[0].numel()).numpy()
+        spacing = method.mechanism.spacings(whole, moved[0].numel()).numpy()
         wrong = floating_point.off_grid(released, spacing[..., None])
     else:
         wrong = floating_point.impossible(
-            released.ravel(), method.mechanism.deviations(method._bounds).numpy()[0, 0]
+            released.ravel(), method.mechanism.deviations(whole).numpy()[0, 0]
         ).reshape(released.shape)
     called = wrong.any(1)
     there = present.numpy()

@@ -11,6 +11,7 @@ import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from pipeline.files import digest_file
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dprepro", "pipeline", "stages")
-TRAINING = {"examples": 60_000, "batch": 256, "delta": 1e-5}
+TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
 
 
 def test_epsilon_is_bounded_from_both_sides() -> None:

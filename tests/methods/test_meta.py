@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
@@ -33,7 +33,7 @@ META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
 
 def shape_of(key: str) -> tuple[int, ...] | None:
     raw = BROAD.split(BROAD.rows[key].data).raw
-    return CATALOG[BROAD.raw[raw].of or raw].shape
+    return catalog()[BROAD.raw[raw].of or raw].shape
 
 
 @pytest.fixture(autouse=True)
@@ -104,12 +104,12 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
         with torch.no_grad():
             state, metrics = method.step(method.init(), 0)
             model = method.model(state)
-            classes = method.predict(method.network(model, 0), task.public)
+            logits = method.logits(method.network(model, 0), task.public)
             for predict in method.variants(model).values():
                 assert all_on_meta(predict(task.public, 0))
         assert all(map(all_on_meta, (state, metrics, model)))
-        assert classes.shape == (len(members), len(task.public))
-        assert classes.device.type == "meta"
+        assert logits.shape[:2] == (len(members), len(task.public))
+        assert logits.device.type == "meta"
 
 
 @pytest.mark.parametrize("model", [Model(name="adlm_cnn", normalization="response"), Model(name="lenet5")])

@@ -4,6 +4,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -17,7 +19,7 @@ from pipeline.privacy.randomness import Streams
 CPU = torch.device("cpu")
 BYTES = 32  # of the operating system's random numbers that a run must ask for, at least
 SCALES = np.full((1, 5), 2.0**20)
-DRAWS: dict[str, Callable[[Streams, int], object]] = {
+DRAWS: dict[str, Callable[[Streams, int], Any]] = {
     "poisson": lambda streams, step: streams.poisson(step, 1000, 0.5),
     "fixed": lambda streams, step: streams.fixed(step, 1000, 50),
     "replaced": lambda streams, step: streams.replaced(step, 1000, 50),
@@ -59,11 +61,15 @@ def test_256_bits_are_asked_of_the_operating_system() -> None:
     assert sum(asked) >= BYTES
 
 
+def _padded(bits: bytes, count: int) -> bytes:
+    return bits[:count].ljust(count, b"\0")
+
+
 def test_each_of_them_is_behind_the_noise_and_nothing_else_is() -> None:
     noise = []
     for flipped in range(-1, 8 * BYTES):
         bits = (1 << flipped if flipped >= 0 else 0).to_bytes(BYTES, "big")
-        with operating_system(lambda count, bits=bits: bits[:count].ljust(count, b"\0")):
+        with operating_system(partial(_padded, bits)):
             noise.append(tuple(drawn(streams())))
     assert len(set(noise)) == 1 + 8 * BYTES
     with operating_system(bytes):

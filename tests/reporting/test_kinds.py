@@ -38,8 +38,9 @@ def test_a_kind_of_claim_and_a_kind_of_figure_are_one_module_each(tmp_path: Path
     reporting = copy / "pipeline/reporting"
     (reporting / "claims/even.py").write_text(CLAIM)
     (reporting / "figures/toy.py").write_text(FIGURE)
-    (reporting / "papers/toys.yaml").write_text(PAPER)
     project = tmp_path / "project"
+    (project / "papers").mkdir(parents=True)
+    (project / "papers/toys.yaml").write_text(PAPER)
     env = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'tests'}"}
     subprocess.run([sys.executable, "-c", RENDER, str(project)], env=env, cwd=copy, check=True)
     page = (project / "reports/papers/toys.html").read_text(encoding="utf-8")
