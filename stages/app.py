@@ -27,6 +27,7 @@ from stages.report import report
 from stages.repro import repro
 from stages.search import search
 from stages.start import start
+from stages.status import status
 from stages.tan import tan
 from stages.train import train
 from stages.ui import ui
@@ -44,6 +45,7 @@ app = typer.Typer(
 for command in (
     identity,
     plan,
+    status,
     fetch,
     prepare,
     search,
