@@ -58,8 +58,8 @@ def data(
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
-    from pipeline.data.own.prepare import prepare
     from pipeline.data.own.private import placed
+    from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
     from pipeline.params import PARAMS, Public
@@ -123,7 +123,7 @@ def row(
     """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
     from pipeline.errors import UserError
     from pipeline.files import write_text
-    from pipeline.methods.rooms import METHOD_SETTINGS
+    from pipeline.methods.rooms import method_settings
     from pipeline.params import PARAMS, load, pick
     from pipeline.params.adding import Adding
     from pipeline.params.suggested import settings_for
@@ -132,8 +132,8 @@ def row(
     adding = Adding()
     adding.refuse(name, "accounts")
     pick({**settings.data, **settings.derived}, data, "data set")
-    if method not in METHOD_SETTINGS:
-        raise UserError(f"--method {method}: not known; allowed: {', '.join(METHOD_SETTINGS)}")
+    if method not in method_settings():
+        raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
     told = {
         "epsilon": epsilon,
         "sigma": sigma,
@@ -143,7 +143,7 @@ def row(
     }
     given = {key: value for key, value in told.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
-    axis = METHOD_SETTINGS[method].axis
+    axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(

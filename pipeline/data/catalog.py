@@ -1,12 +1,19 @@
-"""The raw data sets, as `catalog.yaml` beside this file lists them."""
+"""The raw data sets: those that `catalog.yaml` beside this file lists, and those that other packages add.
 
+An installed package adds one by an entry point of the group `dprepro.data_sets`, which names an `Entry`, and
+a laboratory's package those that its modules of `data_sets` hold.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
+from pipeline.extensions import cached, extensions
 from pipeline.params.documents import read_yaml
 
 Format = Literal["idx", "cifar10", "cifar100", "ag-news"]
@@ -66,7 +73,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Entry:
-    """A raw data set."""
+    """A raw data set of the catalogue, with the editions of its bytes."""
 
     key: str
     title: str
@@ -93,12 +100,38 @@ class Entry:
         return self.editions[name]
 
 
-def _read(path: Path) -> dict[str, Entry]:
-    listed = {key: {"key": key, **entry} for key, entry in read_yaml(path).items()}
-    return TypeAdapter(dict[str, Entry]).validate_python(listed)
+@cached
+def catalog() -> dict[str, Entry]:
+    """Every raw data set by its key, but files of one's own.
+
+    Raises:
+        UserError: two have the same key.
+        ImportError: an entry point names something else.
+    """
+    ours = read_yaml(Path(__file__).with_name("catalog.yaml"))
+    there = TypeAdapter(dict[str, Entry]).validate_python(
+        {key: {"key": key, **entry} for key, entry in ours.items()}
+    )
+    for origin, entry in _added():
+        if entry.key in there:
+            raise UserError(f"{origin}: there is a data set {entry.key!r} already; allowed: another key")
+        there[entry.key] = entry
+    return there
 
 
-CATALOG = _read(Path(__file__).with_name("catalog.yaml"))
+def _added() -> Iterator[tuple[str, Entry]]:
+    """What other packages add, and which of them."""
+    for point in entry_points(group="dprepro.data_sets"):
+        entry = point.load()
+        if not isinstance(entry, Entry):
+            raise ImportError(
+                f"entry point {point.name!r} of dprepro.data_sets: {point.value!r} is no {__name__}.Entry"
+            )
+        yield point.value, entry
+    for extension in extensions("data_sets").values():
+        for value in vars(extension.load()).values():
+            if isinstance(value, Entry):
+                yield str(extension.path), value
 
 
 def get(key: str) -> Entry:
@@ -107,6 +140,7 @@ def get(key: str) -> Entry:
     Raises:
         UserError: the catalogue has no such data set; the message lists those it has.
     """
-    if key not in CATALOG:
-        raise UserError(f"params.yaml: raw.{key}: not in the catalogue; allowed: {', '.join(CATALOG)}")
-    return CATALOG[key]
+    known = catalog()
+    if key not in known:
+        raise UserError(f"params.yaml: raw.{key}: not in the catalogue; allowed: {', '.join(known)}")
+    return known[key]

@@ -43,7 +43,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set."""
+    """A prepared data set: its splits, memory-mapped, and what its manifest says."""
 
     name: str
     splits: dict[str, Split]
@@ -113,7 +113,7 @@ class _Raw(BaseModel):
 
 
 class _Text(BaseModel):
-    """Of the texts' vocabulary."""
+    """What a manifest says of texts: how many tokens their vocabulary has."""
 
     vocabulary: Count
 
@@ -135,7 +135,7 @@ class _Joined(BaseModel):
 
 
 class _Relevance(_Joined):
-    """Of relevances."""
+    """What a manifest says of relevances: whose they are, and of how many examples."""
 
     of: Literal["train", "public"]
     examples: Count

@@ -17,7 +17,7 @@ from pipeline.data.own.sets import entry_of
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Guarantee, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import PARAMS, Data, Model, Settings
 from pipeline.pretrained.relevance import read_relevance
@@ -57,7 +57,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
         if one.accounted_then is not None:
             continue  # its mechanism's numbers were not kept
         try:
-            own = METHOD_SETTINGS[run.method].model_validate(one.settings)
+            own = method_settings()[run.method].model_validate(one.settings)
             model = Model.model_validate(run.model)
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:

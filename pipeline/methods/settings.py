@@ -10,6 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Count, Positive, Strict
 
+# Settings in which replicas of any method may differ though they share a step
+VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
+
 
 @dataclass(frozen=True)
 class Circumstances:
@@ -28,7 +31,7 @@ class Circumstances:
 
 
 class MethodSettings(Strict):
-    """What every method has: declared by the settings.py of its room, where `METHOD_SETTINGS` finds it."""
+    """What every method has: declared by the settings.py of its room, where `method_settings` finds it."""
 
     method: ClassVar[str]  # its name in params.yaml
     trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room
@@ -49,7 +52,10 @@ class MethodSettings(Strict):
     # no images, can't have
     audited_without: ClassVar[dict[str, Any]] = {}
     canaries_without: ClassVar[dict[str, Any]] = {}
+    unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
+    # More settings in which replicas that share a step may differ; any other decides what is computed
+    varying: ClassVar[frozenset[str]] = frozenset()
     # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
@@ -88,7 +94,8 @@ class MethodSettings(Strict):
     @property
     def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (self.batch,)
+        varying = VARYING | self.varying
+        return (*(value for name, value in self if name not in varying), self.private)
 
     @property
     def passes_per_step(self) -> int:
@@ -146,11 +153,6 @@ class EpochSettings(MethodSettings):
     """Of a method whose length is told in passes over the training examples."""
 
     epochs: Positive
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.epochs)
 
     def total_steps(self, examples: int) -> int:
         """Number of steps T that make `epochs` passes over ``examples``, in expectation."""

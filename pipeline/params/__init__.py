@@ -17,31 +17,4 @@ from pipeline.params.schema import (
     Start,
     Text,
 )
-from pipeline.params.settings import PARAMS, Settings, pick
-
-__all__ = [
-    "OWN",
-    "PARAMS",
-    "Account",
-    "Data",
-    "Line",
-    "Model",
-    "OwnArrays",
-    "OwnFeatures",
-    "OwnFiles",
-    "OwnImages",
-    "OwnTexts",
-    "Plan",
-    "Public",
-    "Raw",
-    "Relevance",
-    "Row",
-    "Search",
-    "Settings",
-    "Source",
-    "Start",
-    "Text",
-    "load",
-    "parse",
-    "pick",
-]
+from pipeline.params.settings import PAPERS, PARAMS, Settings, pick

@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -14,15 +14,19 @@ from pipeline.params.own import Own, OwnFeatures, OwnFiles
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
+PAPERS = Path("papers")  # beside it: what papers print and claim
 NAMED = 20  # entries that a refusal lists
 T = TypeVar("T")
+Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
 
 class Settings(Strict):
-    """The whole of params.yaml."""
+    """The whole of params.yaml, checked and frozen."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
+    # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
+    code: Packages = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
     own: dict[Key, Own] = Field(default_factory=dict)

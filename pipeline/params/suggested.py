@@ -7,7 +7,7 @@ batches and deltas follow from the number of examples.
 from typing import Any
 
 from pipeline.errors import UserError, shown
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 
 # One in so many examples is in a batch. A step's noise hardly depends on the batch, and drowns small ones:
@@ -22,7 +22,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     Raises:
         UserError: the method has no such setting, or needs one that nobody can foretell.
     """
-    declared = METHOD_SETTINGS[method]
+    declared = method_settings()[method]
     fields = declared.model_fields
     for key, value in given.items():
         if key not in fields:

@@ -9,13 +9,12 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
-from pipeline.reporting.judging.guarantees import guarantee, incomparable
+from pipeline.reporting.judging.guarantees import SAME, guarantee, incomparable
 from pipeline.reporting.judging.intervals import Mean, contrast, mean
 from pipeline.results import records
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down
 
-SAME = 1.01  # epsilons that differ by less are taken as equal: noise is calibrated to a thousandth
 DIGITS = 4  # of a setting that is suggested
 
 

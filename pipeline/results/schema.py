@@ -22,6 +22,7 @@ from pipeline.errors import shown
 from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.spending import Relation, Spending
 from pipeline.privacy.statements import Statement
 
@@ -51,6 +52,7 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
+ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
 
 
 class Opinion(Strict):
@@ -88,6 +90,7 @@ class Ledger(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
+    noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
     # true upper bound of the mechanism as run; None: there is none, see `reasons`
     accounted: NotNegative | None
     accountant: Plain | None  # that computed `accounted`
@@ -131,6 +134,7 @@ class Attack(Strict):
     # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
     sees: Plain
     event: Plain  # the mechanism as it ran for the audit
+    noise: Noise = "float32"  # that it had
     delta: Probability
     accounted: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
     whole: bool  # whether that is the row's own, with all its examples and steps
@@ -170,11 +174,21 @@ class Provenance(Strict):
     adopted: Plain | None = None  # where the replicas were trained, when not here
 
 
-class Trained(Strict):
-    """What ran for one replica, and what its mechanism says that it spends."""
+class OfReplica(Strict):
+    """What a file keeps of one replica of its row, or of one level of its account."""
 
     level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
     seed: Seed
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Which replica of the row it is."""
+        return self.level, self.seed
+
+
+class Trained(OfReplica):
+    """What ran for one replica, and what its mechanism says that it spends."""
+
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: Spending | Releases | None  # None: no private mechanism at all
@@ -185,6 +199,7 @@ class Trained(Strict):
     protects: Statement | None = None
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
+    noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
     # of processor time, an equal share of what those took; None: trained before it was noted
@@ -224,7 +239,7 @@ class Run(Kept):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":
-        names = [(one.level, one.seed) for one in self.replicas]
+        names = [one.key for one in self.replicas]
         if len(set(names)) != len(names) or not names:
             raise ValueError("replicas: the same one twice, or none")
         if any(one.origin >= len(self.origins) for one in self.replicas):
@@ -236,11 +251,9 @@ class Run(Kept):
         return self.origins[replica.origin]
 
 
-class Evaluated(Strict):
+class Evaluated(OfReplica):
     """What was measured of one replica's weights."""
 
-    level: Level
-    seed: Seed
     weights: Plain | None  # digest of the file that was measured
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
@@ -260,11 +273,9 @@ class Evaluation(Kept):
     replicas: tuple[Evaluated, ...]
 
 
-class Entry(Strict):
+class Entry(OfReplica):
     """The ledger of one replica, or of one level of an account."""
 
-    level: Level
-    seed: Seed
     ledger: Ledger
     # of an account: its settings at this level, and what the paper prints or draws of such
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -293,11 +304,9 @@ class Ledgers(Kept):
     together: Together | None = None  # where the row's trainings spend more than each alone
 
 
-class Replica(Strict):
-    """One (level, seed) of a row, joined."""
+class Replica(OfReplica):
+    """All that is known of one replica, joined."""
 
-    level: str
-    seed: int
     settings: dict[str, Any]  # the method's settings at this level
     metrics: dict[str, float]
     ledger: Ledger
@@ -307,6 +316,7 @@ class Replica(Strict):
     origin: int = 0  # its place among the record's `origins`
     measured_by: int | None = None  # version of measuring
     attacks: tuple[Attack, ...] = ()  # on the code of its level
+    noise: Noise = "float32"
 
 
 class Record(Strict):

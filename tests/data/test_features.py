@@ -12,11 +12,11 @@ from pipeline.cluster.costs import costs
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, npz
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
-from pipeline.params import Settings, parse
+from pipeline.params import OwnFeatures, Settings, parse
 from pipeline.results import records
 from pipeline.training import evaluation, rows
 from tests.training.running import quiet
@@ -70,7 +70,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, SHAPES[model])
     settings = parse(declared(tmp_path, model))
-    assert settings.own["mine"].kind == "features"
+    assert isinstance(settings.own["mine"], OwnFeatures)
     data = made(tmp_path, settings)
     assert data.input_shape == SHAPES[model]
     assert all(split.inputs.dtype == np.float32 for split in data.splits.values())

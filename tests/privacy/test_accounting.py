@@ -103,7 +103,7 @@ def test_what_is_spent_so_far_ends_at_the_ledgers_renyi_dp() -> None:
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
 def test_a_target_too_loose_is_one_clear_line(accountant: accounting.Accountant) -> None:
-    with pytest.raises(UserError, match="so loose for 10 steps"):
+    with pytest.raises(UserError, match="so loose for 10 x PoissonSampled"):
         accounting.noise_for(300, 1e-5, 0.02, 10, accountant)
 
 

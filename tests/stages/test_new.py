@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pipeline.data import prepared
 from pipeline.errors import UserError
 from pipeline.ledgers.declared import declared
 from pipeline.ledgers.ledger import bounds_of
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.params.adding import Adding
 from pipeline.params.documents import parse_yaml
 from pipeline.params.suggested import batch_for, delta_for, settings_for
@@ -134,10 +135,10 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert line == "params.yaml: no data set 'other'; there are: mine"
 
 
-@pytest.mark.parametrize("method", sorted(METHOD_SETTINGS.keys() - {"adlm"}))  # which needs relevances
+@pytest.mark.parametrize("method", sorted(method_settings().keys() - {"adlm"}))  # which needs relevances
 def test_every_method_has_something_to_begin_with(project: Path, method: str) -> None:
     run("data", "mine", "--npz", "mine.npz", "--public", "8")
-    axis = METHOD_SETTINGS[method].axis
+    axis = method_settings()[method].axis
     told = "epsilon" if axis == "epsilon" else "sigma"
     run(*row("begun", "--method", method, f"--{told}", "2"))
     assert len(params.load().rows["begun"].resolved) == 1
@@ -219,12 +220,12 @@ def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
     assert not params.load().rows["plain"].resolved[0].private
 
 
-@pytest.mark.parametrize("method", METHOD_SETTINGS)
+@pytest.mark.parametrize("method", method_settings())
 def test_beginnings_are_settings(method: str) -> None:
-    declared = METHOD_SETTINGS[method]
-    given = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
-    declared.model_validate(settings_for(method, 1000, given))
-    assert declared.beginnings.keys() <= declared.model_fields.keys()
+    kind = method_settings()[method]
+    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in kind.model_fields}
+    kind.model_validate(settings_for(method, 1000, given))
+    assert kind.beginnings.keys() <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])

@@ -29,9 +29,7 @@ def read(path: Path, inputs: str, labels: str) -> Examples:
     Raises:
         UserError: the file is none, lacks an array, or an array is not what it must be.
     """
-    array = _array(path, inputs)
-    convert = _features if array.dtype.kind == "f" else _images
-    found = Examples(convert(path, inputs, array), _labels(path, labels, _array(path, labels)))
+    found = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
     examples, numbers = len(found.inputs), len(found.labels)
     if examples != numbers:
         raise UserError(f"{path}: {inputs!r} has {examples} examples, but {labels!r} has {numbers} labels")
@@ -84,8 +82,14 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
+def read_inputs(path: Path, name: str) -> np.ndarray:
+    """Images or features of the array called ``name``, as `read` returns them."""
+    array = _array(path, name)
+    return (_features if array.dtype.kind == "f" else _images)(path, name, array)
+
+
 def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Pixels as they are stored everywhere here, with the channels first."""
+    """uint8 (N, C, H, W)."""
     where = f"{path}: {name!r}"
     if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
         raise UserError(f"{where} is of {array.dtype}; allowed: whole numbers from 0 to 255, or floats")

@@ -23,8 +23,6 @@ from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts, Settings
 
-CATALOGUED = frozenset(catalog.CATALOG)
-
 
 def entry_of(name: str, settings: Settings) -> Entry:
     """What a model needs to know of a raw data set, the catalogue's or one's own."""
@@ -53,7 +51,7 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     Raises:
         UserError: they are not, or can't be copied.
     """
-    if name in CATALOGUED:
+    if name in catalog.catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
     private.ignore([RAW, PREPARED, Path(own.path)], root)
     private.refuse_tracked(private.tracked([Path(own.path)], root))
@@ -96,11 +94,6 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     return RawSet(entry(name, own), OWN, found, _parts(name, own, folder))
 
 
-def entered(settings: Settings) -> None:
-    """Enter own data sets in the catalogue of this process, for who asks there for a shape."""
-    catalog.CATALOG.update({name: entry(name, own) for name, own in settings.own.items()})
-
-
 def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
     """Training and test part of the files in ``folder``, as they are declared."""
     if declared.parted(own):
@@ -118,7 +111,7 @@ def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
 
 
 def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
-    """One part, or `all`."""
+    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 
@@ -154,7 +147,8 @@ def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
     if not len(labels):
         raise UserError(f"{where} has no examples")
     if isinstance(own, OwnArrays) and (inputs.dtype == np.float32) != isinstance(own, OwnFeatures):
-        raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {own.kind!r}")
+        kind = "features" if isinstance(own, OwnFeatures) else "npz"
+        raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {kind!r}")
     if own.example_shape is not None and inputs.shape[1:] != own.example_shape:
         there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.example_shape))
         raise UserError(f"{where} has examples of {there}; own.{name}.shape in {PARAMS} says {due}")

@@ -23,6 +23,7 @@ class TanSettings(MethodSettings):
     canaries_without: ClassVar[dict[str, Any]] = {"augment": "none", "copies": 1, "note_norms": False}
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
     NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
 
     steps: Count  # S
@@ -45,12 +46,6 @@ class TanSettings(MethodSettings):
     def private(self) -> bool:
         """Whether gradients are noised; they are always clipped."""
         return self.sigma > 0
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
-        return (*super().batching_key, self.private, *shared)
 
     @property
     def passes_per_step(self) -> int:

@@ -1,0 +1,45 @@
+"""Every level of every row that claims privacy or has some: what is claimed, proven, spent and shown."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.reporting import wording
+from pipeline.reporting.tables.flat import LevelResult
+from pipeline.reporting.vocabulary import LEDGERS
+
+HEAD = (
+    "row",
+    "level",
+    "claimed ε",
+    "proven ε ≤",
+    "spends ε ≥",
+    "verdict",
+    "attack: shown ≥ (of ≤)",
+    "floating point",
+)
+
+
+def cells(here: LevelResult) -> list[str]:
+    """A level that ran, in words under `HEAD`; beside what an attack shows the ε of what was attacked."""
+    assert here.row is not None
+    assert here.cell is not None
+    assert here.verdict is not None
+    ledger, verdict = here.cell.guarantee.ledger, here.verdict
+    optimistic = f" by {wording.upwards(verdict.gap)}" if verdict.gap else ""
+    vacuous = ", and no privacy to speak of" if here.cell.guarantee.state == "vacuous" else ""
+    return [
+        here.row.key,
+        wording.level_words(here.level),
+        wording.claim(ledger),
+        "none" if ledger.accounted is None else wording.upwards(ledger.accounted),
+        "–" if ledger.shown is None else wording.downwards(ledger.shown),
+        LEDGERS[verdict.name].text + optimistic + vacuous,
+        wording.attack_words(verdict.attack),
+        verdict.floating_point,
+    ]
+
+
+def counts(results: Sequence[LevelResult]) -> dict[str, int]:
+    """How many levels have each verdict, by its words, the most frequent first."""
+    words = (LEDGERS[here.verdict.name].text for here in results if here.verdict)
+    return dict(Counter(words).most_common())
