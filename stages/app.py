@@ -1,9 +1,10 @@
 """The `dprepro` command: one sub-command a stage. Heavy libraries are imported inside the commands."""
 
 import os
+import re
 import sys
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from typing import Annotated
 
 import typer
@@ -30,6 +31,8 @@ for name in (
 for name in ("new", "tan"):
     app.add_typer(getattr(import_module(f"stages.{name}"), name), name=name)
 MOST_LINES = 50  # of an error message
+# packages that bring modules of other names
+BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "sqlalchemy": "mlflow"}
 
 
 def _version(asked: bool) -> None:
@@ -59,6 +62,22 @@ def main() -> None:
         _end(str(problem), 1)
     except Stopped as problem:
         _end(str(problem), problem.status)
+    except ModuleNotFoundError as problem:
+        _end(_lacking(problem), 1)
+
+
+def _lacking(problem: ModuleNotFoundError) -> str:
+    """Which extra brings a package that isn't installed.
+
+    Raises:
+        ModuleNotFoundError: none does.
+    """
+    module = (problem.name or "").partition(".")[0]
+    package = BROUGHT_BY.get(module, module)
+    for needed in requires("dprepro") or ():
+        if extra := re.fullmatch(rf"{package}\b.*extra == ['\"](\w+)['\"]", needed):
+            return f"{module}: not installed; `pip install 'dprepro[{extra[1]}]'` brings it"
+    raise problem
 
 
 def _end(text: str, status: int) -> None:
