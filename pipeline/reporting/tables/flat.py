@@ -65,6 +65,11 @@ class LevelResult:
         return of_line(self.line, self.level) if decides else None
 
     @property
+    def status(self) -> str:
+        """The verdict on the printed value in one word or two."""
+        return self.value.status if self.value else ""
+
+    @property
     def evidence(self) -> str:
         """What a reader may take the number for."""
         if self.cell is None:
