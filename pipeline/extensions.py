@@ -70,7 +70,7 @@ def use(packages: Sequence[str], folder: Path) -> None:
         sys.path.insert(0, place)
         invalidate_caches()
     for name in packages:
-        there, here = [Path(place).resolve() for place in _locations(name)], folder / name
+        there, here = _locations(name), folder / name
         if not there:
             raise UserError(
                 f"{folder / 'params.yaml'}: code: no package {name!r}; allowed: a folder with Python files "
@@ -113,9 +113,11 @@ def _folders(kind: Kind) -> list[tuple[str, Path]]:
             raise ImportError(f"entry point {point.name!r} of dprepro.{kind}: {point.value!r} is no package")
         packages.append(point.value)
     packages += [f"{name}.{kind}" for name in _laboratory]
-    return [(package, Path(folder)) for package in packages for folder in _locations(package)]
+    return [(package, folder) for package in packages for folder in _locations(package)]
 
 
-def _locations(package: str) -> Sequence[str]:
+def _locations(package: str) -> list[Path]:
+    """Its folders: none of what is no package, and several of one without `__init__.py`."""
     spec = find_spec(package)
-    return () if spec is None else spec.submodule_search_locations or ()
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # one may be on two paths

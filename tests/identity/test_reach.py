@@ -89,13 +89,13 @@ def test_every_stage_has_its_digest() -> None:
 def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(copy: Path) -> None:
     """Nor do a method's room, a model, and a paper with its claim and its figure."""
     edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
-    reporting = copy / "pipeline/reporting"
     new = {copy / name: code for name, code in FILES.items()}
-    new |= {reporting / "claims/even.py": CLAIM, reporting / "figures/toy.py": FIGURE}
+    new |= {copy / "lab/claims/even.py": CLAIM, copy / "lab/figures/toy.py": FIGURE}
     new |= {copy / "papers/toys.yaml": PAPER}
+    edit(copy / "params.yaml", "\nraw:\n", "\ncode: [lab]\nraw:\n")
     for path, text in new.items():
         assert not path.exists()
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert moved_in(copy) == {"report", "publish"}
 
