@@ -163,6 +163,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         broken=guarantee.broken,
         uncounted=(*data_uses(data, replica.settings), *guarantee.uncounted),
         protects=guarantee.protects,
+        noise=group.noise,
         weights=weights,
         seconds=round(group.seconds, 3),
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
