@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pipeline.data import prepared
-from pipeline.data.own import sets
+from pipeline.data.own import private, sets
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
@@ -55,6 +55,8 @@ def verify(settings: Settings, measure: bool = False) -> Iterator[Finding]:
         settings: all settings.
         measure: whether weights that are here are measured again, where their data are here too.
     """
+    for name, files in private.private_files(settings.own).items():
+        yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
         if (RAW / name).exists():
             yield _finding(f"{RAW / name}", partial(_raw, name, settings))

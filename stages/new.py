@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +29,16 @@ def data(
     labels: Annotated[str, typer.Option(help="npz: name of the labels' array.")] = "labels",
     test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
     test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the files into data/own, which git ignores; else they stay.")
+    ] = False,
+    public: Annotated[
+        int | None,
+        typer.Option(min=0, help="Examples that lose their protection, for methods that need some."),
+    ] = None,
+    public_from: Annotated[
+        str | None, typer.Option(help="A key of `raw` or `own` that these are taken from; else the files.")
+    ] = None,
     span: Annotated[
         tuple[float, float] | None,
         typer.Option("--range", help="npz of floats: between which all lie, known without these data."),
@@ -43,13 +52,17 @@ def data(
     text: Annotated[str, typer.Option(help="texts: name of the texts' column.")] = "text",
     label: Annotated[str, typer.Option(help="texts: name of the classes' column.")] = "label",
 ) -> None:
-    """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
+    """Declare files of your own in params.yaml, from anywhere, and prepare them: splits and a manifest.
+
+    Git ignores them before the first is read. None becomes public unless you say so.
+    """
     from pipeline.data.fetch import fetch
-    from pipeline.data.own.describe import describe
+    from pipeline.data.own.describe import PUBLIC, describe
+    from pipeline.data.own.private import placed
     from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
-    from pipeline.params import PARAMS
+    from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
     given = {kind: path for kind, path in (("npz", npz), ("images", images), ("texts", texts)) if path}
@@ -62,7 +75,7 @@ def data(
         raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
     if (span or clip) and kind != "npz":
         raise UserError(f"--range and --clip: are for --npz with floats, and these are {kind}")
-    said: dict[str, Any] = {"path": Path(path).as_posix()} | ({} if test is None else {"test": test})
+    said: dict[str, Any] = {} if test is None else {"test": test}
     if kind == "npz":
         said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}
         said |= ({} if span is None else {"range": span}) | ({"clip": True} if clip else {})
@@ -72,7 +85,9 @@ def data(
         said |= {"text": text, "label": label}
     adding = Adding()
     adding.refuse(name, "raw")
-    found = describe(name, kind, said)
+    unprotected = PUBLIC if public is None and public_from else public or 0
+    said["path"] = placed(name, path, copy)
+    found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
     adding.entry("own", name, _own_entry(found))
     adding.entry("data", name, _data_entry(found))
     settings = adding.checked()
@@ -81,8 +96,10 @@ def data(
     write_text(PARAMS, adding.text)
     counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {done.folder}: {counts}")
-    public = found.data.public.count
-    print(f"{public} of them are public from here on, without protection; data.{name}.public may name others")
+    if not unprotected:
+        print("none is public: methods that need public examples say so (--public, --public-from)")
+    elif found.data.public.raw == name:
+        print(f"{unprotected} of them are public from here on, and nothing protects them")
 
 
 @new.command()
@@ -199,14 +216,13 @@ def _own_entry(found: "Described") -> str:
 
 
 def _data_entry(found: "Described") -> str:
-    """Sizes of the splits. The public part is of the same files unless somebody names better ones."""
+    """Sizes of the splits."""
     data = found.data
     lines = [
         f"raw: {data.raw}",
         f"train: {data.train}",
         f"validation: {data.validation}",
-        "# These lose their protection. Where all of the files are private, name another raw set here.",
-        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}",
+        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}  # nothing protects these",
     ]
     if data.text is not None:
         lines.append(f"text: {_flow(data.text.model_dump())}  # tokens kept of a text, and of the vocabulary")

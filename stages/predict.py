@@ -36,8 +36,10 @@ def predict(
         if level is not None or seed is not None:
             raise UserError(f"{network}: is one exported training; --level and --seed are for rows")
         predictor = folder_predictor(Path(network))
-    else:
+    elif params.PARAMS.exists():
         predictor = row_predictor(network, level, seed, params.load())
+    else:
+        raise UserError(f"{network}: no such folder, and no {params.PARAMS} here with a row of that name")
     classes = predictor.architecture.classes
     lines = [
         (str(path), str(place), classes[each.argmax()], f"{each.max():.4f}")

@@ -56,6 +56,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             broken=one.ledger.reasons,
             uncounted=one.ledger.uncounted,
             protects=one.ledger.protects,
+            noise=one.noise,
             accounted_then=one.ledger,
             weights=None,
             seconds=one.seconds,

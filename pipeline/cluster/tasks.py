@@ -95,7 +95,7 @@ class _Work:
                 self.rows += [row for row in (settings.derived[name].row,) if row not in self.rows]
 
     def row(self, key: str) -> Task | None:
-        """What a row lacks."""
+        """The task of what a row lacks; None where it lacks nothing."""
         row, planned = self.settings.rows[key], self.planned.get(key)
         fresh = row.data in self.derived
         commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []

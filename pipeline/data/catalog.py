@@ -73,7 +73,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Entry:
-    """A raw data set."""
+    """A raw data set of the catalogue, with the editions of its bytes."""
 
     key: str
     title: str

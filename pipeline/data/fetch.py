@@ -16,7 +16,7 @@ DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What `fetch` wrote."""
+    """The raw files that `fetch` brought, and of which edition they are."""
 
     folder: Path
     edition: str

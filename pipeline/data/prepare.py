@@ -29,7 +29,7 @@ OWN_RULE = (
 
 @dataclass(frozen=True)
 class Written:
-    """What `prepare` wrote."""
+    """The folder that `prepare` wrote, and the manifest in it."""
 
     folder: Path
     manifest: dict[str, Any]

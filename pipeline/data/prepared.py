@@ -43,7 +43,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set."""
+    """A prepared data set: its splits, memory-mapped, and what its manifest says."""
 
     name: str
     splits: dict[str, Split]
@@ -113,7 +113,7 @@ class _Raw(BaseModel):
 
 
 class _Text(BaseModel):
-    """Of the texts' vocabulary."""
+    """What a manifest says of texts: how many tokens their vocabulary has."""
 
     vocabulary: Count
 
@@ -135,7 +135,7 @@ class _Joined(BaseModel):
 
 
 class _Relevance(_Joined):
-    """Of relevances."""
+    """What a manifest says of relevances: whose they are, and of how many examples."""
 
     of: Literal["train", "public"]
     examples: Count
@@ -178,7 +178,8 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
     shapes = {split.inputs.shape[1:] for split in splits.values()}
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
-        fits = labels.ndim == 1 and inputs.ndim > 1 and len(inputs) == len(labels) > 0 and len(shapes) == 1
+        enough = len(inputs) == len(labels) >= (0 if name == "public" else 1)
+        fits = labels.ndim == 1 and inputs.ndim > 1 and enough and len(shapes) == 1
         if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(
                 f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"

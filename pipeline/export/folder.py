@@ -196,6 +196,8 @@ def folder_predictor(folder: Path) -> Predictor:
     try:
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
         logits = probe(exported.architecture, network)
+    except UserError as problem:
+        raise UserError(f"{folder}: {problem}") from problem
     # names or shapes of another network, by whatever torch comes to
     except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as problem:
         raise _otherwise(folder, exported) from problem

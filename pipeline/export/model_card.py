@@ -39,12 +39,13 @@ A file is {takes}. Probabilities are the softmax of the network's outputs, and n
 
 ## Data
 
-{raw["title"]} (edition: {raw["edition"]}; licence: {raw.get("licence") or "not stated"}), in {data.classes}
-classes: {counts} examples. No licence was chosen for the model: the metadata above say `unknown`.
+{raw["title"]} (edition: {raw["edition"]}; licence: {raw.get("licence") or "not stated"}).
+{data.classes} classes; {counts} examples.
+No licence was chosen for the model: the metadata above say `unknown`.
 
 ## Training
 
-- method: `{record.method}` {made.made_by.get("method", "")}, {replica.ledger.steps:,} steps
+- method: `{record.method}`, version {made.made_by.get("method", 0)}, {replica.ledger.steps:,} steps
 - model: {wording.settings_words(record.model)}
 - settings: {wording.settings_words(replica.settings)}
 - with {", ".join(f"{name} {version}" for name, version in made.versions.items())} on {made.device}

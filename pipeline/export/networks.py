@@ -71,7 +71,9 @@ class Network:
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """(N, K) softmax of the logits of ``inputs`` (N, ...) as stored."""
         with torch.no_grad():
-            parts = [self.logits(part).softmax(-1) for part in torch.from_numpy(inputs).split(CPU.physical)]
+            # a copy, as torch wants to be able to write
+            every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
+            parts = [self.logits(part).softmax(-1) for part in every]
         return torch.cat(parts).numpy()
 
 

@@ -46,7 +46,7 @@ class PrivacyStatement(Strict):
     claimed_by: str | None
     at_least: NotNegative | None  # a lower bound: spent on the pair of data sets that `at_least_on` names
     at_least_on: str | None
-    audited: NotNegative | None  # a lower bound: the most that an attack on the whole mechanism shows
+    audited: NotNegative | None  # a lower bound: what attacks on the whole mechanism show that assume nothing
     audits: tuple[str, ...]  # every attack in words
     mechanism: str | None  # as run, in the words of dp-accounting
     noise_multiplier: NotNegative | None
@@ -140,11 +140,11 @@ def markdown(statement: PrivacyStatement) -> str:
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
         "ε, at most": _upper(statement.epsilon),
-        "δ": None if statement.delta is None else wording.number(statement.delta) or "0 (pure)",
+        "δ": _delta(statement.delta),
         "accountant": statement.accountant,
         "claimed ε": _claim(statement),
         "ε, at least, on the worst pair known": _lower(statement.at_least, statement.at_least_on),
-        "ε, at least, by attacks on the code": _lower(statement.audited, "on the whole mechanism"),
+        "ε, at least, by attacks": _lower(statement.audited, "on the whole mechanism, assuming nothing"),
         "mechanism": statement.mechanism and f"`{statement.mechanism}`",
         "noise multiplier": statement.noise_multiplier and wording.number(statement.noise_multiplier),
         "sampling rate": statement.sampling_rate and wording.number(statement.sampling_rate),
@@ -155,7 +155,7 @@ def markdown(statement: PrivacyStatement) -> str:
         "accounted for with": ", ".join(f"{name} {version}" for name, version in statement.versions.items()),
     }
     lines = [headline(statement), "", "| | |", "| --- | --- |"]
-    lines += [f"| {name} | {value} |" for name, value in told.items() if value]
+    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in told.items() if value]
     for title, items in (
         ("Not covered by it", statement.not_covered),
         ("What it assumes", statement.assumptions),
@@ -166,6 +166,10 @@ def markdown(statement: PrivacyStatement) -> str:
     if statement.mechanism and not statement.audits:
         lines += ["", "**Attacks on the code**: none was run (`dprepro audit`)."]
     return "\n".join([*lines, "", "An upper bound is not what is spent, and a lower bound is no safety.", ""])
+
+
+def _delta(delta: float | None) -> str | None:
+    return None if delta is None else wording.number(delta) if delta else "0 (pure)"
 
 
 def _upper(epsilon: float | None) -> str:

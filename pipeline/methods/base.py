@@ -74,7 +74,7 @@ class Task:
 
     @property
     def replicas(self) -> int:
-        """R."""
+        """R: how many replicas learn together."""
         return len(self.streams.names)
 
     def numbers(self, values: Iterable[float]) -> Tensor:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pipeline.methods.base import CURVES, Guarantee, Method
-from pipeline.methods.samples import Batch, BatchSum, Sample, clipped_sums, padded
+from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
+from pipeline.methods.samples import BatchSum, Sample, padded
 from pipeline.privacy.clippers import way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
@@ -99,8 +100,16 @@ class PrivateSteps(Method):
 
         ``others`` (R, ...) are what the clipper takes besides.
         """
-        batches = self._batches(sample, step)
-        return clipped_sums(self.clipper, tensors, batches, bounds, self.task.execution, *others)
+        clipped_sum = over_replicas(self.clipper, self.task.execution)
+        sums: Tensors = {}
+        norms, losses, masks = [], [], []
+        for inputs, labels, mask in self._batches(sample, step):
+            part = clipped_sum(tensors, inputs, labels, mask, bounds, *others)
+            sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
+            norms.append(part.norms)
+            losses.append(part.losses)
+            masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
+        return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
 
     def released(self, sums: Tensors, bounds: Bounds, step: int, shares: Tensor | None = None) -> Tensors:
         """Clipped sums with their noise; as they are where nothing is private."""
@@ -117,7 +126,8 @@ class PrivateSteps(Method):
         passes = self.copies * sample.chosen[0, 0].numel()
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
 
-    def _batches(self, sample: Sample, step: int) -> Iterator[Batch]:
+    def _batches(self, sample: Sample, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Parts of a sample: inputs (R, L, ...), labels and mask (R, L); of mini-sets (R, L, S)."""
         draws = None
         if self.draws:
             # by an example's place in its sample, so that pieces of any length see the same copies

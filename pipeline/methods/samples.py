@@ -1,18 +1,14 @@
-"""The sample of a step: examples, or mini-sets of them, of several replicas, padded, masked and summed."""
+"""The sample of a step of several replicas: which examples, or mini-sets of them, and what their sums are."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.methods.base import Execution, over_replicas
-from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
-
-# Inputs (R, L, ...), labels and mask (R, L) of a part of a sample; of mini-sets (R, L, S) and so on
-Batch = tuple[Tensor, Tensor, Tensor]
+from pipeline.privacy.gradients import Tensors
 
 
 class Sample(NamedTuple):
@@ -64,24 +60,3 @@ class BatchSum(NamedTuple):
             name: torch.where(self.mask > 0, value, 0.0).sum(1) / self.mask.sum(1).clamp_min(1)
             for name, value in columns.items()
         }
-
-
-def clipped_sums(
-    clipper: Callable[..., ClippedSum],
-    tensors: Tensors,
-    batches: Iterable[Batch],
-    bounds: Bounds,
-    execution: Execution,
-    *others: Any,
-) -> BatchSum:
-    """Sums over all ``batches`` by a `Clipper`; ``others`` (R, ...) are what it takes besides."""
-    clipped_sum = over_replicas(clipper, execution)
-    sums: Tensors = {}
-    norms, losses, masks = [], [], []
-    for inputs, labels, mask in batches:
-        part = clipped_sum(tensors, inputs, labels, mask, bounds, *others)
-        sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
-        norms.append(part.norms)
-        losses.append(part.losses)
-        masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
-    return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)

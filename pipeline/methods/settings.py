@@ -83,6 +83,10 @@ class MethodSettings(Strict):
         known = {name: value for name, value in changes.items() if name in type(self).model_fields}
         return self.model_copy(update=known)
 
+    def needs_public(self, normalization: str) -> bool:
+        """Whether it looks at public examples, as for the scale of its inputs."""
+        return normalization == "public_bn"
+
     def parts(self, net: Any) -> int:
         """Parts of the gradient of ``net``, a torch module, that are clipped and noised each on its own."""
         return 1
@@ -126,6 +130,12 @@ class MethodSettings(Strict):
             return (
                 f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
                 f"allowed: {', '.join(self.normalizations)}"
+            )
+        if not circumstances.public and self.needs_public(normalization):
+            return (
+                f"data: {data!r} has no public examples, which {self.method!r} with normalisation "
+                f"{normalization!r} looks at; allowed: data with some (`dprepro new data --public N` or "
+                "`--public-from OTHER`)"
             )
         if circumstances.no_images and getattr(self, "augment", "none") != "none":
             return (

@@ -69,7 +69,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     if relevance.of == "public":  # taken to cost no epsilon
         _check_public(settings, where, relevance)
     there = data.train if relevance.of == "train" else data.public.count
-    if (relevance.examples or 0) > there:
+    if not 0 < (relevance.examples or there) <= there:
         raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
 
 

@@ -60,7 +60,7 @@ def relevance_digest(relevance: Relevance, network: str) -> str:
 
 
 def account_digest(account: Account) -> str:
-    """Digest of an account."""
+    """Digest of what decides an account's ledger: its levels, resolved, and its axis."""
     return digest_json({"levels": [_essence(level) for level in account.resolved], "axis": account.axis})
 
 

@@ -45,7 +45,7 @@ Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 
 
 class OwnFiles(Strict):
-    """What every kind has."""
+    """What a declaration of own files says, whatever kind they are."""
 
     of: ClassVar[None] = None  # an edition of nothing in the catalogue
     edition: ClassVar[str] = OWN
@@ -66,7 +66,7 @@ class OwnFiles(Strict):
 
 
 class _Images(OwnFiles):
-    """What images have."""
+    """What own images have beside that, as arrays or as files."""
 
     shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
 

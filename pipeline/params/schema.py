@@ -57,11 +57,11 @@ class Raw(Strict):
 
 
 class Public(Strict):
-    """The public split: images nobody's privacy depends on."""
+    """The public split: examples that nobody's privacy depends on. Many methods need none."""
 
     raw: Key  # the raw data set they come from; the data set's own name splits them off its training part
     part: Literal["train", "test"] = "train"
-    count: Count
+    count: Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 
 class Text(Strict):

@@ -21,7 +21,7 @@ Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
 
 class Settings(Strict):
-    """The whole of params.yaml."""
+    """The whole of params.yaml, checked and frozen."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 

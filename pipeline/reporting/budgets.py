@@ -50,7 +50,7 @@ def share(key: str, row: Row, settings: Settings, table: Table, budget: str) -> 
 
 def _values(levels: Iterable[Any], name: str) -> list[float]:
     """The values that a setting has over the levels, rising; none where the method has no such setting."""
-    return sorted({value for own in levels if (value := getattr(own, name, None)) is not None})
+    return sorted({value for level in levels if (value := getattr(level, name, None)) is not None})
 
 
 def _counted(values: list[float], name: str) -> str:

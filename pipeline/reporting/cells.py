@@ -19,7 +19,7 @@ STEP_SIZES, SPAN = 3, 100.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Preregistration:
     """The plan that a row names: its digest with the row's settings, and its seeds of each level."""
 
     digest: str
@@ -31,13 +31,13 @@ class Plan:
         return made == {self.digest} and len(replicas) == self.seeds
 
 
-def plan_of(key: str, settings: Settings) -> Plan | None:
+def plan_of(key: str, settings: Settings) -> Preregistration | None:
     """The plan that the row names; None of a row without one."""
     row = settings.rows.get(key)
     digest = settings.plan_digest(key) if row else None
     if row is None or row.plan is None or digest is None:
         return None
-    return Plan(digest, settings.plans[row.plan].seeds)
+    return Preregistration(digest, settings.plans[row.plan].seeds)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Ran:
     marks: tuple[Mark, ...]  # of its row
     search: dict[str, Any] | None  # that chose its settings
     converged_above: float | None  # percent; see `Paper`
-    plan: Plan | None
+    plan: Preregistration | None
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
         """What it reached by ``metric``, by level; an account lacks what is too large for a number."""

@@ -75,13 +75,14 @@ def said(
 ) -> list[Said]:
     """Those of a paper's findings that its records carry, in its order."""
     statuses = {result.claim.key: result.status for result in claims}
-    found = []
-    for finding in findings:
-        quotes = _quotes(finding, tables)
-        carried = all(statuses.get(key) == status for key, status in finding.claims.items())
-        if carried and len(quotes) == len(finding.cells) and not any(problems(finding, quotes)):
-            found.append(_filled(finding, quotes, tables))
-    return found
+    return [
+        _filled(finding, quotes, tables)
+        for finding in findings
+        for quotes in [_quotes(finding, tables)]
+        if len(quotes) == len(finding.cells)
+        and all(statuses.get(key) == status for key, status in finding.claims.items())
+        and not any(problems(finding, quotes))
+    ]
 
 
 def first(findings: Sequence[Sequence[Said]]) -> list[Said]:

@@ -174,5 +174,5 @@ class PrintedTables(Strict):
 
     def value(self, reference: str, level: str) -> float | None:
         """The number printed for a line at a level; None where there is none."""
-        found = self.lines[reference].values.get(level)
-        return found.value if found else None
+        printed = self.lines[reference].values.get(level)
+        return printed.value if printed else None

@@ -89,12 +89,13 @@ def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
 def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
-    entries = flat.of_papers(papers)
-    private = [entry for entry in entries if entry.private]
+    results = flat.of_papers(papers)
+    ran = [result for result in results if result.cell]
+    private = [result for result in ran if result.private]
     picture = accuracy_privacy.draw(papers)
     first = {
         "chapters": chapters,
-        "names": {result.key: short(result.paper) for result in papers},
+        "names": {paper.key: short(paper.paper) for paper in papers},
         "findings": findings.first([chapter.findings for chapter in chapters]),
         "values": tally.values(*papers),
         "privacy": tally.privacy(*papers),
@@ -103,9 +104,9 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
     write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
     write_text(folder / "README.md", render("index.md", **first) + "\n")
-    write_text(folder / "results.html", render("results.html", entries=entries, up=""))
-    write_text(folder / "summary.csv", flat.csv(entries, flat.SUMMARY))
-    write_text(folder / "ledger.html", render("ledger.html", entries=private, up=""))
+    write_text(folder / "results.html", render("results.html", results=results, up=""))
+    write_text(folder / "summary.csv", flat.csv(ran, flat.SUMMARY))
+    write_text(folder / "ledger.html", render("ledger.html", results=private, up=""))
     write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")
     write_text(folder / "tables" / "ledger.csv", flat.csv(private, flat.LEDGER))
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pipeline.reporting import wording
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.values import Status, Value, judge
-from pipeline.reporting.results import PaperResult, RowResult
+from pipeline.reporting.results import PaperResult, RowResult, Strength
 
 # what a verdict stands on, as sentences and as metrics have it
-STRENGTHS = {
+STRENGTHS: dict[Strength, tuple[str, str]] = {
     "accounting": ("by accounting", "decided_by_accounting"),
     "the paper's settings": ("at the paper's settings", "decided_at_paper_settings"),
     "a budget of our own": ("at a budget of our own", "decided_at_own_budget"),

@@ -9,7 +9,7 @@ from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, RowResult, TableResult
-from pipeline.reporting.vocabulary import ATTACKS, BOUNDS, PRIVACY
+from pipeline.reporting.vocabulary import PRIVACY, WORDS
 from pipeline.results.schema import Attack, Ledger, Together
 from pipeline.rounding import rounded_down, rounded_up
 
@@ -241,7 +241,7 @@ def attack_words(attack: Attack | None) -> str:
         return "not audited"
     best = max(attack.bounds, key=lambda bound: bound.epsilon)
     of = "no bound" if attack.accounted is None else upwards(attack.accounted)
-    return f"{ATTACKS[attack.attack]}: {downwards(best.epsilon)} (of {of}; {BOUNDS[best.by]})"
+    return f"{WORDS.attacks[attack.attack]}: {downwards(best.epsilon)} (of {of}; {WORDS.bounds[best.by]})"
 
 
 def duration(seconds: float) -> str:

@@ -165,6 +165,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 origin=one.origin,
                 measured_by=measured[name].measured_by,
                 attacks=tuple(attack for attack in attacks if attack.level == one.level),
+                noise=one.noise,
             )
         )
     if not replicas:
@@ -188,6 +189,8 @@ def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> boo
     if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
         due = one.accounted_then and one.accounted_then.accounted
         return ledger.steps != one.steps or (ledger.accounted is None) != (due is None)
+    if ledger.noise != one.noise:
+        return True
     if ledger.accounted is not None and (one.broken or made.reproducible):
         return True
     if isinstance(one.spending, Releases):

@@ -22,6 +22,7 @@ from pipeline.errors import shown
 from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.spending import Relation, Spending
 from pipeline.privacy.statements import Statement
 
@@ -89,6 +90,7 @@ class Ledger(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
+    noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
     # true upper bound of the mechanism as run; None: there is none, see `reasons`
     accounted: NotNegative | None
     accountant: Plain | None  # that computed `accounted`
@@ -132,6 +134,7 @@ class Attack(Strict):
     # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
     sees: Plain
     event: Plain  # the mechanism as it ran for the audit
+    noise: Noise = "float32"  # that it had
     delta: Probability
     accounted: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
     whole: bool  # whether that is the row's own, with all its examples and steps
@@ -196,6 +199,7 @@ class Trained(OfReplica):
     protects: Statement | None = None
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
+    noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
     # of processor time, an equal share of what those took; None: trained before it was noted
@@ -312,6 +316,7 @@ class Replica(OfReplica):
     origin: int = 0  # its place among the record's `origins`
     measured_by: int | None = None  # version of measuring
     attacks: tuple[Attack, ...] = ()  # on the code of its level
+    noise: Noise = "float32"
 
 
 class Record(Strict):

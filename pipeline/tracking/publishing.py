@@ -20,7 +20,7 @@ MARKER = Path("published.json")
 
 @dataclass(frozen=True)
 class Published:
-    """What `publish` did."""
+    """What `publish` wrote to the store, and what it found there."""
 
     address: str
     written: tuple[str, ...]  # rows that were new or had changed

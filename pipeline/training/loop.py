@@ -20,6 +20,7 @@ from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import load_start, read_start
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.training import checkpoints
 from pipeline.training.checkpoints import Checkpoint
@@ -80,6 +81,7 @@ class Group:
     started: float
     ended: float
     cpu_seconds: float  # of processor time, for all of them
+    noise: Noise  # how that of all steps was made
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,12 @@ def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
 
 
 def make_task(
-    members: Sequence[Replica], model: Model, reproducible: bool, data: Prepared, execution: Execution
+    members: Sequence[Replica],
+    model: Model,
+    reproducible: bool,
+    data: Prepared,
+    execution: Execution,
+    noise: Noise | None = None,
 ) -> Task:
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
@@ -132,7 +139,7 @@ def make_task(
         public=torch.from_numpy(np.array(public.inputs)).to(device),
         public_labels=torch.from_numpy(np.array(public.labels)).to(device),
         relevance=read_relevance(data, device),
-        streams=Streams([replica.name for replica in members], reproducible, device),
+        streams=Streams([replica.name for replica in members], reproducible, device, noise),
         execution=execution,
     )
 
@@ -169,7 +176,10 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     settings, examples = members[0].settings, len(task.labels)
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]
-    last = checkpoints.restore(path, execution.device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
+    last = checkpoints.restore(path, execution.device)
+    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), noise=task.streams.noise)
+    # an older version began with other noise: the training goes on with it, and has one mark
+    task.streams.noise = last.noise
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
@@ -219,11 +229,13 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
             worked = last.cpu_seconds + time.process_time() - begun_cpu
-            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, worked, entropy))
+            kept = Checkpoint(state, done, history, trained, last.started, worked, entropy, last.noise)
+            checkpoints.save(path, kept)
             saved = time.monotonic()
             if stopped_by is not None:
                 where = f"group {number + 1} of {groups}, step {done} of {steps}"
                 raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
     seconds = last.seconds + time.monotonic() - begun
     worked = last.cpu_seconds + time.process_time() - begun_cpu
-    return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time(), worked)
+    times = (seconds, last.started, time.time(), worked)
+    return Group(tuple(members), method, state, history, steps, *times, last.noise)

@@ -42,7 +42,7 @@ from pipeline.training.uncounted import data_uses
 
 @dataclass(frozen=True)
 class Done:
-    """What `train` did."""
+    """What `train` left: the path of the run, and how many replicas are new."""
 
     path: Path  # reports/runs/ROW.json
     trained: int  # replicas
@@ -163,6 +163,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         broken=guarantee.broken,
         uncounted=(*data_uses(data, replica.settings), *guarantee.uncounted),
         protects=guarantee.protects,
+        noise=group.noise,
         weights=weights,
         seconds=round(group.seconds, 3),
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),

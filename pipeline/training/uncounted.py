@@ -14,7 +14,11 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
         yield statement("vocabulary")
     if "features" in manifest and manifest["features"]["range"] is None:
         yield statement("feature_range")
-    if "public" in manifest and len({each["title"] for each in manifest["raw"].values()}) == 1:
+    if (
+        len(data.splits["public"])
+        and "public" in manifest
+        and len({each["title"] for each in manifest["raw"].values()}) == 1
+    ):
         yield statement("own_public", count=len(data.splits["public"]))
     if data.start is not None:
         start = manifest["start"]

@@ -114,7 +114,7 @@ class _Bounded:
         self.stream, self.left = stream, most
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes."""
+        """At most ``size`` bytes of the stream; all of it where ``size`` is negative."""
         content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
         self.left -= len(content)
         if self.left < 0:

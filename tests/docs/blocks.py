@@ -49,7 +49,7 @@ def declared() -> set[str]:
     tables = (settings.lines, settings.data, settings.derived, settings.raw, settings.searches)
     names = {name for table in tables for name in table}
     for block in blocks():
-        names |= set(re.findall(r"dprepro new \w+ (\S+)", block.text))
+        names |= set(re.findall(r"dprepro (?:new \w+|export \S+) (\S+)", block.text))
         if block.language == "yaml":
             names |= set(re.findall(r"^  ([a-z0-9-]+):", block.text, re.MULTILINE))
     return names

@@ -28,6 +28,7 @@ RUN_BY = {
     ("docs/library.md", "toml", 2): "tests/library/test_library.py",
     ("docs/own-model.md", "python", 1): "tests/test_contributing.py",
     ("docs/own-model.md", "yaml", 1): "tests/test_contributing.py",
+    ("docs/private-model.md", "python", 2): "tests/docs/test_private_model.py",
     ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
     ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
 }

@@ -22,9 +22,8 @@ from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
-from tests.methods.conftest import check_alike, trained
+from tests.methods.conftest import CPU, check_ways
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 BN = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
 PLAIN = Model(name="lenet5_tanh")
 SAMPLINGS = ["fixed", "replacement", "shuffled", "poisson"]
@@ -138,10 +137,8 @@ def test_how_it_is_computed_never_changes_the_result(
     tiny: Prepared, model: Model, changes: dict[str, object]
 ) -> None:
     wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
-    ways = (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True))
-    models = [trained(make(tiny, model, *wanted, how=how), steps=3) for how in ways]
     # batch norm over a few examples multiplies rounding errors, and so does every step
-    check_alike(models, rtol=1e-3, atol=1e-4)
+    check_ways(lambda how: make(tiny, model, *wanted, how=how), steps=3, rtol=1e-3, atol=1e-4)
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:

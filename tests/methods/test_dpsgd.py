@@ -22,9 +22,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
-from tests.methods.conftest import check_alike, trained
-
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+from tests.methods.conftest import CPU, check_ways
 
 
 def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
@@ -69,14 +67,7 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
 @pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn", "noisy_bn"])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
-    ways = [
-        CPU,
-        replace(CPU, replicas_at_once=1, physical=7),
-        replace(CPU, replicas_at_once=2, physical=23),
-        replace(CPU, reference=True),
-    ]
-    models = [trained(make(tiny, settings, normalization, how), steps=2) for how in ways]
-    check_alike(models, rtol=1e-4, atol=1e-5)
+    check_ways(lambda how: make(tiny, settings, normalization, how), steps=2, rtol=1e-4, atol=1e-5)
 
 
 def test_momentum_and_rate_are_torchs(tiny: Prepared) -> None:

@@ -126,10 +126,11 @@ def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
     method = Tan(task, [own], model.normalization)
     parameters = method.init()["parameters"]
     samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
-    bounds = method.bounds(method.clips)
-    sums = [method.clipped_sums(parameters, sample, bounds, 0).sums for sample in samples]
-    moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
-    assert 0.5 * own.clip < moved <= own.clip * (1 + 1e-4)
+    for clip in (0.1, own.clip):
+        bounds = method.bounds(torch.tensor([clip]))
+        sums = [method.clipped_sums(parameters, sample, bounds, 0).sums for sample in samples]
+        moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
+        assert 0.5 * clip < moved <= clip * (1 + 1e-4)
 
 
 def perturbed(key: str, own: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:

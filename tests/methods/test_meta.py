@@ -18,6 +18,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
 from pipeline.methods.dpsgd import method as dpsgd
+from pipeline.methods.laplace import adlm, perturbed
 from pipeline.methods.registry import build_method, build_net
 from pipeline.models.model import Model
 from pipeline.pretrained.lrp import relevances
@@ -42,7 +43,12 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     def normal(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
         return torch.empty(len(self.names), size, device=self.device)
 
+    def laplace(values: Tensor, scales: Tensor, *_: Any) -> Tensor:
+        return torch.empty(len(scales), *values.shape, device=values.device)
+
     monkeypatch.setattr(Streams, "normal", normal)
+    for room in (perturbed, adlm):
+        monkeypatch.setattr(room, "release_laplace", laplace)
     monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
 
 

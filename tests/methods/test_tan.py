@@ -1,6 +1,5 @@
 """The steps of `tan` against hand-written loops: copies, clipping, noise, average, vote; and neighbours."""
 
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -19,8 +18,8 @@ from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.training.loop import Replica, make_task
+from tests.methods.conftest import CPU, check_ways
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 COPIES = 3
 AUGMENTED = {"copies": COPIES, "augment": "crop_flip_jitter"}
 
@@ -89,34 +88,9 @@ def test_a_step_is_the_clipped_noisy_mean_of_averaged_copies_by_hand(tiny: Prepa
 @pytest.mark.parametrize("changes", [{}, AUGMENTED, {**AUGMENTED, "optimizer": "adam", "weight_decay": 0.01}])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, changes: dict[str, object]) -> None:
     settings = tan(**changes), tan(sigma=0.5, clip=1.0, learning_rate=0.1, ema=0.5, **changes)
-    ways = [
-        CPU,
-        replace(CPU, replicas_at_once=1, physical=7),
-        replace(CPU, replicas_at_once=2, physical=23),
-        replace(CPU, reference=True),
-    ]
-    results, notes = [], []
-    for how in ways:
-        method = make(tiny, *settings, how=how)
-        state, metrics = run(method, 2)
-        results.append(torch.stack([flat(method.model(state), replica) for replica in range(2)]))
-        notes.append(torch.stack(list(metrics.values())))
     # Adam divides by the gradient's own size, which makes rounding of tiny entries large
-    tolerance = 2e-2 if "optimizer" in changes else 1e-5
-    for other, found in zip(results[1:], notes[1:], strict=True):
-        torch.testing.assert_close(other, results[0], rtol=1e-4, atol=tolerance)
-        torch.testing.assert_close(found, notes[0], rtol=1e-2, atol=1e-4)
-
-
-@pytest.mark.parametrize("changes", [{}, AUGMENTED])
-def test_one_record_moves_the_sum_by_at_most_the_clip(tiny: Prepared, changes: dict[str, object]) -> None:
-    for clip in (0.1, 10.0):
-        method = make(tiny, tan(clip=clip, **changes))
-        sums = [flat(clipped(method, [np.arange(count)], 0).sums) for count in (12, 11)]
-        moved = (sums[0] - sums[1]).norm().item()
-        assert 0 < moved <= clip * (1 + 1e-4)
-        if clip == 0.1:  # less than any gradient here: the record's share is all it may be
-            assert moved > 0.99 * clip
+    atol = 2e-2 if "optimizer" in changes else 1e-5
+    check_ways(lambda how: make(tiny, *settings, how=how), steps=2, rtol=1e-4, atol=atol)
 
 
 def test_noise_has_the_stated_deviation_and_is_what_the_ledger_counts(tiny: Prepared) -> None:

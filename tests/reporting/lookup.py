@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pipeline.params import Settings
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.claim_test import Chosen, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
@@ -10,6 +12,11 @@ from pipeline.reporting.results import LineResult, PaperResult, RowResult, Table
 
 def row(table: TableResult, key: str) -> RowResult:
     return next(found for found in table.rows if found.key == key)
+
+
+def table(declared: Settings, root: Path, key: str) -> TableResult:
+    """A table of the one paper that there are rows of."""
+    return next(part for part in gather(declared, root)[0].tables if part.key == key)
 
 
 def chosen(*rows: RowResult) -> Chosen:

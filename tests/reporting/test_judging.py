@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting import papers, report
+from pipeline.reporting import report
 from pipeline.reporting.claims.ledgers import ProvenCurve
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
@@ -219,9 +218,3 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     cell = gather(declared, tmp_path)[0].tables[0].rows[0].cells["epsilon=1"]
     assert cell.guarantee.state == "weaker"
     assert cell.guarantee.reason == "what is proven of the mechanism as run is a larger ε than is claimed"
-
-
-def test_a_claim_that_a_file_leaves_without_test_and_reason_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text("title: A\nclaims: [{key: a, says: b, where: c}]\n")
-    with pytest.raises(UserError, match="needs either 'tests' or 'untested'"):
-        papers.load("small", tmp_path)

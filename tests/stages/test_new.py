@@ -71,8 +71,8 @@ def row(name: str, *options: str) -> list[str]:
 def test_data_and_a_row_of_them(project: Path) -> None:
     before = (project / "params.yaml").read_text().splitlines()
     said = run("data", "mine", "--npz", "mine.npz")
-    assert said.splitlines()[0].endswith("data/prepared/mine: train 85, validation 10, test 20, public 5")
-    assert "5 of them are public from here on, without protection" in said
+    assert said.splitlines()[0].endswith("data/prepared/mine: train 90, validation 10, test 20, public 0")
+    assert "none is public: methods that need public examples say so" in said
     assert "`dvc repro evaluate@second ledger@second`" in run(
         *row("second", "--method", "dpsgd", "--epsilon", "3")
     )
@@ -100,14 +100,20 @@ def test_data_and_a_row_of_them(project: Path) -> None:
         (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
-        (["data", "mine", "--npz", "../none.npz"], "leads out of the folder of params.yaml"),
-        (["data", "mine", "--npz", "/dev/null"], "/dev/null: leads out of the folder of params.yaml"),
+        (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
+        (["data", "mine", "--npz", "/dev/null"], "no regular file"),
         (
             ["data", "mine", "--npz", "mine.npz", "--inputs", "x"],
             "no array 'x'; there are: 'inputs', 'labels'",
         ),
-        (["data", "mine", "--npz", "mine.npz", "--test", "119"], "--test 119: leaves 1 examples"),
-        (["data", "mine", "--npz", "mine.npz", "--test", "121"], "--test 121: leaves 0 examples"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--test", "119"],
+            "--test 119, --public 0: of 1 examples too few are left",
+        ),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--test", "121"],
+            "--test 121, --public 0: of 0 examples too few are left",
+        ),
     ],
 )
 def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -> None:
@@ -131,7 +137,7 @@ def test_rows_that_are_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("method", sorted(method_settings().keys() - {"adlm"}))  # which needs relevances
 def test_every_method_has_something_to_begin_with(project: Path, method: str) -> None:
-    run("data", "mine", "--npz", "mine.npz")
+    run("data", "mine", "--npz", "mine.npz", "--public", "8")
     axis = method_settings()[method].axis
     told = "epsilon" if axis == "epsilon" else "sigma"
     run(*row("begun", "--method", method, f"--{told}", "2"))

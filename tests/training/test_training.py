@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
-from pipeline.files import read_sealed, write_bytes
+from pipeline.files import read_sealed, write_bytes, write_sealed
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
@@ -34,9 +35,11 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
+from pipeline.privacy.randomness import Streams
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
+from pipeline.results.schema import Run
 from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
@@ -157,9 +160,33 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
     assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
     saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "1"))), weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
-    assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy"}
-    assert saved["entropy"] is None
+    assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy", "noise"}
+    assert (saved["entropy"], saved["noise"]) == (None, "grid")
     assert set(saved["state"]) == {"parameters", "momentum", "running"}
+
+
+def test_a_run_that_began_with_float32_noise_goes_on_with_it_and_says_so(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    """Its first half was made by a version from before the grid, whose checkpoints say nothing of noise."""
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+    fresh = context(tiny, cpu, tmp_path, reproducible=False, checkpoint_every=0.0)
+
+    def kill(state: Progress) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        train_replicas(wanted, replace(fresh, show=kill))
+    path = checkpoint_in(tmp_path)
+    saved = torch.load(io.BytesIO(read_sealed(path)), weights_only=True)
+    del saved["noise"]
+    content = io.BytesIO()
+    torch.save(saved, content)
+    write_sealed(path, content.getvalue())
+    with patch.object(Streams, "rounded_normal") as on_grid:
+        (group,) = train_replicas(wanted, fresh)
+    assert group.noise == "float32"
+    assert not on_grid.called
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
@@ -551,6 +578,14 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.accounted
     assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
+    assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
+    # a ledger of other noise is another training's
+    run = records.read_run("quick", project)
+    assert run is not None
+    older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
+    records.write(Run.model_validate(older), project)
+    with pytest.raises(UserError, match="accounts for another training"):
+        records.read("quick", own.row("quick"), project)
 
 
 def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:

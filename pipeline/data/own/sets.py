@@ -16,6 +16,8 @@ from pipeline.data import catalog, raw
 from pipeline.data.catalog import Edition, Entry, Features, Format, Part
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
+from pipeline.data.own import private
+from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, SOURCE, RawSet
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
@@ -51,6 +53,8 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     """
     if name in catalog.catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
+    private.ignore([RAW, PREPARED, Path(own.path)], root)
+    private.refuse_tracked(private.tracked([Path(own.path)], root))
     found = declared.find(name, own, root)
     told = declared.digest_of(declared.digests(found))
     if told != own.digest:
@@ -107,7 +111,7 @@ def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
 
 
 def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
-    """One part, or `all`."""
+    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 

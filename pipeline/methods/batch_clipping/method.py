@@ -186,7 +186,6 @@ class BatchClipping(PrivateSteps):
         """(R, P, T) norms of each tensor of the gradients of D_pub's examples, or of its mini-sets."""
         how = self.task.execution
         inputs, labels = self.public
-        # each tensor a part of its own, and unclipped
         tensors, size, of_replica = state["parameters"], 1, partial(self._norms, self._of_mini_sets)
         others: tuple[Any, ...] = (rates, state.get("active", {}))
         if self.first.norms == "mini_set":
@@ -210,7 +209,8 @@ class BatchClipping(PrivateSteps):
     def _norms(
         clipper: Callable[..., ClippedSum], inputs: Tensor, labels: Tensor, tensors: Tensors, *others: Any
     ) -> Tensor:
-        """(P, T) norms of each of T tensors of one replica's gradients of P examples or mini-sets."""
+        """(P, T) unclipped norms of each tensor of one replica's gradients of P examples or mini-sets."""
+        # each tensor a part of its own
         ones = next(iter(tensors.values())).new_ones(len(tensors))
         apart = Bounds(ones.diag(), ones, ones)
         return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart, *others).norms

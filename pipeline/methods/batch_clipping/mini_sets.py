@@ -57,7 +57,7 @@ def _divided(streams: Streams, samples: list[np.ndarray], count: int, step: int)
 
 
 class Gradient(NamedTuple):
-    """What a mini-set gives."""
+    """What one mini-set gives to the step, before it is clipped."""
 
     values: Tensors  # g(w; S), the shapes of the parameters
     loss: Tensor  # () mean over its examples

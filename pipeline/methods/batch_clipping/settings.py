@@ -81,7 +81,7 @@ class BatchClippingSettings(EpochSettings):
         return super().shortened(batch, steps).changed(changes)
 
     def parts(self, net: Any) -> int:
-        """L of the guarantee."""
+        """L of the guarantee: parts of the gradient that are clipped and noised each on its own."""
         from pipeline.methods.batch_clipping.layer_bounds import layers_of, parts_of
 
         names = [name for name, value in net.named_parameters() if value.requires_grad]
@@ -113,6 +113,10 @@ class BatchClippingSettings(EpochSettings):
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored if self.side is None else (stored[0], self.side, self.side)
+
+    def needs_public(self, normalization: str) -> bool:
+        """Always: they give the scale of the inputs."""
+        return True
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

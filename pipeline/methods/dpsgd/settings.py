@@ -45,6 +45,10 @@ class DpsgdSettings(EpochSettings):
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
+    def needs_public(self, normalization: str) -> bool:
+        """Where batch norm's statistics are theirs, or theirs too."""
+        return normalization in ("public_bn", "batch_bn")
+
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if circumstances.normalization == "noisy_bn" and not self.private:

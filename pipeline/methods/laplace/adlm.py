@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import floor, log2
 
 import numpy as np
 from torch import Tensor
@@ -13,6 +14,7 @@ from pipeline.methods.laplace.sensitivities import relevance_sensitivity
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace
+from pipeline.privacy.mechanisms import FINENESS, release_laplace
 from pipeline.privacy.statements import statement
 
 # What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
@@ -44,8 +46,13 @@ class Adlm(Perturbed):
     @cached_property
     def noisy(self) -> Tensor:
         """(R, d) relevances with their noise (lines 3 to 7)."""
-        scales = self.task.numbers(self._scale(settings) for settings in self.adaptive)
-        return self.mean + scales[:, None] * self.task.streams.laplace(0, self.features, "relevance")
+        streams, spacing, room = self.task.streams, None, 1.0
+        if streams.noise == "grid":
+            # how far a mean may move is no multiple of any spacing
+            spacing, room = 2.0 ** floor(log2(self._distance * FINENESS / 2)), 1 + FINENESS
+        scales = self.task.numbers(room * self._scale(settings) for settings in self.adaptive)
+        scales = scales[:, None].expand(-1, self.features)
+        return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[:, 0]
 
     @cached_property
     def ratios(self) -> Tensor:

@@ -26,6 +26,7 @@ from pipeline.methods.private_steps import NOISELESS
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.mechanisms import release_laplace
 from pipeline.privacy.statements import statement
 
 SHARED = statement("shared_noise")
@@ -60,7 +61,7 @@ class Perturbed(Method):
         super().__init__(task, settings, normalization)
         self.variant, self.limit, self.batch = self.first.variant, self.first.limit, self.first.batch
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
-        self.parts = split_network(task.net, as_input(task.public[:1]))
+        self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
@@ -156,27 +157,27 @@ class Perturbed(Method):
     @cached_property
     def bias_factors(self) -> Tensor:
         """(R,) the first layer's bias feature: 1, and no data, so that only 'paper' noises it (line 14)."""
-        noise = self.task.streams.laplace(0, 1, "bias")[:, 0]
-        return 1 + self.identical * noise if self.variant == "paper" else torch.ones_like(noise)
+        bias = torch.ones(1, 1, device=self.identical.device)
+        if self.variant != "paper":
+            return bias[0].expand(self.task.replicas)
+        return release_laplace(bias, self.identical[:, None], self.task.streams, 0, "bias")[:, 0, 0]
 
     @cached_property
     def release(self) -> Noisy:
         """All N examples with their noise, drawn once (lines 12, 13, 18 and 19)."""
         task = self.task
-        # in place: this is the largest thing there is
-        inputs = task.streams.laplace(0, self.examples * self.features, "inputs")
-        inputs = inputs.reshape(task.replicas, self.examples, self.features).mul_(self.input_scales[:, None])
-        inputs.add_(as_input(task.inputs).flatten(1))
+        exact = as_input(task.inputs).flatten(1)
+        inputs = release_laplace(exact, self.input_scales, task.streams, 0, "inputs")
         if self.limit is not None:
             inputs.clamp_(-self.limit, self.limit)
         first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
         noisy = self._second
         if self.variant == "paper":
             # 1/8 is no data, but is noised all the same; the noise of phi^(0) would change no gradient
-            noisy = noisy + self._coefficient_noise("second")
+            noisy = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
         return Noisy(
             inputs.unflatten(2, task.inputs.shape[1:]),
-            first + self._coefficient_noise("first"),
+            self._noisy_coefficients(first, "first"),
             noisy,
             torch.zeros(task.replicas, self.parts.units, device=inputs.device),
         )
@@ -185,10 +186,10 @@ class Perturbed(Method):
     def _second(self) -> Tensor:
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
-    def _coefficient_noise(self, purpose: str) -> Tensor:
-        """(R, N, M)."""
-        noise = self.task.streams.laplace(0, self.examples * self.parts.classes, purpose)
-        return (self.loss_scales[:, None] * noise).unflatten(1, (self.examples, self.parts.classes))
+    def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
+        """(R, N, M) coefficients (N, M) with their noise."""
+        scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
+        return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
     def _released(self, chosen: Tensor) -> Noisy:
         """Released examples at ``chosen`` (R, B)."""
@@ -200,13 +201,17 @@ class Perturbed(Method):
     def _shared(self, chosen: Tensor, step: int) -> Noisy:
         """A batch as the authors' code noises it: one tensor for all its examples, anew at each step."""
         task = self.task
-        noise = self.input_scales * task.streams.laplace(step, self.features, "inputs")
+        noise = self._alone(self.input_scales, step, "inputs")
         inputs = as_input(task.inputs[chosen]) + noise.reshape(-1, 1, *task.inputs.shape[1:])
         if self.limit is not None:
             inputs = inputs.clamp(-self.limit, self.limit)
         targets = F.one_hot(task.labels[chosen], self.parts.classes).float()
-        units = self.loss_scales[:, None] * task.streams.laplace(step, self.parts.units, "units")
+        units = self._alone(self.loss_scales[:, None].expand(-1, self.parts.units), step, "units")
         return Noisy(inputs, first_coefficients(targets), self._second, units)
+
+    def _alone(self, scales: Tensor, step: int, purpose: str) -> Tensor:
+        """(R, d) noise of ``scales`` (R, d) on nothing."""
+        return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
     def _layer(self, settings: IlmSettings) -> float:
         """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""

@@ -54,12 +54,12 @@ class IlmSettings(EpochSettings):
 
     @property
     def private(self) -> bool:
-        """Whether anything is noised."""
+        """Whether anything is noised, which an infinite epsilon says not."""
         return math.isfinite(self.epsilon)
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon."""
+        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
         return 1 - self.loss_share
 
     @property
@@ -102,7 +102,7 @@ class AdlmSettings(IlmSettings):
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon."""
+        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
         return super().input_share - self.relevance_share
 
     def problem(self, circumstances: Circumstances) -> str | None:

@@ -23,12 +23,12 @@ class SplitNetwork:
 
     @property
     def units(self) -> int:
-        """|h_k|."""
+        """|h_k|: units of the last hidden layer."""
         return self.output.in_features
 
     @property
     def classes(self) -> int:
-        """M."""
+        """M: outputs of the network."""
         return self.output.out_features
 
     def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class Tan(PrivateSteps):
         return {**state["average"], **last}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The average."""
+        """The moving average of the weights, which is what is tested."""
         return {name: model[name] for name in self.task.parameters}
 
     def test_inputs(self, stored: Tensor) -> Tensor:

@@ -67,6 +67,10 @@ class TanSettings(MethodSettings):
         """Whether another tenth of the steps is done."""
         return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
 
+    def needs_public(self, normalization: str) -> bool:
+        """Always: they give the scale of the inputs."""
+        return True
+
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if self.augment == "none" and self.copies > 1:

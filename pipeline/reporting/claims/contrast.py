@@ -1,7 +1,6 @@
 """A linear contrast of cells between bounds: a difference of lines or levels, its mean, a change, a ratio."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 from typing import Annotated, Literal
@@ -11,8 +10,10 @@ from pydantic import Field
 from pipeline.reporting.judging.claim_test import (
     Bounded,
     Chosen,
+    Compared,
     Levels,
     Outcome,
+    PrintedCell,
     Reference,
     Rows,
     at_least,
@@ -20,26 +21,11 @@ from pipeline.reporting.judging.claim_test import (
 )
 from pipeline.reporting.judging.intervals import Mean, computed, contrast
 from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import Cell
 from pipeline.reporting.wording import level_words, number, with_interval
 
 BEST, PREVIOUS = "best", "previous"
 Place = tuple[str, str]  # (reference, level)
 Terms = dict[Place, float]  # weights of a sum
-
-
-@dataclass(frozen=True)
-class PrintedCell:
-    """A number that the paper prints, taken as exact, where a test looks for a cell."""
-
-    row: str
-    mean: Mean
-    by_seed: Mapping[int, float] = field(default_factory=dict)
-    caveat: None = None
-    only_shorter: Literal[False] = False
-
-
-Measured = Cell | PrintedCell
 
 
 class Contrast(Bounded):
@@ -80,7 +66,7 @@ class Contrast(Bounded):
         return (outcome for outcome in outcomes if outcome.verdict != "not run")
 
     def _outcomes(
-        self, paper: PrintedTables, rows: Rows, cell_at: Callable[[str, str], Measured | None]
+        self, paper: PrintedTables, rows: Rows, cell_at: Callable[[str, str], Compared | None]
     ) -> Iterator[Outcome]:
         for title, left, right in self._contrasts(paper, rows):
             cells = {place: cell_at(*place) for place in (*left, *right)}
@@ -89,7 +75,7 @@ class Contrast(Bounded):
             yield self._judged(title, left, right, known, paper) if ran else not_run(title)
 
     def _judged(
-        self, title: str, left: Terms, right: Terms, cells: Mapping[Place, Measured], paper: PrintedTables
+        self, title: str, left: Terms, right: Terms, cells: Mapping[Place, Compared], paper: PrintedTables
     ) -> Outcome:
         constant = 0.0 if isinstance(self.right, str) else self.right
 

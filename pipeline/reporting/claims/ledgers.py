@@ -64,7 +64,8 @@ class ProvenCurve(OfOneLine, AtLevels):
             return Outcome("fails", f"{title}: no curve is proven ({guarantee.reason})", caveat)
         if self.near_gaussian is None:
             # straight lines join the points of a trade-off curve
-            beta = downwards(float(interp(ERROR, *zip(*sorted(curve), strict=True))))
+            type_1, type_2 = zip(*sorted(curve), strict=True)
+            beta = downwards(float(interp(ERROR, type_1, type_2)))
             text = f"{title}: proven, a type II error of {beta} at type I {number(ERROR)}"
             return Outcome("holds", text, caveat)
         if mu is None:

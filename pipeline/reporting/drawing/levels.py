@@ -93,8 +93,8 @@ def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
 
 def _far_apart(values: Iterable[float]) -> bool:
     """Whether the largest finite number is more than `SPREAD` times the smallest, which is above zero."""
-    found = [value for value in values if isfinite(value)]
-    return bool(found) and min(found) > 0 and max(found) > SPREAD * min(found)
+    finite = [value for value in values if isfinite(value)]
+    return bool(finite) and min(finite) > 0 and max(finite) > SPREAD * min(finite)
 
 
 def _plot_further(axes: Axes, row: RowResult, table: Table, places: dict[str, float], colour: str) -> None:

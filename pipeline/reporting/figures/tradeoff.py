@@ -56,10 +56,10 @@ def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
     """Levels with the same curves (they differ in what privacy doesn't depend on), and these."""
     by_curves: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
     for level in result.levels:
-        own = tuple(_ledgers(result, level))
-        if own:
-            alike = tuple((name, (ledger.tradeoff, ledger.mu)) for name, ledger in own)
-            by_curves.setdefault(alike, ([], own))[0].append(level)
+        ledgers = tuple(_ledgers(result, level))
+        if ledgers:
+            alike = tuple((name, (ledger.tradeoff, ledger.mu)) for name, ledger in ledgers)
+            by_curves.setdefault(alike, ([], ledgers))[0].append(level)
     yield from by_curves.values()
 
 

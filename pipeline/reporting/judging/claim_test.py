@@ -1,12 +1,13 @@
 """What every kind of claim test shares: its base, what bounds it, and how its outcomes are worded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from pipeline.fields import Strict
+from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import Cell, LineResult, RowResult
 from pipeline.reporting.wording import level_words, number
@@ -50,6 +51,20 @@ class Outcome:
     verdict: Verdict
     text: str  # what was compared with what, in numbers
     caveat: str | None = None  # why it does not count: reduced budget, synthetic data, ...
+
+
+@dataclass(frozen=True)
+class PrintedCell:
+    """A number that the paper prints, taken as exact, where a test looks for a cell."""
+
+    row: str
+    mean: Mean
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    caveat: None = None
+    only_shorter: Literal[False] = False
+
+
+Compared = Cell | PrintedCell
 
 
 class ClaimTest(Strict):
@@ -136,7 +151,7 @@ class Bounded(ClaimTest):
         )
 
 
-def at_least(verdict: Verdict, text: str, cell: Cell) -> Outcome:
+def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
     """The outcome of a test that more training can only help to pass.
 
     Passed with less training than the paper's it counts, and says so: it is confirmed more strongly than

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
 from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
@@ -23,21 +24,25 @@ class Verdict:
     name: Name
     attack: Attack | None  # where one shows more than is accounted for it, that one; else the closest to it
     gap: float | None  # how far the claim is below what is accounted
-    floating_point: str  # what an attack on floating-point noise showed, in words
+    floating_point: str  # how noise was made, and what an attack on its arithmetic showed, in words
 
 
-def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:
-    """What a level's privacy is worth; `pages/verdicts.txt` says how."""
+def verdict(
+    ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
+) -> Verdict:
+    """What a level's privacy is worth; `pages/verdicts.txt` says how. ``noise``: None where nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     gap = None
     if name == "optimistic" and ledger.accounted is not None and ledger.claimed is not None:
         gap = ledger.accounted - ledger.claimed
-    return Verdict(name, attack, gap, _floating_point(attacks))
+    return Verdict(name, attack, gap, _floating_point(attacks, noise))
 
 
 def of_cell(cell: Cell, record: Record) -> Verdict:
     """The verdict on a level of a record, by the attacks on it."""
-    return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible)
+    # of replicas with noise of either kind, as far as those with float32 noise
+    noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
+    return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible, noise)
 
 
 def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
@@ -77,10 +82,12 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
     return "sound", strongest
 
 
-def _floating_point(attacks: Sequence[Attack]) -> str:
-    """Whether what is proven of real numbers was shown to be wrong of a computer's."""
-    of_floats = [attack for attack in attacks if attack.attack == FLOATING_POINT]
+def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
+    """How noise was made, and whether what is proven of real numbers was shown wrong of a computer's."""
+    if noise is None:
+        return "nothing ran"
+    of_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
     if not of_floats:
-        return "not audited"
+        return f"{noise}: not audited"
     beyond = any(closeness(attack) > FLOAT for attack in of_floats)
-    return "holds for real numbers only" if beyond else "no more shown than accounted"
+    return f"{noise}: " + ("holds for real numbers only" if beyond else "no more shown than accounted")

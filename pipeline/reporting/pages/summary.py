@@ -63,11 +63,13 @@ def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any
     """The method's settings: those that all levels share, and what each level has beside its name."""
     by_level = {replica.level: replica.settings for replica in record.replicas}
     first, *others = by_level.values()
-    common = {name: value for name, value in first.items() if all(own.get(name) == value for own in others)}
+    common = {
+        name: value for name, value in first.items() if all(level.get(name) == value for level in others)
+    }
     special: dict[str, dict[str, Any]] = {}
-    for level, own in by_level.items():
+    for level, settings in by_level.items():
         said = {*common, level.partition("=")[0]}
-        if left := {name: value for name, value in own.items() if name not in said}:
+        if left := {name: value for name, value in settings.items() if name not in said}:
             special[level] = left
     return common, special
 
@@ -77,12 +79,13 @@ def plainly(result: ClaimResult) -> tuple[str, str]:
     word = CLAIMS[result.status]
     text = word.text
     if result.status == "not judged":
-        small = next(one for one in result.assessments if not one.variant and one.status == "not judged")
+        as_in_paper = (assessment for assessment in result.assessments if not assessment.variant)
+        small = next(assessment for assessment in as_in_paper if assessment.status == "not judged")
         text += f": {_pointing(small.outcomes)}"
     if result.status == "only differently":
-        changed = [one for one in result.assessments if one.status in ("reproduced", "not reproduced")]
-        held = sum(one.status == "reproduced" for one in changed)
-        text += f": holds for {held} of {len(changed)}"
+        statuses = [assessment.status for assessment in result.assessments]
+        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
+        text += f": holds for {held} of {held + failed}"
     return text, word.tone
 
 

@@ -14,7 +14,7 @@ from pipeline.params import Row
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import verdicts
-from pipeline.reporting.judging.values import of_line
+from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
 from pipeline.reporting.statements import joined, words
@@ -34,7 +34,7 @@ Columns = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class LevelResult:
     """A row at a level, run or not, or a line of the paper without a row."""
 
     result: TableResult
@@ -59,29 +59,51 @@ class Entry:
         return verdicts.of_cell(self.cell, record) if self.cell and record else None
 
     @cached_property
+    def value(self) -> Value | None:
+        """What became of the printed value that it decides; of a line without a row, that it waits."""
+        decides = self.row is None or self.line.decides(self.row, self.level)
+        return of_line(self.line, self.level) if decides else None
+
+    @property
+    def evidence(self) -> str:
+        """What a reader may take the number for."""
+        if self.cell is None:
+            return ""
+        if self.cell.mean.exact:
+            return "accounting"
+        return "planned" if self.cell.planned else "exploratory"
+
+    @property
+    def printed(self) -> str:
+        """The paper's number as the paper prints it."""
+        theirs = self.line.line.values.get(self.level) if self.line.line else None
+        return wording.printed(theirs, self.result.table.decimals) if theirs else ""
+
+    @cached_property
     def columns(self) -> Columns:
         """Every column of its line; those that nothing is known for are None."""
         return {**_declared(self), **_measured(self), **_spent(self), **_made(self)}
 
 
-def csv(entries: Iterable[Entry], columns: Sequence[str] | None = None) -> str:
+def csv(results: Iterable[LevelResult], columns: Sequence[str] | None = None) -> str:
     """Lines as text, of these columns alone if they are named."""
-    frame = pd.DataFrame([entry.columns for entry in entries], columns=columns)
+    frame = pd.DataFrame([here.columns for here in results], columns=columns)
     # counts stay whole beside missing ones
     return frame.convert_dtypes().to_csv(index=False, lineterminator="\n")
 
 
-def of_papers(papers: Iterable[PaperResult]) -> list[Entry]:
-    """Everything that ran, in the order shown."""
-    return [entry for paper in papers for table in paper.tables for entry in of_table(table) if entry.cell]
+def of_papers(papers: Iterable[PaperResult]) -> list[LevelResult]:
+    """Everything that ran, and every printed value that waits, in the order shown."""
+    every = (here for paper in papers for table in paper.tables for here in of_table(table))
+    return [here for here in every if here.cell or here.value]
 
 
-def of_table(result: TableResult) -> Iterator[Entry]:
+def of_table(result: TableResult) -> Iterator[LevelResult]:
     """Each row at each level, run or not, and lines without a row."""
     for line in result.lines:
         for row in line.rows or (None,):
             for level in result.levels:
-                yield Entry(result, line, row, level)
+                yield LevelResult(result, line, row, level)
 
 
 def _attributes(thing: object | None, names: str) -> Columns:
@@ -93,12 +115,11 @@ def _attributes(thing: object | None, names: str) -> Columns:
     }
 
 
-def _declared(entry: Entry) -> Columns:
-    result, line, row, level = entry.result, entry.line, entry.row, entry.level
+def _declared(here: LevelResult) -> Columns:
+    result, line, row, level = here.result, here.line, here.row, here.level
     declared = row.declared if row and isinstance(row.declared, Row) else None
     theirs = line.line.values.get(level) if line.line else None
     decides = row is not None and line.decides(row, level)
-    value = of_line(line, level) if decides else None
     return {
         "paper": result.paper,
         "table": result.name.removeprefix(f"{result.paper}-"),
@@ -108,13 +129,13 @@ def _declared(entry: Entry) -> Columns:
         **_attributes(declared, "data method"),
         "metric": result.table.metric,
         **_attributes(row if declared else None, "budget"),
-        "status": "run" if entry.cell else wording.NOT_RUN,
+        "status": "run" if here.cell else wording.NOT_RUN,
         "marks": "; ".join(map(_told, row.marks)) if row else "",
         **_attributes(theirs, "paper_value=value paper_error=error paper_words=words"),
         "paper_examples": result.table.examples,
         "margin": result.table.margin_at(theirs) if theirs else None,
         "decides": decides,
-        "verdict": value.words if value else None,
+        "verdict": here.value.words if decides and here.value else None,
     }
 
 
@@ -122,8 +143,8 @@ def _told(mark: Mark) -> str:
     return f"{mark.words} ({mark.detail})" if mark.detail else mark.words
 
 
-def _measured(entry: Entry) -> Columns:
-    cell = entry.cell
+def _measured(here: LevelResult) -> Columns:
+    cell = here.cell
     trained = cell if cell and not cell.mean.exact else None
     columns = {
         "ours": round(cell.mean.value, 9) if cell else None,
@@ -133,16 +154,16 @@ def _measured(entry: Entry) -> Columns:
         **_attributes(trained, "converged"),
         **_attributes(cell, "difference caveat"),
     }
-    for metric in entry.result.table.also:
-        further = entry.row.also[metric].get(entry.level) if entry.row else None
+    for metric in here.result.table.also:
+        further = here.row.also[metric].get(here.level) if here.row else None
         columns[metric] = further.mean.value if further else None
         columns[f"{metric}_half_width_95"] = further.mean.half if further else None
     return columns
 
 
-def _spent(entry: Entry) -> Columns:
+def _spent(here: LevelResult) -> Columns:
     """The ledger of the level's worst replica, and the attack that came closest to it or beyond."""
-    guarantee, verdict = (entry.cell.guarantee if entry.cell else None), entry.verdict
+    guarantee, verdict = (here.cell.guarantee if here.cell else None), here.verdict
     ledger, attack = (guarantee.ledger if guarantee else None), (verdict.attack if verdict else None)
     opinions = (
         f"{opinion.accountant}: {'none' if opinion.epsilon is None else format(opinion.epsilon, '.6g')}"
@@ -171,8 +192,8 @@ def _spent(entry: Entry) -> Columns:
     }
 
 
-def _made(entry: Entry) -> Columns:
-    row = entry.row if entry.cell else None
+def _made(here: LevelResult) -> Columns:
+    row = here.row if here.cell else None
     record = row.record if row else None
     provenance = record.provenance if record else None
     editions = sorted(provenance.edition.items()) if provenance else ()

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pipeline.reporting import wording
-from pipeline.reporting.tables.flat import Entry
+from pipeline.reporting.tables.flat import LevelResult
 from pipeline.reporting.vocabulary import LEDGERS
 
 HEAD = (
@@ -19,17 +19,17 @@ HEAD = (
 )
 
 
-def cells(entry: Entry) -> list[str]:
+def cells(here: LevelResult) -> list[str]:
     """A level that ran, in words under `HEAD`; beside what an attack shows the ε of what was attacked."""
-    assert entry.row is not None
-    assert entry.cell is not None
-    assert entry.verdict is not None
-    ledger, verdict = entry.cell.guarantee.ledger, entry.verdict
+    assert here.row is not None
+    assert here.cell is not None
+    assert here.verdict is not None
+    ledger, verdict = here.cell.guarantee.ledger, here.verdict
     optimistic = f" by {wording.upwards(verdict.gap)}" if verdict.gap else ""
-    vacuous = ", and no privacy to speak of" if entry.cell.guarantee.state == "vacuous" else ""
+    vacuous = ", and no privacy to speak of" if here.cell.guarantee.state == "vacuous" else ""
     return [
-        entry.row.key,
-        wording.level_words(entry.level),
+        here.row.key,
+        wording.level_words(here.level),
         wording.claim(ledger),
         "none" if ledger.accounted is None else wording.upwards(ledger.accounted),
         "–" if ledger.shown is None else wording.downwards(ledger.shown),
@@ -39,7 +39,7 @@ def cells(entry: Entry) -> list[str]:
     ]
 
 
-def counts(entries: Sequence[Entry]) -> dict[str, int]:
+def counts(results: Sequence[LevelResult]) -> dict[str, int]:
     """How many levels have each verdict, by its words, the most frequent first."""
-    words = (LEDGERS[entry.verdict.name].text for entry in entries if entry.verdict)
+    words = (LEDGERS[here.verdict.name].text for here in results if here.verdict)
     return dict(Counter(words).most_common())

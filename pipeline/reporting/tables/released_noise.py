@@ -30,13 +30,13 @@ def releases(result: TableResult) -> list[Release]:
     return [
         Release(row, quantity, tuple(_cell(row, level, quantity) for level in result.levels))
         for row in result.rows
-        for quantity in dict.fromkeys(one.quantity for level in row.cells for one in _of(row, level))
+        for quantity in dict.fromkeys(noisy.quantity for level in row.cells for noisy in _of(row, level))
     ]
 
 
 def lines(releases: Sequence[Release]) -> list[list[str]]:
     """As text under `head`."""
-    return [[one.row.key, one.quantity, *map("; ".join, one.cells)] for one in releases]
+    return [[release.row.key, release.quantity, *map("; ".join, release.cells)] for release in releases]
 
 
 def head(result: TableResult) -> list[str]:
@@ -71,7 +71,7 @@ def _of(row: RowResult, level: str) -> tuple[Released, ...]:
 
 def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
     """Nothing where the level releases no such thing."""
-    released = next((one for one in _of(row, level) if one.quantity == quantity), None)
+    released = next((of_row for of_row in _of(row, level) if of_row.quantity == quantity), None)
     if released is None:
         return ()
     accounted = "no bound" if released.accounted is None else upwards(released.accounted)

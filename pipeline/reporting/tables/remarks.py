@@ -51,11 +51,11 @@ def differing(line: LineResult, levels: Sequence[str]) -> str | None:
     if line.line is None:
         return None
     judged = {level: values.of_line(line, level) for level in levels}
-    found = {level: value.status for level, value in judged.items() if value}
+    statuses = {level: value.status for level, value in judged.items() if value}
     sides = [
         f"{side} the paper at {', '.join(wording.level_words(level) for level in at)}"
         for side in ("above", "below")
-        if (at := [level for level, verdict in found.items() if verdict == side])
+        if (at := [level for level, status in statuses.items() if status == side])
     ]
     if not sides:
         return None

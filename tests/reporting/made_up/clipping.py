@@ -127,10 +127,7 @@ def record(key: str, declared: Settings) -> Record:
                     ledger(own.sigma, broken, **({"accounted": 2e6} if key == IC else {})),
                 )
             )
-    made = {"config": declared.row_digest(key), "examples": 49000, "reproducible": False}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(
-        update={"model": row.model.model_dump(mode="json"), "method": row.method, "budget": row.budget}
-    )
+    return dpsgd.variant(key, declared, replicas, {"examples": 49000})
 
 
 def account(key: str, declared: Settings) -> Record:
@@ -146,16 +143,7 @@ def account(key: str, declared: Settings) -> Record:
         )
         for own in entry.resolved
     ]
-    made = {
-        "config": declared.account_digest(key),
-        "examples": entry.resolved[0].examples,
-        "data": {},
-        "edition": {},
-        "reproducible": False,
-    }
-    return dpsgd.variant(key, declared, replicas, made).model_copy(
-        update={"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
-    )
+    return dpsgd.variant(key, declared, replicas, {"examples": entry.resolved[0].examples})
 
 
 def history(found: Record) -> Iterator[tuple[Any, ...]]:
@@ -172,9 +160,8 @@ def fill(root: Path) -> Settings:
     """The whole example, everything run."""
     declared = settings()
     for key in declared.rows:
-        found = record(key, declared)
-        digest = dpsgd.write_history(found.row, root, history(found))
-        keep(found.model_copy(update={"history": digest}), root)
+        made = record(key, declared)
+        dpsgd.put(made, root, history(made))
     for key in declared.accounts:
         keep(account(key, declared), root)
     return declared

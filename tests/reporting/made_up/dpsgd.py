@@ -177,11 +177,13 @@ def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str
     return digest
 
 
-def put(found: Record, root: Path, history: bool = True) -> Record:
-    """Write a record (and a history) where `evaluate` would; returns the record as written."""
-    if history:
-        digest = write_history(found.row, root, _curves(found))
-        found = found.model_copy(update={"history": digest})
+def put(found: Record, root: Path, curves: Iterable[tuple[Any, ...]] | None = None) -> Record:
+    """Write a record and its history where `evaluate` would; returns the record as written.
+
+    The history is the example's if there are no ``curves``, which are lines of `HISTORY_COLUMNS`.
+    """
+    digest = write_history(found.row, root, _curves(found) if curves is None else curves)
+    found = found.model_copy(update={"history": digest})
     keep(found, root)
     return found
 
@@ -210,10 +212,26 @@ def replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float
 
 
 def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
-    """A record of another line, ``made`` by other things than the example's."""
+    """A record of another row or account, ``made`` by other things than the example's."""
     line, template = declared.lines[key], record(PLAIN, settings())
-    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
-    update["origins"] = (template.provenance.model_copy(update=made),)
+    update: dict[str, Any] = {
+        "row": key,
+        "paper": line.paper,
+        "table": line.table,
+        "label": line.label,
+        "replicas": replicas,
+    }
     if isinstance(line, Row):
-        update["data"] = line.data
-    return template.model_copy(update=update)
+        made = {"config": declared.row_digest(key)} | made
+        update |= {"data": line.data, "model": line.model.model_dump(mode="json"), "method": line.method}
+        update |= {"budget": line.budget, "search": line.search}
+    else:
+        made = {"config": declared.account_digest(key), "data": {}, "edition": {}} | made
+        update |= {"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
+    return template.model_copy(update=update | {"origins": (template.provenance.model_copy(update=made),)})
+
+
+def changed(found: Record, root: Path, **update: Any) -> None:
+    """Keep a record all of whose replicas are as told."""
+    replicas = [replica.model_copy(update=update) for replica in found.replicas]
+    keep(found.model_copy(update={"replicas": replicas}), root)

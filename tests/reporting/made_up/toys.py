@@ -71,8 +71,7 @@ def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Recor
         for own in row.resolved
         for seed, accuracy in enumerate(accuracies.get(f"sigma_{own.sigma:g}", ()))
     ]
-    made = {"config": declared.row_digest(key), "edition": {}}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(update={"method": row.method})
+    return dpsgd.variant(key, declared, replicas, {"edition": {}})
 
 
 def judged(
