@@ -66,7 +66,7 @@ def run(tmp_path: Path, warm: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-        line = [warm / "python", *arguments]
+        line = [str(warm / "python"), *arguments]
         done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
