@@ -88,8 +88,10 @@ def _spelled(name: str) -> str:
 
 
 def columns_words(result: TableResult) -> str:
-    """What the table's columns are."""
-    return _spelled(result.part) if result.part else result.table.axis
+    """What the table's columns are; of rows of no paper the setting that tells their levels apart."""
+    if result.table.axis and not result.part:
+        return result.table.axis
+    return _spelled(result.part or next(iter(result.levels), "").partition("=")[0])
 
 
 def measured_words(result: TableResult) -> str:
