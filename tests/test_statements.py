@@ -49,12 +49,12 @@ def committed() -> Iterator[Statement]:
     rows = [path.stem for path in ROOT.joinpath(records.RUNS).glob("*.json")]
     for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
         for one in run.replicas:
-            yield from (*one.broken, *one.uncounted, *([one.protects] if one.protects else []))
+            yield from (*one.broken, *one.not_covered, *([one.protects] if one.protects else []))
     lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
     for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):
         for entry in ledgers.replicas:
             ledger = entry.ledger
-            yield from (*ledger.reasons, *ledger.uncounted, *([ledger.protects] if ledger.protects else []))
+            yield from (*ledger.reasons, *ledger.not_covered, *([ledger.protects] if ledger.protects else []))
 
 
 SAID = list(committed())

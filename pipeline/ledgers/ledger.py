@@ -63,34 +63,34 @@ def ledger_of(
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    uncounted = (*outside, *trained.uncounted, *_always(trained, among_others))
+    not_covered = (*outside, *trained.not_covered, *_always(trained, among_others))
     if trained.accounted_then is not None:
         then = trained.accounted_then
         known = {"shown": _of_opposites(then.releases), "shown_by": statement("opposites")}
         proven = then.releases and then.accounted is not None and not reasons
-        said = {"reasons": reasons, "uncounted": uncounted, **(known if proven else {})}
+        said = {"reasons": reasons, "not_covered": not_covered, **(known if proven else {})}
         return stated(then.model_copy(update=said))
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
             releases, protects = releases.known(), None
-        return release_ledger(releases, trained.steps, reasons, uncounted, protects, steps)
+        return release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     if trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     return make_ledger(
-        trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, uncounted, steps
+        trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
     )
 
 
 def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
-    """Uses of private data that every private training here leaves uncounted."""
+    """Uses of private data that every private training here leaves uncovered."""
     if trained.spending is None and trained.accounted_then is None:
         return
     yield statement("examples_public")
     yield statement("validation")
     if among_others:
         yield statement("all_replicas")
-    if any(one.key == "own_public" for one in trained.uncounted):
+    if any(one.key == "own_public" for one in trained.not_covered):
         yield statement("passed_over")
     if any(one.quantity == "relevances" for one in getattr(trained.spending, "laplace", ())):
         yield statement("spans")
@@ -111,7 +111,7 @@ def make_ledger(
     delta: float,
     claimed_by: str | None,
     reasons: tuple[Statement, ...] = (),
-    uncounted: Iterable[Statement] = (),
+    not_covered: Iterable[Statement] = (),
     told: Iterable[int] = (),
 ) -> Ledger:
     """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
@@ -150,7 +150,7 @@ def make_ledger(
         accountant=None if reasons else bounds[least].accountant,
         reasons=reasons,
         opinions=tuple(opinions),
-        uncounted=tuple(uncounted),
+        not_covered=tuple(not_covered),
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
         spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
@@ -172,7 +172,7 @@ def release_ledger(
     releases: Releases,
     steps: int,
     reasons: tuple[Statement, ...] = (),
-    uncounted: Iterable[Statement] = (),
+    not_covered: Iterable[Statement] = (),
     protects: Statement | None = None,
     told: Iterable[int] = (),
 ) -> Ledger:
@@ -205,7 +205,7 @@ def release_ledger(
         accountant=BASIC if proven else None,
         reasons=reasons,
         opinions=_at_delta(releases) if bounded else (),
-        uncounted=tuple(uncounted),
+        not_covered=tuple(not_covered),
         releases=noised,
         protects=protects,
         # all of it before the first step

@@ -171,7 +171,7 @@ class BatchClipping:
             delta=self.settings[replica].delta,
             claimed_by="clt",
             broken=(RUNNING,) if self.running else (),
-            uncounted=(CURVES,),
+            not_covered=(CURVES,),
         )
 
     def _epoch(self, step: int) -> int:

@@ -141,7 +141,7 @@ class Dpsgd:
             delta=own.delta,
             claimed_by=own.accountant,
             broken=self.statistics.broken,
-            uncounted=(CURVES,),
+            not_covered=(CURVES,),
         )
 
     def bounds(self, limits: Tensor) -> Bounds:

@@ -148,7 +148,7 @@ class Tan:
             spending=self.mechanism.spendings[replica],
             delta=self.settings[replica].delta,
             claimed_by="rdp",
-            uncounted=(CURVES,),
+            not_covered=(CURVES,),
         )
 
     def clipped_sums(self, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:

@@ -156,7 +156,7 @@ def _spent(cell: Cell | None, row: RowResult | None) -> Entry:
         "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
-        "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
+        "not_covered": (joined(ledger.not_covered) or "") if ledger else "",
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }
