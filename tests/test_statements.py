@@ -37,8 +37,8 @@ def keys(said: ast.expr) -> Iterator[str]:
         yield from ("informed_relevance", "public_relevance")
 
 
-def calls() -> Iterator[ast.Call]:
-    for path in ROOT.joinpath("pipeline").rglob("*.py"):
+def calls(files: str = "**/*.py") -> Iterator[ast.Call]:
+    for path in ROOT.joinpath("pipeline").glob(files):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "statement":
                 yield node

@@ -88,6 +88,7 @@ def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
         return
     yield statement("examples_public")
     yield statement("validation")
+    yield statement("timing")
     if among_others:
         yield statement("all_replicas")
     if any(one.key == "own_public" for one in trained.not_covered):

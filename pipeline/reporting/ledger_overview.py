@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from pipeline.reporting import wording
 from pipeline.reporting.gather import PaperResult
+from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import Guarantee
+from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.verdicts import RULE, Verdict, arithmetic, closeness, of_cell, on_mechanism
+from pipeline.reporting.vocabulary import SEVERITIES
 from pipeline.results.schema import FLOATING_POINT, Attack, Ledger
 
 # attacks in words; where what was attacked is smaller than the row, its own epsilon stands beside
@@ -39,6 +42,7 @@ HEAD = (
     "verdict",
     "attack: shown ≥ (of ≤)",
     "floating point",
+    "not covered, at worst",
 )
 
 
@@ -51,6 +55,7 @@ class Entry:
     guarantee: Guarantee
     verdict: Verdict
     arithmetic: str
+    not_covered: tuple[NotCovered, ...]  # the worst first
 
     @property
     def ledger(self) -> Ledger:
@@ -72,6 +77,7 @@ class Entry:
             self.verdict.words + optimistic + (vacuous if self.guarantee.state == "vacuous" else ""),
             attack_words(self.verdict.attack),
             self.arithmetic,
+            severity.at_worst(self.not_covered),
         ]
 
 
@@ -98,7 +104,8 @@ def entries(papers: Sequence[PaperResult]) -> list[Entry]:
                 if cell.guarantee.state == "none" or row.record is None:
                     continue
                 judged, floats = of_cell(cell, row.record), arithmetic(cell.replicas[0].attacks)
-                found.append(Entry(row.key, level, cell.guarantee, judged, floats))
+                uses = tuple(severity.of_cell(cell, row.record))
+                found.append(Entry(row.key, level, cell.guarantee, judged, floats, uses))
     return found
 
 
@@ -107,9 +114,15 @@ def counts(found: Sequence[Entry]) -> dict[str, int]:
     return dict(Counter(one.verdict.words for one in found).most_common())
 
 
+def grades(found: Sequence[Entry]) -> dict[str, int]:
+    """Of how many levels what no epsilon covers has which grade at worst."""
+    worst = Counter(entry.not_covered[0].severity for entry in found if entry.not_covered)
+    return {word.text: worst[name] for name, word in SEVERITIES.items() if worst[name]}
+
+
 def markdown(found: Sequence[Entry]) -> str:
     """The overview as a table."""
-    lines = ["# The privacy ledger of every row", "", RULE, ""]
+    lines = ["# The privacy ledger of every row", "", RULE, "", severity.RULE, ""]
     lines += ["| " + " | ".join(HEAD) + " |", "|" + " --- |" * len(HEAD)]
     lines += ["| " + " | ".join(one.cells) + " |" for one in found]
     return "\n".join(lines) + "\n"

@@ -76,6 +76,14 @@ WORDS = {
     "spans": (
         "the exact span of mean relevances, which only the laboratory sees, and the metrics divided by it"
     ),
+    "timing": (
+        "how long training took, which grows with the sizes of batches and with how far they are padded"
+    ),
+    "floating_point": "arithmetic: floating-point noise is taken for real numbers",
+    "floating_point_shown": (
+        "arithmetic: floating-point noise is taken for real numbers, and which floats it can make told an "
+        "attack on one release who is in it"
+    ),
     "nothing_to_attack": "nothing is clipped or noised for privacy, so that there is no mechanism to attack",
     # the pair of neighbouring data sets that a lower bound is computed on
     "always_at_full_length": (

@@ -48,6 +48,12 @@ LEDGERS = {
     "void": Word("VOID", "bad", "void"),
     "none": Word("none claimed", "faint", "claim nothing"),
 }
+# Of what no epsilon covers, from the worst to the least; see `judging.severity`.
+SEVERITIES = {
+    "critical": Word("breaks the claim", "bad", "breaks the claim for whoever sees it"),
+    "weakening": Word("weakens the claim", "warn", "weakens the claim"),
+    "theoretical": Word("theoretical", "faint", "bears on the claim in theory"),
+}
 OUTCOMES = {
     "holds": Word("holds", "good", "hold"),
     "fails": Word("fails", "bad", "fail"),

@@ -30,8 +30,8 @@ from pipeline.results.weights import clear_weights, make_weights_folder, weights
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
-from pipeline.training.side_by_side import train_replicas
 from pipeline.training.not_covered import data_uses
+from pipeline.training.side_by_side import train_replicas
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def test_what_the_network_behind_relevances_saw_is_told(
 
 def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
     choices = statement("other_choices")
-    always = (statement("examples_public"), statement("validation"))
+    always = (statement("examples_public"), statement("validation"), statement("timing"))
     assert ledger_of(trained(), False, None).not_covered == (choices, OWN, *always)
     search = statement("search", search="s")
     assert ledger_of(trained(), False, "s").not_covered == (search, choices, OWN, *always)

@@ -44,11 +44,17 @@ def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
 
 def arithmetic(attacks: Sequence[Attack]) -> str:
     """Whether what is proven of real numbers was shown to be wrong of a computer's, in words."""
-    of_floats = [one for one in attacks if one.attack == FLOATING_POINT]
-    if not of_floats:
+    if all(attack.attack != FLOATING_POINT for attack in attacks):
         return "not audited"
-    beyond = any(one.accounted is not None and closeness(one) > FLOAT for one in of_floats)
-    return "holds for real numbers only" if beyond else "no more shown than accounted"
+    return "holds for real numbers only" if floats_tell(attacks) else "no more shown than accounted"
+
+
+def floats_tell(attacks: Sequence[Attack]) -> bool:
+    """Whether an attack on floating-point noise showed more than is accounted."""
+    return any(
+        attack.attack == FLOATING_POINT and attack.accounted is not None and closeness(attack) > FLOAT
+        for attack in attacks
+    )
 
 
 def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:

@@ -10,7 +10,7 @@ from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import links, statements, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.gather import ENOUGH_EXAMPLES
-from pipeline.reporting.judging import slowdown
+from pipeline.reporting.judging import severity, slowdown
 from pipeline.reporting.judging.rule import RULE
 from pipeline.reporting.ledger_overview import closest_attack
 from pipeline.reporting.pages.glossary import TERMS, term
@@ -38,6 +38,7 @@ def environment() -> Environment:
         "downwards": wording.downwards,
         "together": wording.together,
         "closest_attack": closest_attack,
+        "not_covered": severity.of_cell,
         "signed": wording.signed,
         "privacy": wording.guarantee_words,
         "privacy_words": wording.privacy_words,
@@ -71,6 +72,7 @@ def environment() -> Environment:
         "VALUES": vocabulary.VALUES,
         "PRIVACY": vocabulary.PRIVACY,
         "LEDGERS": vocabulary.LEDGERS,
+        "SEVERITIES": vocabulary.SEVERITIES,
         "OUTCOMES": vocabulary.OUTCOMES,
         "privacy_tones": {word.text: word.tone for word in vocabulary.PRIVACY.values()},
         "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,

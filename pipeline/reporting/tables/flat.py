@@ -12,10 +12,10 @@ from pipeline.params import Row
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.gather import PaperResult
-from pipeline.reporting.judging import verdicts
+from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.values import of_line
 from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
-from pipeline.reporting.statements import joined, words
+from pipeline.reporting.statements import words
 from pipeline.reporting.tables import released_noise
 
 SUMMARY = (
@@ -25,8 +25,8 @@ SUMMARY = (
 )  # fmt: skip
 LEDGER = (
     "paper", "row", "level", "claimed", "proven", "shown", "delta", "ledger_verdict", "floating_point",
-    "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing", "attack_proven", "attack_event",
-    "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
+    "not_covered_at_worst", "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing",
+    "attack_proven", "attack_event", "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
 )  # fmt: skip
 Entry = dict[str, Any]
 
@@ -122,6 +122,7 @@ def _spent(cell: Cell | None, row: RowResult | None) -> Entry:
     ledger = cell.guarantee.ledger if cell else None
     judged = verdicts.of_cell(cell, row.record) if cell and row and row.record else None
     attack = judged.attack if judged else None
+    uses = severity.of_cell(cell, row.record) if cell and row and row.record else []
     opinions = (
         f"{one.accountant}: {'none' if one.epsilon is None else format(one.epsilon, '.6g')}"
         + (f" ({one.note})" if one.note else "")
@@ -156,7 +157,8 @@ def _spent(cell: Cell | None, row: RowResult | None) -> Entry:
         "sampling": ledger.sampling if ledger else None,
         "sampling_rate": ledger.sampling_rate if ledger else None,
         "steps": ledger.steps if ledger else None,
-        "not_covered": (joined(ledger.not_covered) or "") if ledger else "",
+        "not_covered": "; ".join(f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in uses),
+        "not_covered_at_worst": severity.at_worst(uses),
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }
