@@ -23,8 +23,9 @@ def together(left_out: int = 0) -> Together:
 
 def floats(shown: float) -> Attack:
     return Attack(
-        level="epsilon=1", attack=FLOATING_POINT, sees="one release", event="noise", delta=1e-5, accounted=1.0,
-        whole=False, confidence=0.95, trials=(9, 9), bounds=(Bound(by="coordinates", epsilon=shown),), seconds=1,
+        level="epsilon=1", attack=FLOATING_POINT, sees="one release", event="noise", delta=1e-5,
+        accounted=1.0, whole=False, confidence=0.95, trials=(9, 9), seconds=1,
+        bounds=(Bound(by="coordinates", epsilon=shown),),
     )  # fmt: skip
 
 
