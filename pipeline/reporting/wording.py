@@ -172,6 +172,12 @@ def claim_source(ledger: Ledger) -> str:
     return CLAIMS.get(ledger.claimed_by or "", "")
 
 
+GRID = (
+    " No smaller bound, for selecting the best (Papernot and Steinke 2022), holds of its search, which was "
+    "not random: every candidate of a grid was trained, and what each reached is published."
+)
+
+
 def together(found: Together) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
     of = f"its {found.trainings} private trainings" if found.trainings > 1 else "its private training"
@@ -180,7 +186,9 @@ def together(found: Together) -> str:
     left = f"; {found.left_out} more have no bound, and are not in it" if found.left_out else ""
     delta = f" at δ {number(found.delta)}" if found.delta else ""
     neighbours = f", neighbours {RELATION_WORDS[found.neighbouring]}"
-    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{neighbours}{left}."
+    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{neighbours}{left}." + (
+        GRID if found.searched else ""
+    )
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
