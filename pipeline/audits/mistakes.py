@@ -3,9 +3,11 @@
 Each test is of a training as it should be (per-example clipping, Poisson samples, independent noise of one
 scale), so that its p-value is the chance of being wrong about a right training. They are hints: a mistake
 may go unseen, and several may look alike. What is released is in units of its own noise, so that no scale,
-such as that of a mean, has to be known.
+such as that of a mean, has to be known. Where it is also known which examples were in each batch, mistakes of
+samplers are told apart from others.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -15,19 +17,27 @@ from scipy import stats
 CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispersion is looked at
 TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
 FEW = 0.2  # share of steps with another divisor, where it is that of last batches
+UNLIKE = 1e-4  # p-value below which batches' sizes aren't those of Poisson samples
+TRUE_SIZE = "sums divided by the true batch size before noise is added"
+OR_THE_RATE = ", or the sampling rate is another"
 
 
 @dataclass(frozen=True)
 class Mistake:
     """A mistake that a training looks like, with the chance that a right training does so too."""
 
-    name: str  # generator, clipping, divisor, noise or sampler
+    name: str  # generator, clipping, divisor, noise, rate, sampler, weights or padding
     looks_like: str
     p: float
 
 
 def recognise(
-    crowd: np.ndarray, blanks: np.ndarray, examples: int, rate: float, noise_multiplier: float
+    crowd: np.ndarray,
+    blanks: np.ndarray,
+    examples: int,
+    rate: float,
+    noise_multiplier: float,
+    batches: Sequence[np.ndarray] | None = None,
 ) -> list[Mistake]:
     """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
 
@@ -39,11 +49,15 @@ def recognise(
         examples: N, that the crowd has.
         rate: claimed chance of an example to be in a batch.
         noise_multiplier: claimed.
+        batches: positions of the examples in each of the crowd's batches; None: not known.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
     steps, expected = len(crowd), examples * rate
     answers = [_generator(blanks), _clipping(crowd), _divisor(blanks)]
+    sizes = None if batches is None else np.array([len(np.unique(batch)) for batch in batches])
+    if batches is not None:
+        answers += of_batches(batches, examples)
     reused, unclipped = answers[0].p < 1e-4, answers[1].p < 1e-4
     if unclipped:
         return answers
@@ -57,20 +71,67 @@ def recognise(
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
         p = 1.0
-    text = _noise(total.mean(), total.std(ddof=1) / sqrt(steps), measured, noise_multiplier, expected)
-    answers.append(Mistake("noise", text, p))
+    if sizes is None or sizes.mean() == 0 or abs(sizes.mean() / expected - 1) < TOLERANCE:
+        text = _noise(total.mean(), total.std(ddof=1) / sqrt(steps), measured, noise_multiplier, expected)
+        answers.append(Mistake("noise", text if sizes is None else text.removesuffix(OR_THE_RATE), p))
+    else:
+        text = f"the sampling rate is {sizes.mean() / examples:.3g}, claimed {rate:.3g}"
+        answers.append(Mistake("rate", text, p))
     if total.mean() > CLEAR * total.std(ddof=1) / sqrt(steps) and not reused:
         scale = total.mean() / expected
         of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
         ratio = (steps - 1) * total.var(ddof=1) / scale**2 / (coins + of_noise)
         low, high = stats.chi2.cdf(ratio, steps - 1), stats.chi2.sf(ratio, steps - 1)
         text = (
-            f"batch sizes have a variance of {total.var(ddof=1) / scale**2 - of_noise:.3g}, those of Poisson "
-            f"samples {coins:.3g}: a sampler that isn't Poisson, or sums divided by the true batch size "
-            "before noise is added"
+            f"sums have a variance of {total.var(ddof=1) / scale**2 - of_noise:.3g} examples, those of "
+            f"Poisson samples {coins:.3g}"
         )
-        answers.append(Mistake("sampler", text, 2 * float(min(low, high))))
+        p = 2 * float(min(low, high))
+        if sizes is None:
+            answers.append(Mistake("sampler", f"{text}: a sampler that isn't Poisson, or {TRUE_SIZE}", p))
+        elif _dispersion(sizes, coins)[0] > UNLIKE:
+            answers.append(Mistake("divisor", f"{text}, though batches are such: {TRUE_SIZE}", p))
     return answers
+
+
+def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
+    """What the batches tell: whether they are Poisson samples, with the same chance for all examples.
+
+    Args:
+        batches: positions of the examples in each batch.
+        examples: N.
+    """
+    rows = np.array([len(batch) for batch in batches])
+    distinct = [np.unique(batch) for batch in batches]
+    sizes = np.array([len(batch) for batch in distinct])
+    share = sizes.mean() / examples
+    if not 0 < share < 1:
+        return []
+    coins = examples * share * (1 - share)
+    if copies := (rows - sizes).mean():
+        padded = _dispersion(sizes, coins)[0] > UNLIKE
+        text = f"batches have {copies:.3g} copies of their examples, in the mean over steps"
+        padding = Mistake("padding", f"{text}, and would be Poisson samples without: padding counts", 0.0)
+        again = Mistake("sampler", f"{text}: a sampler that draws with replacement, and isn't Poisson", 0.0)
+        answers = [padding if padded else again]
+    else:
+        p, spread = _dispersion(rows, coins)
+        text = f"batch sizes have a variance of {spread:.3g}, those of Poisson samples {coins:.3g}"
+        answers = [Mistake("sampler", f"{text}: a sampler that isn't Poisson", p)]
+    counts = np.bincount(np.concatenate(distinct), minlength=examples)
+    uneven = float(np.square(counts - counts.mean()).sum() / (counts.mean() * (1 - share)))
+    text = (
+        f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
+        "the mean: a weighted sampler, or padding with the same examples"
+    )
+    return [*answers, Mistake("weights", text, float(stats.chi2.sf(uneven, examples - 1)))]
+
+
+def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
+    """(p-value of so far another variance than ``variance``, the variance of ``sizes``)."""
+    freedom, found = len(sizes) - 1, float(sizes.var(ddof=1))
+    ratio = freedom * found / variance
+    return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), found
 
 
 def _generator(blanks: np.ndarray) -> Mistake:
@@ -114,4 +175,4 @@ def _noise(total: float, error: float, measured: float, claimed: float, batch: f
             f"{text}: noise on the mean calibrated to the sum, more by the batch size {batch:.4g}, or a mean "
             "that is clipped as a whole"
         )
-    return f"{text}, or the sampling rate is another"
+    return text + OR_THE_RATE
