@@ -17,7 +17,7 @@ from scipy import stats
 CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispersion is looked at
 TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
 FEW = 0.2  # share of steps with another divisor, where it is that of last batches
-UNLIKE = 1e-4  # p-value below which batches' sizes aren't those of Poisson samples
+LIKE = 0.01  # p-value above which batches' sizes are taken for those of Poisson samples
 TRUE_SIZE = "sums divided by the true batch size before noise is added"
 OR_THE_RATE = ", or the sampling rate is another"
 
@@ -53,44 +53,68 @@ def recognise(
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
-    steps, expected = len(crowd), examples * rate
     answers = [_generator(blanks), _clipping(crowd), _divisor(blanks)]
-    sizes = None if batches is None else np.array([len(np.unique(batch)) for batch in batches])
-    if batches is not None:
-        answers += of_batches(batches, examples)
     reused, unclipped = answers[0].p < 1e-4, answers[1].p < 1e-4
+    sizes = None
+    if batches is not None:
+        sizes = np.array([len(np.unique(batch)) for batch in batches])
+        answers += of_batches(batches, examples)
+        if sum(map(len, batches)) > sizes.sum():
+            return answers
     if unclipped:
         return answers
-    total = crowd.sum(1) * noise_multiplier
-    coins = expected * (1 - rate)
     # a step's scale is measured in W directions, which moves all that it released together
-    of_scale = expected**2 / (2 * (blanks.shape[1] - 1))
+    of_scale = (examples * rate) ** 2 / (2 * (blanks.shape[1] - 1))
+    total = crowd.sum(1) * noise_multiplier
+    return answers + _of_sums(total, of_scale, reused, examples, rate, noise_multiplier, sizes)
+
+
+def _of_sums(
+    total: np.ndarray,
+    of_scale: float,
+    reused: bool,
+    examples: int,
+    rate: float,
+    noise_multiplier: float,
+    sizes: np.ndarray | None,
+) -> list[Mistake]:
+    """Whether sums are as large, and vary as much, as those of Poisson samples.
+
+    Args:
+        total: (T,) what the crowd released, in clipping bounds if the noise is as claimed.
+        of_scale: variance of it that comes of measuring a step's noise.
+        reused: whether noise comes again.
+        examples: N.
+        rate: claimed.
+        noise_multiplier: claimed.
+        sizes: (T,) of the batches; None: not known.
+    """
+    steps, expected = len(total), examples * rate
+    coins = expected * (1 - rate)
     # noise that comes again in every step isn't averaged
     error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
         p = 1.0
-    if sizes is None or sizes.mean() == 0 or abs(sizes.mean() / expected - 1) < TOLERANCE:
-        text = _noise(total.mean(), total.std(ddof=1) / sqrt(steps), measured, noise_multiplier, expected)
-        answers.append(Mistake("noise", text if sizes is None else text.removesuffix(OR_THE_RATE), p))
+    spread = float(total.std(ddof=1))
+    if sizes is not None and abs(sizes.mean() / expected - 1) > TOLERANCE:
+        answers = [
+            Mistake("rate", f"the sampling rate is {sizes.mean() / examples:.3g}, claimed {rate:.3g}", p)
+        ]
     else:
-        text = f"the sampling rate is {sizes.mean() / examples:.3g}, claimed {rate:.3g}"
-        answers.append(Mistake("rate", text, p))
-    if total.mean() > CLEAR * total.std(ddof=1) / sqrt(steps) and not reused:
-        scale = total.mean() / expected
-        of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
-        ratio = (steps - 1) * total.var(ddof=1) / scale**2 / (coins + of_noise)
-        low, high = stats.chi2.cdf(ratio, steps - 1), stats.chi2.sf(ratio, steps - 1)
-        text = (
-            f"sums have a variance of {total.var(ddof=1) / scale**2 - of_noise:.3g} examples, those of "
-            f"Poisson samples {coins:.3g}"
-        )
-        p = 2 * float(min(low, high))
-        if sizes is None:
-            answers.append(Mistake("sampler", f"{text}: a sampler that isn't Poisson, or {TRUE_SIZE}", p))
-        elif _dispersion(sizes, coins)[0] > UNLIKE:
-            answers.append(Mistake("divisor", f"{text}, though batches are such: {TRUE_SIZE}", p))
+        text = _noise(total.mean(), spread / sqrt(steps), measured, noise_multiplier, expected)
+        answers = [Mistake("noise", text if sizes is None else text.removesuffix(OR_THE_RATE), p)]
+    if total.mean() <= CLEAR * spread / sqrt(steps) or reused:
+        return answers
+    scale = total.mean() / expected
+    of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
+    p, varies = _dispersion(total / scale, coins + of_noise)
+    text = f"sums have a variance of {varies - of_noise:.3g} examples, those of Poisson samples {coins:.3g}"
+    if sizes is None:
+        answers.append(Mistake("sampler", f"{text}: a sampler that isn't Poisson, or {TRUE_SIZE}", p))
+    elif _dispersion(sizes, coins)[0] > LIKE:
+        answers.append(Mistake("divisor", f"{text}, though batches are such: {TRUE_SIZE}", p))
     return answers
 
 
@@ -109,7 +133,7 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         return []
     coins = examples * share * (1 - share)
     if copies := (rows - sizes).mean():
-        padded = _dispersion(sizes, coins)[0] > UNLIKE
+        padded = _dispersion(sizes, coins)[0] > LIKE
         text = f"batches have {copies:.3g} copies of their examples, in the mean over steps"
         padding = Mistake("padding", f"{text}, and would be Poisson samples without: padding counts", 0.0)
         again = Mistake("sampler", f"{text}: a sampler that draws with replacement, and isn't Poisson", 0.0)

@@ -6,7 +6,7 @@ from math import fsum, inf, isfinite
 
 from dp_accounting import NeighboringRelation
 
-from pipeline.ledgers.opinions import library, second_opinions
+from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import (
     describe,
@@ -124,8 +124,8 @@ def make_ledger(
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
     opinions = [*bounds.values()]
-    for module in second_opinions():
-        opinions += module.opinions(spending, steps, delta, epsilons[least])
+    for accountant in accountants():
+        opinions += accountant.epsilons(spending, steps, delta, epsilons[least])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
