@@ -63,15 +63,13 @@ def recognise(
             return answers
     if unclipped:
         return answers
-    # a step's scale is measured in W directions, which moves all that it released together
-    of_scale = (examples * rate) ** 2 / (2 * (blanks.shape[1] - 1))
     total = crowd.sum(1) * noise_multiplier
-    return answers + _of_sums(total, of_scale, reused, examples, rate, noise_multiplier, sizes)
+    return answers + _of_sums(total, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes)
 
 
 def _of_sums(
     total: np.ndarray,
-    of_scale: float,
+    directions: int,
     reused: bool,
     examples: int,
     rate: float,
@@ -82,7 +80,7 @@ def _of_sums(
 
     Args:
         total: (T,) what the crowd released, in clipping bounds if the noise is as claimed.
-        of_scale: variance of it that comes of measuring a step's noise.
+        directions: W, in which a step's noise is measured.
         reused: whether noise comes again.
         examples: N.
         rate: claimed.
@@ -90,7 +88,10 @@ def _of_sums(
         sizes: (T,) of the batches; None: not known.
     """
     steps, expected = len(total), examples * rate
-    coins = expected * (1 - rate)
+    batch = expected if sizes is None else sizes.mean()
+    coins = batch * (1 - batch / examples)
+    # whatever a step's measured noise is off by, moves all that it released together
+    of_scale = batch**2 / (2 * (directions - 1))
     # noise that comes again in every step isn't averaged
     error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
@@ -98,16 +99,14 @@ def _of_sums(
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
         p = 1.0
     spread = float(total.std(ddof=1))
-    if sizes is not None and abs(sizes.mean() / expected - 1) > TOLERANCE:
-        answers = [
-            Mistake("rate", f"the sampling rate is {sizes.mean() / examples:.3g}, claimed {rate:.3g}", p)
-        ]
+    if abs(batch / expected - 1) > TOLERANCE:
+        answers = [Mistake("rate", f"the sampling rate is {batch / examples:.3g}, claimed {rate:.3g}", p)]
     else:
         text = _noise(total.mean(), spread / sqrt(steps), measured, noise_multiplier, expected)
         answers = [Mistake("noise", text if sizes is None else text.removesuffix(OR_THE_RATE), p)]
     if total.mean() <= CLEAR * spread / sqrt(steps) or reused:
         return answers
-    scale = total.mean() / expected
+    scale = total.mean() / batch
     of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
     p, varies = _dispersion(total / scale, coins + of_noise)
     text = f"sums have a variance of {varies - of_noise:.3g} examples, those of Poisson samples {coins:.3g}"
