@@ -8,7 +8,7 @@ import typer
 from benchmarks.cases import CASES
 from benchmarks.measuring import compare
 from benchmarks.results import Line, write
-from benchmarks.ways import BEST, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
+from benchmarks.ways import BEST, FLOATS, GHOST, HOOKS, OURS, PLAIN, WAYS, Contender
 
 
 def bench(
@@ -37,7 +37,7 @@ def bench(
     def show(contender: Contender) -> None:
         print(f"{contender.case.name}, batches of {contender.batch}: {contender.way}", flush=True)
 
-    ways = WAYS if full else (PLAIN, BEST, OURS, HOOKS, GHOST)
+    ways = WAYS if full else (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST)
     lines = []
     for case in only or CASES:
         settings = CASES[case]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.methods.base import Execution, Method, Task
 from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model
 from pipeline.privacy.randomness import Streams
 
@@ -67,7 +67,7 @@ class Case:
     def trainer(self, batch: int, replicas: int, execution: Execution) -> Method:
         """The method that trains so many replicas of the network."""
         values = {"batch": batch, "learning_rate": 0.01, **_LENGTH[self.method], **self.settings}
-        settings = METHOD_SETTINGS[self.method].model_validate(values)
+        settings = method_settings()[self.method].model_validate(values)
         device = execution.device
         net = self.net.to(device)
         inputs, labels = (part.to(device) for part in self.data(EXAMPLES))

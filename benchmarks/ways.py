@@ -21,8 +21,9 @@ PLAIN, BEST, OURS = "plain SGD", "plain SGD, channels last", "ours"
 # Ours by other ways of taking per-example gradients than the one that is chosen for each layer
 PRODUCTS, EXAMPLES_ALONE = "ours, convolutions as products", "ours, convolutions by example"
 TAPS, REFERENCE = "ours, under vmap", "ours, reference"
+FLOATS = "ours, float32 noise"  # as seeded runs have it, and had all before noise was on a grid
 HOOKS, GHOST, FUNCTORCH = "Opacus, hooks", "Opacus, ghost clipping", "Opacus, functorch"
-WAYS = (PLAIN, BEST, OURS, PRODUCTS, EXAMPLES_ALONE, TAPS, REFERENCE, HOOKS, GHOST, FUNCTORCH)
+WAYS = (PLAIN, BEST, OURS, FLOATS, PRODUCTS, EXAMPLES_ALONE, TAPS, REFERENCE, HOOKS, GHOST, FUNCTORCH)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ class Contender:
             return self.way == OURS
         if self.way in (PLAIN, BEST, OURS):
             return True
-        return not self.case.whole and self.case.method != "noisy_weights"
+        if self.case.method == "noisy_weights":
+            return False
+        return self.way == FLOATS or not self.case.whole
 
     def shares(self, threads: int) -> list[int]:
         """The replicas that each process takes: as in training a CPU has one a thread, a GPU one for all."""
@@ -122,7 +125,9 @@ def _ours(contender: Contender) -> Ready:
     if way in (PRODUCTS, EXAMPLES_ALONE):
         wide = torch.inf if way == PRODUCTS else 0.0
         example = case.examples(1)[0]
-        vars(method)["clipper"] = BookKeeping(case.net, example, case.copies, alone=True, wide=wide)
+        vars(method)["of_examples"] = BookKeeping(case.net, example, case.copies, alone=True, wide=wide)
+    if way == FLOATS:
+        method.task.streams.noise = "float32"
     state, number = method.init(), 0
 
     def step() -> None:

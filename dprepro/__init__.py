@@ -14,11 +14,16 @@
 Everything else, in `pipeline` and `stages`, may change.
 """
 
-from dprepro.accounting import Spent, epsilon, noise_multiplier
-from dprepro.auditing import Shown, audit
-from dprepro.gradients import ClippedSum, clipped_sum
-from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from dprepro.accounting import Spent, epsilon, noise_multiplier
+    from dprepro.auditing import Shown, audit
+    from dprepro.gradients import ClippedSum, clipped_sum
+    from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
     "Claims",
@@ -34,3 +39,24 @@ __all__ = [
     "epsilon",
     "noise_multiplier",
 ]
+
+# Modules of all other names, which are imported when they are first asked for: torch and scipy take seconds
+_MODULES = {
+    "accounting": ("Spent", "epsilon", "noise_multiplier"),
+    "auditing": ("Shown", "audit"),
+    "gradients": ("ClippedSum", "clipped_sum"),
+    "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A promised name, from the module that has it."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The promised names."""
+    return __all__

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pipeline.data import prepared
-from pipeline.data.own import sets
+from pipeline.data.own import private, sets
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
@@ -29,7 +29,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings
 from pipeline.results import records
 from pipeline.results.schema import Entry
-from pipeline.results.weights import weights_path
+from pipeline.results.weights import existing_weights
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
 from pipeline.training.evaluation import evaluate
@@ -55,6 +55,8 @@ def verify(settings: Settings, measure: bool = False) -> Iterator[Finding]:
         settings: all settings.
         measure: whether weights that are here are measured again, where their data are here too.
     """
+    for name, files in private.private_files(settings.own).items():
+        yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
         if (RAW / name).exists():
             yield _finding(f"{RAW / name}", partial(_raw, name, settings))
@@ -109,13 +111,13 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if run is None:
         return None
     check_file(records.history_path(key), run.history)
-    paths = [(weights_path(key, one.level, one.seed), one.weights) for one in run.replicas]
+    paths = [(existing_weights(key, *one.key), one.weights) for one in run.replicas]
     here = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in here:
         check_file(path, weights)
     if wrong := records.unmeasured(key):
         raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
-    ran = {(one.level, one.seed) for one in run.replicas}
+    ran = {one.key for one in run.replicas}
     planned = [(row.level(own), seed) for own, seed in row.trainings] if row.plan else []
     if missing := next((name for name in planned if name not in ran), None):
         raise UserError(
@@ -175,12 +177,12 @@ def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
     Raises:
         UserError: they differ, or one is missing.
     """
-    known = {(entry.level, entry.seed): entry for entry in kept}
+    known = {entry.key: entry for entry in kept}
     for entry in due:
         where = f"{records.ledger_path(key)}: {entry.level}, seed {entry.seed}"
-        if (entry.level, entry.seed) not in known:
+        if entry.key not in known:
             raise UserError(f"{where}: missing; account for it")
-        if name := _differing(known[entry.level, entry.seed], entry):
+        if name := _differing(known[entry.key], entry):
             raise UserError(f"{where}: {name} is not what is computed from what ran; account for it again")
 
 

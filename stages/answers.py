@@ -35,12 +35,13 @@ def measured(row: str, root: Path = Path()) -> Iterator[str]:
 
 
 def accounted(line: str, root: Path = Path()) -> Iterator[str]:
-    """``epsilon = 3: epsilon at most 2.6 proven``, a line for each level, of its worst seed.
+    """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together.
 
-    It ends with what no epsilon covers, at worst.
+    A level's line ends with what no epsilon covers, at worst.
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered
+    from pipeline.reporting.wording import together
     from pipeline.results import records
 
     ledgers, audit = records.read_ledgers(line, root), records.read_audit(line, root)
@@ -53,6 +54,8 @@ def accounted(line: str, root: Path = Path()) -> Iterator[str]:
         uses = not_covered(ledger, attacks, ledgers.together if ledgers else None)
         outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
+    if ledgers and ledgers.together:
+        yield together(ledgers.together)
 
 
 def buys(ledger: "Ledger") -> str:

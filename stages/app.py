@@ -1,36 +1,16 @@
 """The `dprepro` command: one sub-command a stage. Heavy libraries are imported inside the commands."""
 
 import os
+import re
 import sys
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import requires, version
 from typing import Annotated
 
 import typer
 
 from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
-from stages.account import account
-from stages.audit import audit
-from stages.compare import compare
-from stages.epsilon import epsilon
-from stages.evaluate import evaluate
-from stages.fetch import fetch
-from stages.identity import identity
-from stages.ledger import ledger
-from stages.new import new
-from stages.pack import adopt, pack
-from stages.plan import plan
-from stages.prepare import prepare
-from stages.publish import publish
-from stages.relevance import relevance
-from stages.report import report
-from stages.repro import repro
-from stages.search import search
-from stages.start import start
-from stages.tan import tan
-from stages.train import train
-from stages.ui import ui
-from stages.verify import verify
 
 # Threads that wait actively take the processor from whoever else needs it: on a busy machine a row took nine
 # times as long. It must be set before torch is imported.
@@ -39,35 +19,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reproduce four papers on differentially private deep learning, with a privacy ledger.",
+    help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
 )
-for command in (
-    identity,
-    plan,
-    fetch,
-    prepare,
-    search,
-    repro,
-    train,
-    start,
-    relevance,
-    evaluate,
-    ledger,
-    account,
-    epsilon,
-    compare,
-    audit,
-    publish,
-    report,
-    ui,
-    pack,
-    adopt,
-    verify,
+# in the order of `--help`; each is a function of its name in the module of its name
+for name in (
+    *("init", "identity", "plan", "fetch", "prepare", "search", "repro", "train", "start", "relevance"),
+    *("evaluate", "ledger", "account", "epsilon", "compare", "audit", "export", "predict"),
+    *("publish", "report", "ui", "pack", "adopt", "verify"),
 ):
-    app.command()(command)
-app.add_typer(new, name="new")
-app.add_typer(tan, name="tan")
+    app.command()(getattr(import_module(f"stages.{name}"), name))
+for name in ("new", "tan"):
+    app.add_typer(getattr(import_module(f"stages.{name}"), name), name=name)
 MOST_LINES = 50  # of an error message
+# packages that bring modules of other names
+BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "sqlalchemy": "mlflow"}
 
 
 def _version(asked: bool) -> None:
@@ -97,6 +62,22 @@ def main() -> None:
         _end(str(problem), 1)
     except Stopped as problem:
         _end(str(problem), problem.status)
+    except ModuleNotFoundError as problem:
+        _end(_lacking(problem), 1)
+
+
+def _lacking(problem: ModuleNotFoundError) -> str:
+    """Which extra brings a package that isn't installed.
+
+    Raises:
+        ModuleNotFoundError: none does.
+    """
+    module = (problem.name or "").partition(".")[0]
+    package = BROUGHT_BY.get(module, module)
+    for needed in requires("dprepro") or ():
+        if extra := re.fullmatch(rf"{package}\b.*extra == ['\"](\w+)['\"]", needed):
+            return f"{module}: not installed; `pip install 'dprepro[{extra[1]}]'` brings it"
+    raise problem
 
 
 def _end(text: str, status: int) -> None:

@@ -22,8 +22,8 @@ def evaluate(
     from stages.train import enough_memory, execution
 
     loaded = params.load()
-    own = loaded.row(row)
-    data = prepared.load(own.data)
+    declared = loaded.row(row)
+    data = prepared.load(declared.data)
     how = execution(device, physical, 0, False)
     run = records.read_run(row)
     with enough_memory(device), counting(row, len(run.replicas) if run else 0) as show:

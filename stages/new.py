@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digi
 @new.command()
 def data(
     name: Name,
-    npz: Annotated[str | None, typer.Option(help="A file with an array of images and one of labels.")] = None,
+    npz: Annotated[str | None, typer.Option(help="A file of arrays: images or features, and labels.")] = None,
     images: Annotated[
         str | None, typer.Option(help="A folder with a folder of images for each class.")
     ] = None,
@@ -30,19 +29,40 @@ def data(
     labels: Annotated[str, typer.Option(help="npz: name of the labels' array.")] = "labels",
     test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
     test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the files into data/own, which git ignores; else they stay.")
+    ] = False,
+    public: Annotated[
+        int | None,
+        typer.Option(min=0, help="Examples that lose their protection, for methods that need some."),
+    ] = None,
+    public_from: Annotated[
+        str | None, typer.Option(help="A key of `raw` or `own` that these are taken from; else the files.")
+    ] = None,
+    span: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--range", help="npz of floats: between which all lie, known without these data."),
+    ] = None,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="npz of floats: move what is beyond the range to its end.")
+    ] = False,
     size: Annotated[
         int | None, typer.Option(min=1, help="images: cut and scale them to so many pixels.")
     ] = None,
     text: Annotated[str, typer.Option(help="texts: name of the texts' column.")] = "text",
     label: Annotated[str, typer.Option(help="texts: name of the classes' column.")] = "label",
 ) -> None:
-    """Declare files of your own in params.yaml, and prepare them: splits, a public part and a manifest."""
+    """Declare files of your own in params.yaml, from anywhere, and prepare them: splits and a manifest.
+
+    Git ignores them before the first is read. None becomes public unless you say so.
+    """
     from pipeline.data.fetch import fetch
-    from pipeline.data.own.describe import describe
-    from pipeline.data.own.prepare import prepare
+    from pipeline.data.own.describe import PUBLIC, describe
+    from pipeline.data.own.private import placed
+    from pipeline.data.prepare import prepare
     from pipeline.errors import UserError
     from pipeline.files import write_text
-    from pipeline.params import PARAMS
+    from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
     given = {kind: path for kind, path in (("npz", npz), ("images", images), ("texts", texts)) if path}
@@ -53,16 +73,21 @@ def data(
         raise UserError(f"--size {size}: is for --images, and these are {kind}")
     if (test_inputs or test_labels) and kind != "npz":
         raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
-    said: dict[str, Any] = {"path": Path(path).as_posix()} | ({} if test is None else {"test": test})
+    if (span or clip) and kind != "npz":
+        raise UserError(f"--range and --clip: are for --npz with floats, and these are {kind}")
+    said: dict[str, Any] = {} if test is None else {"test": test}
     if kind == "npz":
         said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}
+        said |= ({} if span is None else {"range": span}) | ({"clip": True} if clip else {})
     if kind == "images" and size is not None:
         said |= {"resize": True, "shape": (None, size, size)}
     if kind == "texts":
         said |= {"text": text, "label": label}
     adding = Adding()
     adding.refuse(name, "raw")
-    found = describe(name, kind, said)
+    unprotected = PUBLIC if public is None and public_from else public or 0
+    said["path"] = placed(name, path, copy)
+    found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
     adding.entry("own", name, _own_entry(found))
     adding.entry("data", name, _data_entry(found))
     settings = adding.checked()
@@ -71,8 +96,10 @@ def data(
     write_text(PARAMS, adding.text)
     counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {done.folder}: {counts}")
-    public = found.data.public.count
-    print(f"{public} of them are public from here on, without protection; data.{name}.public may name others")
+    if not unprotected:
+        print("none is public: methods that need public examples say so (--public, --public-from)")
+    elif found.data.public.raw == name:
+        print(f"{unprotected} of them are public from here on, and nothing protects them")
 
 
 @new.command()
@@ -96,7 +123,7 @@ def row(
     """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
     from pipeline.errors import UserError
     from pipeline.files import write_text
-    from pipeline.methods.rooms import METHOD_SETTINGS
+    from pipeline.methods.rooms import method_settings
     from pipeline.params import PARAMS, load, pick
     from pipeline.params.adding import Adding
     from pipeline.params.suggested import settings_for
@@ -105,8 +132,8 @@ def row(
     adding = Adding()
     adding.refuse(name, "accounts")
     pick({**settings.data, **settings.derived}, data, "data set")
-    if method not in METHOD_SETTINGS:
-        raise UserError(f"--method {method}: not known; allowed: {', '.join(METHOD_SETTINGS)}")
+    if method not in method_settings():
+        raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
     told = {
         "epsilon": epsilon,
         "sigma": sigma,
@@ -116,7 +143,7 @@ def row(
     }
     given = {key: value for key, value in told.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
-    axis = METHOD_SETTINGS[method].axis
+    axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(
@@ -141,13 +168,42 @@ levels: [{_flow(level)}]  # one entry for each value to compare
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
 
 
+@new.command()
+def level(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
+    epsilon: Annotated[float | None, typer.Option(help="Of a row whose levels are epsilons.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Of a row whose levels are noise.")] = None,
+) -> None:
+    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+    from pipeline.params import PARAMS, load
+    from pipeline.params.adding import Adding
+
+    declared = load().row(row)
+    axis = declared.axis or declared.own_settings.axis
+    told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
+    if [*told] != [axis]:
+        raise UserError(f"rows.{row}: its levels are told apart by {axis!r}; needed: --{axis}, and only it")
+    if declared.plan is not None:
+        raise UserError(
+            f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
+        )
+    adding = Adding()
+    adding.level(row, told)
+    adding.checked()
+    write_text(PARAMS, adding.text)
+    print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
+
+
 def _own_entry(found: "Described") -> str:
     """The declaration of the files, with what somebody may want to know beside it."""
     own = found.own.model_dump(mode="json", exclude_defaults=True)
     notes = {
         "path": "from the folder of this file",
         "digest": "a changed file is noticed",
-        "shape": "channels, height, width",
+        "shape": "channels, height, width" if len(own.get("shape", ())) == 3 else "features",
+        "range": "of all values, known without looking at these data",
         "classes": "in the order of their labels",
         "test": "examples set aside for the test part, as there is none",
     }
@@ -160,14 +216,13 @@ def _own_entry(found: "Described") -> str:
 
 
 def _data_entry(found: "Described") -> str:
-    """Sizes of the splits. The public part is of the same files unless somebody names better ones."""
+    """Sizes of the splits."""
     data = found.data
     lines = [
         f"raw: {data.raw}",
         f"train: {data.train}",
         f"validation: {data.validation}",
-        "# These lose their protection. Where all of the files are private, name another raw set here.",
-        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}",
+        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}  # nothing protects these",
     ]
     if data.text is not None:
         lines.append(f"text: {_flow(data.text.model_dump())}  # tokens kept of a text, and of the vocabulary")

@@ -1,4 +1,4 @@
-"""`dprepro pack` and `dprepro adopt`: rows trained on another machine come home."""
+"""`dprepro pack`: rows trained here, to be adopted elsewhere."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,16 +25,3 @@ def pack(
 
     run(load(), rows, output, "none" if without_weights else "all")
     print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
-
-
-def adopt(
-    file: Annotated[Path, typer.Argument(help="A file that `dprepro pack` wrote.")],
-) -> None:
-    """Take in rows trained elsewhere, if settings, data and versions are the same as here."""
-    from pipeline.params import load
-    from pipeline.transport import adopt as run
-
-    for adopted in run(load(), file):
-        print(f"{adopted.row}: adopted")
-        for note in adopted.notes:
-            print(f"  {note}")

@@ -26,18 +26,18 @@ def plan(
         print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {why}")
     here = [each for each in planned if not each.waits]
     parts: dict[tuple[str, str], list[float | None]] = {}
-    for one in here:
-        row = settings.rows[one.row]
-        parts.setdefault((row.paper, row.budget), []).append(one.seconds)
+    for each in here:
+        row = settings.rows[each.row]
+        parts.setdefault((row.paper, row.budget), []).append(each.seconds)
     for (paper, budget), seconds in sorted(parts.items()):
         print(f"{paper}, {budget} budget: {_total(seconds)}")
     waiting = len(planned) - len(here)
-    print(f"to train: {_total([one.seconds for one in here])}; {waiting} rows wait for a GPU")
+    print(f"to train: {_total([each.seconds for each in here])}; {waiting} rows wait for a GPU")
 
 
 def _total(seconds: list[float | None]) -> str:
     """``3 rows, 0:20:00 by those that ran and 1 nobody can tell of``."""
-    known = [one for one in seconds if one is not None]
+    known = [each for each in seconds if each is not None]
     unknown = f" and {new} nobody can tell of" if (new := len(seconds) - len(known)) else ""
     return f"{len(seconds)} rows, {_span(sum(known))} by those that ran{unknown}"
 

@@ -9,7 +9,7 @@ def prepare(
     name: Annotated[str, typer.Argument(help="A key of 'data' in params.yaml, such as mnist.")],
 ) -> None:
     """Split raw data into train, validation, test and public, with a manifest."""
-    from pipeline.data.own.prepare import prepare as run
+    from pipeline.data.prepare import prepare as run
     from pipeline.files import digest_json
     from pipeline.params import load
 

@@ -47,9 +47,9 @@ def _spent(state: "State", before: str, between: str, digits: int) -> str:
     """Least and most that the replicas have spent, rounded up; empty where nothing bounds it."""
     from pipeline.ledgers.spending import spent_so_far
 
-    found = [spent_so_far(one, state.reproducible, state.step) for one in state.guarantees]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+    spent = [spent_so_far(each, state.reproducible, state.step) for each in state.guarantees]
+    known = [each for each in spent if each is not None]
+    if len(known) < len(spent):
         return ""
     low, high = (str(rounded_up(value, digits)) for value in (min(known), max(known)))
     return before + (low if low == high else f"{low}{between}{high}")

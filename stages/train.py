@@ -110,13 +110,13 @@ def train(
     from stages.progress import showing
 
     loaded = params.load()
-    own = loaded.row(row)
+    declared = loaded.row(row)
     how = execution(device, physical, replicas_at_once, reference)
-    if own.needs == "gpu" and how.device.type == "cpu":
+    if declared.needs == "gpu" and how.device.type == "cpu":
         raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
-    data = prepared.load(own.data)
+    data = prepared.load(declared.data)
     print(
-        f"{row}: {len(own.trainings)} replicas, on {training.describe_device(how.device)}",
+        f"{row}: {len(declared.trainings)} replicas, on {training.describe_device(how.device)}",
         flush=True,
     )
     with showing(row) as show, enough_memory(device):

@@ -15,6 +15,7 @@ from tests.warm.commands import commands
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = (
     "test_dvc.py",
+    "test_wheel.py",
     "test_repro.py",
     "test_training.py",
     "test_publishers.py",

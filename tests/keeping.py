@@ -1,11 +1,20 @@
-"""Keeps a made-up record as training, measuring and accounting would: in three files."""
+"""Keeps a made-up record as training, measuring and accounting would, in three files, beside the papers'."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.files import digest_file
 from pipeline.identity import versions
+from pipeline.params import PAPERS
 from pipeline.results import records, schema
 from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
+
+
+def lay_papers(root: Path) -> None:
+    """Have the papers of this laboratory in another one."""
+    root.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (root / PAPERS).symlink_to(Path(__file__).parents[1] / PAPERS)
 
 
 def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
@@ -13,6 +22,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
 
     As made by the versions that are here, unless ``by_other_version``: then by what the record says.
     """
+    lay_papers(root)
     made = record.provenance
     account = record.method == schema.ACCOUNTING
     origins, measured_by = record.origins, versions.MEASURING - 1
@@ -46,11 +56,12 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             broken=one.ledger.reasons,
             not_covered=one.ledger.not_covered,
             protects=one.ledger.protects,
+            noise=one.noise,
             accounted_then=one.ledger,
             weights=None,
             seconds=one.seconds,
-            started=one.started,
-            ended=one.ended,
+            started=one.started or 0.0,
+            ended=one.ended or 0.0,
             origin=one.origin,
         )
         for one in record.replicas
@@ -63,7 +74,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         data=record.data,
         replicas=trained,
         origins=origins,
-        history=digest_file(curves) if curves.exists() else record.history,
+        history=digest_file(curves) if curves.exists() else record.history or "",
     )
     records.write(run, root)
     measured = tuple(

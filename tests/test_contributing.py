@@ -1,9 +1,8 @@
-"""What is written on adding is true: a copy trains that model by that method without another change."""
+"""What is written on adding is true: a laboratory trains that model by that method without another change."""
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,11 +17,12 @@ ROOT = Path(__file__).parents[1]
 METHOD = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
 # each block of Python, by the path that stands before it
-FILES = dict(re.findall(r"`(pipeline/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
+FILES = dict(re.findall(r"`(lab/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
 (ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
 (PRIVATE,) = re.findall(r"```yaml\n(.*?)```", MODEL, re.DOTALL)  # the row of docs/own-model.md
 PARAMS = f"""
 source: {{kind: synthetic}}
+code: [lab]
 raw:
   mnist: {{train: 2000, test: 200}}
   kmnist: {{train: 20, test: 10}}
@@ -34,93 +34,90 @@ rows:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """The package somewhere else, with the new files and no other change."""
-    for folder in ("benchmarks", "dprepro", "pipeline", "stages"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+def laboratory(tmp_path: Path) -> Path:
+    """A laboratory with the new files."""
     for name, code in FILES.items():
-        assert not (tmp_path / name).exists()
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(code)
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/params.yaml").write_text(PARAMS)
+    (tmp_path / "params.yaml").write_text(PARAMS)
     return tmp_path
 
 
 @pytest.fixture
-def run(warm: Path) -> Callable[..., str]:
-    def run(copy: Path, *arguments: str, cwd: Path) -> str:
-        env = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([warm / "python", *arguments], cwd=cwd, env=env, capture_output=True, text=True)
+def run(warm: Path, laboratory: Path) -> Callable[..., str]:
+    def run(*arguments: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        line: list[Any] = [warm / "python", *arguments]
+        done = subprocess.run(line, cwd=laboratory, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     return run
 
 
-def test_a_model_is_one_file_and_a_private_method_one_room(copy: Path, run: Callable[..., str]) -> None:
+def test_a_model_is_one_file_and_a_private_method_one_room(laboratory: Path, run: Callable[..., str]) -> None:
     rooms = {Path(name).parent.as_posix() for name in FILES}
-    assert rooms == {"pipeline/models", "pipeline/methods/private_signs"}
-    project = copy / "project"
+    assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (
         "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "
         "[fetch.fetch(name, own) for name in own.raw]; prepare.prepare('mnist', own)"
     )
-    run(copy, "-c", data, cwd=project)
+    run("-c", data)
     for stage in ("train", "evaluate", "ledger", "audit"):
-        run(copy, "-m", "stages", stage, "my-perceptron", cwd=project)
-    ran = read(project, "runs")
+        run("-m", "stages", stage, "my-perceptron")
+    ran = read(laboratory, "runs")
     assert (ran["method"], ran["model"]["name"]) == ("private_signs", "perceptron")
-    accuracies = [one["metrics"]["test_accuracy"] for one in read(project, "evaluations")["replicas"]]
+    accuracies = [one["metrics"]["test_accuracy"] for one in read(laboratory, "evaluations")["replicas"]]
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
     # its ledger bounds what its attacks show
-    epsilons = {one["level"]: one["ledger"]["accounted"] for one in read(project, "ledgers")["replicas"]}
+    epsilons = {one["level"]: one["ledger"]["accounted"] for one in read(laboratory, "ledgers")["replicas"]}
     assert 0 < epsilons["sigma=4"] < epsilons["sigma=1"]
-    attacks = read(project, "audits")["attacks"]
+    attacks = read(laboratory, "audits")["attacks"]
     assert {one["attack"] for one in attacks} == {"canaries", "pair", "floating_point"}
     for attack in (one for one in attacks if one["attack"] != "floating_point"):
         assert all(bound["epsilon"] <= attack["accounted"] for bound in attack["bounds"])
     # a search, a new row, the cost and the figure's key
     searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
-    (project / "params.yaml").write_text(searched)
-    assert "learning_rate" in run(copy, "-m", "stages", "search", "rates", cwd=project)
+    (laboratory / "params.yaml").write_text(searched)
+    assert "learning_rate" in run("-m", "stages", "search", "rates")
     told = ("--data", "mnist", "--model", "perceptron", "--method", "private_signs")
-    assert "declared" in run(copy, "-m", "stages", "new", "row", "begun", *told, cwd=project)
+    assert "declared" in run("-m", "stages", "new", "row", "begun", *told)
     script = (
         "from pipeline import params; from pipeline.cluster.costs import costs; "
-        "from pipeline.methods.rooms import METHOD_SETTINGS; own = params.load(); "
-        "print(len(costs(own.rows['begun'], own)), METHOD_SETTINGS['private_signs'].title)"
+        "from pipeline.methods.rooms import method_settings; own = params.load(); "
+        "print(len(costs(own.rows['begun'], own)), method_settings()['private_signs'].title)"
     )
-    assert run(copy, "-c", script, cwd=project) == "1 private SignSGD\n"
+    assert run("-c", script) == "1 private SignSGD\n"
     # the same model by another private method, at the page's settings but for their length and number
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
-    (project / "params.yaml").write_text(PARAMS.replace(ROW, short))
-    assert "2 replicas trained" in run(copy, "-m", "stages", "train", "my-perceptron", cwd=project)
+    (laboratory / "params.yaml").write_text(PARAMS.replace(ROW, short))
+    assert "2 replicas trained" in run("-m", "stages", "train", "my-perceptron")
 
 
-def read(project: Path, kind: str) -> Any:
-    return json.loads((project / f"reports/{kind}/my-perceptron.json").read_text())
+def read(laboratory: Path, kind: str) -> Any:
+    return json.loads((laboratory / f"reports/{kind}/my-perceptron.json").read_text())
 
 
-def test_they_move_no_other_row(copy: Path, run: Callable[..., str]) -> None:
+def test_they_move_no_other_row(run: Callable[..., str]) -> None:
     """Neither its settings nor the code behind it."""
     script = (
         "import json; from pathlib import Path; from pipeline import params; "
-        "from pipeline.identity.entries import entries; "
-        f"print(json.dumps(entries(params.load(Path({str(ROOT / 'params.yaml')!r})))))"
+        "from pipeline.extensions import use; from pipeline.identity.entries import entries; "
+        f"root = Path({str(ROOT)!r}); use({{}}, Path()); "
+        "print(json.dumps(entries(params.load(root / 'params.yaml'), root)))"
     )
-    there, here = (json.loads(run(place, "-c", script, cwd=copy / "project")) for place in (copy, ROOT))
+    there, here = (json.loads(run("-c", script.format(code))) for code in (["lab"], []))
     assert there == here
     assert there["train"].keys() == params.load(ROOT / "params.yaml").rows.keys()
 
 
-def test_its_settings_are_checked(copy: Path) -> None:
-    (copy / "project/params.yaml").write_text(PARAMS.replace("batch: 200,", "batch: 200, delta: 0.1,"))
-    env = {**os.environ, "PYTHONPATH": str(copy)}
+def test_its_settings_are_checked(laboratory: Path) -> None:
+    (laboratory / "params.yaml").write_text(PARAMS.replace("batch: 200,", "batch: 200, delta: 0.1,"))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-m", "stages", "train", "my-perceptron"]
-    done = subprocess.run(line, cwd=copy / "project", env=env, capture_output=True, text=True)
+    done = subprocess.run(line, cwd=laboratory, env=env, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == (
         "dprepro: params.yaml: rows.my-perceptron.settings.delta: 0.1 means nothing; allowed: below 1/1900\n"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline.privacy.statements import Statement, statement
-from pipeline.reporting.statements import WORDS, joined, words
+from pipeline.reporting.statements import joined, words
+from pipeline.reporting.vocabulary import WORDS
 from pipeline.results import records
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 def keys(said: ast.expr) -> Iterator[str]:
     """The keys that the first argument of a call of `statement` may be."""
-    if isinstance(said, ast.Constant):
+    if isinstance(said, ast.Constant) and isinstance(said.value, str):
         yield said.value
     elif isinstance(said, ast.IfExp):
         yield from keys(said.body)
@@ -63,13 +64,13 @@ SAID = list(committed())
 def test_every_key_has_words_with_a_place_for_every_value() -> None:
     for call in calls():
         for key in keys(call.args[0]):
-            places = {name for _, name, *_ in Formatter().parse(WORDS[key]) if name}
+            places = {name for _, name, *_ in Formatter().parse(WORDS.statements[key]) if name}
             assert places == {one.arg for one in call.keywords}, key
 
 
 def test_every_word_is_said_by_something() -> None:
     said = {key for call in calls() for key in keys(call.args[0])} | {one.key for one in SAID}
-    assert WORDS.keys() == said
+    assert WORDS.statements.keys() == said
 
 
 def test_what_is_committed_speaks() -> None:
@@ -81,7 +82,7 @@ def test_what_is_committed_speaks() -> None:
 def test_several_are_one_sentence_and_none_is_none() -> None:
     values: dict[str, Any] = {"search": "grid"}
     both = joined([statement("no_noise"), statement("search", **values)])
-    assert both == f"{WORDS['no_noise']}; {WORDS['search'].format(**values)}"
+    assert both == f"{WORDS.statements['no_noise']}; {WORDS.statements['search'].format(**values)}"
     assert joined([]) is None
 
 

@@ -186,7 +186,7 @@ def placed(root: Path) -> list[str]:
 
 RUN, HISTORY = f"reports/runs/{ROW}.json", f"reports/histories/{ROW}.csv"
 MEASURED, LEDGERS = f"reports/evaluations/{ROW}.json", f"reports/ledgers/{ROW}.json"
-WEIGHTS = f"runs/{ROW}/epsilon=3,seed=0.pt"
+WEIGHTS = f"runs/{ROW}/epsilon=3,seed=0.safetensors"
 ALL = sorted([RUN, HISTORY, MEASURED, LEDGERS, WEIGHTS])
 
 
@@ -222,15 +222,15 @@ def test_weights_that_others_have_can_be_left_out(
     train(home, made=more(2), seeds=(0,))
     train(away, made=more(2), seeds=(0, 1))
     (away / WEIGHTS).unlink()
-    with pytest.raises(UserError, match=r"seed=0\.pt: missing"):
+    with pytest.raises(UserError, match=r"seed=0\.safetensors: missing"):
         pack(more(2), [ROW], home / NAME)
     pack(more(2), [ROW], home / NAME, "here")
     monkeypatch.chdir(home)
     (adopted,) = adopt(more(2), Path(NAME))
     assert adopted.replicas == 1
-    assert sorted(path.name for path in (home / "runs").rglob("*.pt")) == [
-        "epsilon=3,seed=0.pt",
-        "epsilon=3,seed=1.pt",
+    assert sorted(path.name for path in (home / "runs").rglob("*.safetensors")) == [
+        "epsilon=3,seed=0.safetensors",
+        "epsilon=3,seed=1.safetensors",
     ]
 
 
@@ -254,7 +254,7 @@ def test_replicas_of_two_machines_are_one_row(
 ) -> None:
     """Seeds 0 and 1 were trained here, 1 and 2 there: 1 stands, and 2 is taken."""
     train(home, made=more(2), seeds=(0, 1))
-    kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.pt")}
+    kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
     train(away, made=more(3), seeds=(1, 2))
     measured = records.read_evaluation(ROW, away)
     assert measured is not None
@@ -271,10 +271,32 @@ def test_replicas_of_two_machines_are_one_row(
     assert [one.metrics["test_accuracy"] for one in record.replicas] == [0.5, 0.6, 0.7]
     assert all(one.ledger.accounted is not None for one in record.replicas)
     assert {path: path.read_bytes() for path in kept} == kept
-    assert (home / f"runs/{ROW}/epsilon=3,seed=2.pt").exists()
+    assert (home / f"runs/{ROW}/epsilon=3,seed=2.safetensors").exists()
     lines = read_history(records.history_path(ROW, home))
     assert [(seed, value) for _, seed, *_, value in lines] == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert record.history == digest_file(records.history_path(ROW, home))
+
+
+def test_weights_from_before_safetensors_come_too_and_are_the_only_ones(
+    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = weights_path(ROW, "epsilon=3", 0, away)
+    earlier = path.with_suffix(".pt")
+    torch.save({"weight": torch.zeros(3)}, earlier)
+    path.unlink()
+    run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
+    for kept in (run, measured):
+        assert kept is not None
+        (replica,) = kept.replicas
+        told = replica.model_copy(update={"weights": digest_file(earlier)})
+        records.write(kept.model_copy(update={"replicas": (told,)}), away)
+    pack(parsed(), [ROW], home / NAME)
+    monkeypatch.chdir(home)
+    left = home / path.relative_to(away)
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a training that no longer stands")
+    adopt(parsed(), Path(NAME))
+    assert [kept.name for kept in left.parent.iterdir()] == [earlier.name]
 
 
 def test_a_row_is_signed_once_all_its_replicas_are_here(
@@ -458,7 +480,7 @@ def test_only_a_rows_own_files_are_taken(forged: Forged, home: Path, name: str) 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_links_and_devices_are_refused(forged: Forged, home: Path, kind: bytes) -> None:
-    link = tarfile.TarInfo(f"runs/{ROW}/link.pt")
+    link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
     link.type, link.linkname = kind, "/etc/passwd"
     forged.files[link.name] = digest(b"")
     with pytest.raises(UserError, match="is not a plain file"):
@@ -468,11 +490,11 @@ def test_links_and_devices_are_refused(forged: Forged, home: Path, kind: bytes) 
 
 def test_damage_is_refused(forged: Forged, home: Path) -> None:
     forged.members[WEIGHTS] = b"changed"
-    with pytest.raises(UserError, match=r"seed=0\.pt is not what its digest says"):
+    with pytest.raises(UserError, match=r"seed=0\.safetensors is not what its digest says"):
         adopt(parsed(), forged.write(home / NAME))
 
     del forged.members[WEIGHTS]
-    with pytest.raises(UserError, match=r"seed=0\.pt is missing"):
+    with pytest.raises(UserError, match=r"seed=0\.safetensors is missing"):
         adopt(parsed(), forged.write(home / NAME))
 
     forged.members["extra"] = b""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.methods.base import Execution, Task
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
 RATE = 1e-30  # of a step
@@ -94,7 +95,9 @@ def crowd(examples: int, within: bool) -> Kinds:
     return Kinds(torch.zeros(examples, dtype=torch.long), labels, lengths, 1, 2)
 
 
-def task(kinds: Kinds, names: Sequence[str], parts: int, reproducible: bool = True) -> Task:
+def task(
+    kinds: Kinds, names: Sequence[str], parts: int, reproducible: bool = True, noise: Noise | None = None
+) -> Task:
     """What replicas with these names learn from the examples, by the real streams of the engine."""
     net = Side(kinds.width, kinds.classes, parts)
     device = torch.device("cpu")
@@ -109,6 +112,6 @@ def task(kinds: Kinds, names: Sequence[str], parts: int, reproducible: bool = Tr
         labels=kinds.labels,
         public=torch.full((4, kinds.width), LENGTH),
         public_labels=torch.zeros(4, dtype=torch.long),
-        streams=Streams(names, reproducible, device),
+        streams=Streams(names, reproducible, device, noise),
         execution=Execution(device, replicas_at_once=None, physical=100_000),
     )

@@ -6,7 +6,8 @@ leaves out floats as well; so that of noise alone every number is such a product
 was added to many aren't (Mironov 2012; Jin et al. 2022). The attacker knows what all others add to a
 coordinate, here nothing, sees one release, and needs no statistics: a single number that the sampler can't
 make means that the record is there. What becomes of a release, such as parameters after a step, is rounded
-again, and is not attacked.
+again: where they begin at 0 they are the release itself, and elsewhere they are not attacked. Of noise on a
+grid he knows the grid, and a number off it means that the record is there.
 """
 
 from math import erfc, exp, log, pi, sqrt
@@ -21,6 +22,7 @@ from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
 COORDINATES, RELEASES = 10_000, 2  # of a release, and on either side
@@ -36,14 +38,17 @@ def mechanism_of(own: MethodSettings, examples: int, name: str) -> GaussianMecha
     return found
 
 
-def audit(mechanism: GaussianMechanism, clip: float, name: str, releases: int = RELEASES) -> Errors:
+def audit(
+    mechanism: GaussianMechanism, clip: float, name: str, noise: Noise = "grid", releases: int = RELEASES
+) -> Errors:
     """Of coordinates of releases without a record and with it, those called wrongly.
 
     The record's clipped gradient is as long as ``clip`` and the same in every coordinate.
     """
-    streams = Streams([f"{name}/floating_point"], True, torch.device("cpu"))
+    streams = Streams([f"{name}/floating_point"], True, torch.device("cpu"), noise)
     bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), 1)))
     deviation = mechanism.deviations(bounds).numpy()[0, 0]
+    spacing = mechanism.spacings(bounds, COORDINATES).numpy()[0]
 
     def seen(added: float, first: int) -> int:
         sums = torch.full((1, COORDINATES), added)
@@ -51,7 +56,9 @@ def audit(mechanism: GaussianMechanism, clip: float, name: str, releases: int = 
             mechanism.release({"sum": sums}, bounds, streams, first + release)["sum"].numpy()[0]
             for release in range(releases)
         ]
-        return int(impossible(np.concatenate(released), deviation).sum())
+        numbers = np.concatenate(released)
+        alarms = off_grid(numbers, spacing) if noise == "grid" else impossible(numbers, deviation)
+        return int(alarms.sum())
 
     count = releases * COORDINATES
     return Errors(seen(0.0, 0), count, count - seen(clip / COORDINATES**0.5, releases), count)
@@ -66,6 +73,11 @@ def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
         fits = ~made & (deviation * draws == released)
         made[fits] = drawable(draws[fits])
     return np.asarray(~made)
+
+
+def off_grid(released: np.ndarray, spacings: np.ndarray) -> np.ndarray:
+    """Whether a float32 is no multiple of its spacing, rounded."""
+    return np.asarray((np.rint(released / spacings) * spacings).astype(np.float32) != released)
 
 
 def drawable(draws: np.ndarray) -> np.ndarray:

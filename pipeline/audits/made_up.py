@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.data.catalog import CATALOG
+from pipeline.data.own.sets import entry_of
 from pipeline.data.prepared import Prepared, Split
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
@@ -17,7 +17,8 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
     None: the last is like the others.
     """
     split = settings.split(row.data)
-    shape = CATALOG[settings.raw[split.raw].of or split.raw].shape
+    entry = entry_of(split.raw, settings)
+    shape = entry.shape
     generator = np.random.default_rng(0)
 
     def drawn(size: int) -> np.ndarray:
@@ -25,6 +26,8 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
             return generator.random((size, *features_shape(row.model)), dtype=np.float32)
         if shape is None:
             return generator.integers(1, 50, (size, TOKENS), dtype=np.int32)
+        if entry.features is not None:
+            return generator.random((size, *shape), dtype=np.float32)
         return generator.integers(0, 256, (size, *shape), dtype=np.uint8)
 
     inputs, labels = drawn(count + 1), np.zeros(count + 1, dtype=np.int64)

@@ -28,6 +28,7 @@ from pipeline.methods.base import Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.worst_instance import turned_around
@@ -99,7 +100,12 @@ def plain(settings: MethodSettings) -> MethodSettings:
 
 
 def audit_singles(
-    settings: MethodSettings, examples: int, steps: int, name: str, replicas: int = 1
+    settings: MethodSettings,
+    examples: int,
+    steps: int,
+    name: str,
+    noise: Noise = "grid",
+    replicas: int = 1,
 ) -> Scores:
     """Canaries of one run of a method that clips each example by itself, of which one more adds itself.
 
@@ -111,7 +117,8 @@ def audit_singles(
     kinds = canaries.many(examples, count, present)
     names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
     members = [plain(settings)] * replicas
-    method = build_method(settings.method, canaries.task(kinds, names, LAYERS), members, "none")
+    task = canaries.task(kinds, names, LAYERS, noise=noise)
+    method = build_method(settings.method, task, members, "none")
     heard = overheard(method, steps)
     (spending, delta), there = spent_by(method), present.numpy()
     scores = ratios(heard[:, 0], spending)
@@ -134,7 +141,13 @@ def audit_singles(
 
 
 def audit_crowd(
-    settings: MethodSettings, examples: int, steps: int, parts: int, name: str, runs: int = RUNS
+    settings: MethodSettings,
+    examples: int,
+    steps: int,
+    parts: int,
+    name: str,
+    noise: Noise = "grid",
+    runs: int = RUNS,
 ) -> Scores:
     """Runs with a record that turns around every clipped mean it is in, and runs without it."""
     own = plain(settings)
@@ -143,7 +156,8 @@ def audit_crowd(
     for within in (False, True):
         names = [f"{name}/{within}/{run}" for run in range(runs)]
         kinds = canaries.crowd(examples, within)
-        method = build_method(own.method, canaries.task(kinds, names, parts), [own] * runs, "none")
+        task = canaries.task(kinds, names, parts, noise=noise)
+        method = build_method(own.method, task, [own] * runs, "none")
         heard = overheard(method, steps)[:, :, 0]
         spending, delta = spent_by(method)
         # all of k clipped vectors point one way, but those that the record turned around

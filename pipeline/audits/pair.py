@@ -25,6 +25,7 @@ from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.training.loop import Replica, make_task
@@ -89,7 +90,7 @@ class Found:
         return total**0.5
 
 
-def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> Found:
+def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise = "grid") -> Found:
     """Scores of short trainings on either side, and how far the record moved the sums of a step."""
     small = own.shortened(BATCH, STEPS)
     data = {
@@ -102,9 +103,9 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
         """(R, P) how far everything kept has moved from the start."""
         members = [Replica(f"{name}/{within}/{run}", 0, small) for run in range(count)]
-        task = make_task(members, row.model, True, data[within], CPU)
+        task = make_task(members, row.model, True, data[within], CPU, noise)
         if not within and small.poisson:
-            streams = Absent(task.streams.names, True, CPU.device)
+            streams = Absent(task.streams.names, True, CPU.device, noise)
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
         method = build_method(row.method, task, [small] * count, row.model.normalization)
@@ -122,8 +123,10 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str) -> 
     runs, draws = (int(max(FEWEST, min(most, NUMBERS / len(way)))) for most in (RUNS, DRAWS))
     without, within = moved(False, runs), moved(True, runs)
     # a Gaussian's best test weighs every entry by its noise; the spread over the runs tells that
-    noise = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
-    weights = way.double() / _levelled(noise, method_sizes(white.parameters, len(way))).clamp_min(FLOOR**2)
+    variances = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
+    weights = way.double() / _levelled(variances, method_sizes(white.parameters, len(way))).clamp_min(
+        FLOOR**2
+    )
     scores = [(one.double() @ weights).numpy() for one in (without, within)]
     found = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
     mechanism, other = exact

@@ -3,7 +3,7 @@
 ``opposites``: of many examples each is, by coin, black of one class or white of another; the attacker sees
 each one's release and takes the exact log likelihood ratio of its noise. ``shared``: where all examples of a
 batch have one noise, he takes the black one that he knows from the other, and the noise is gone.
-``floating_point``: he looks for pixels that float32 noise can't have made of white ones.
+``floating_point``: he looks for pixels that float32 noise, or noise on a grid, can't have made of white ones.
 """
 
 from dataclasses import dataclass, replace
@@ -14,13 +14,15 @@ import torch
 
 from pipeline.audits import made_up
 from pipeline.audits.bounds import Errors
-from pipeline.audits.floating_point import unlike_white
+from pipeline.audits.floating_point import off_grid, unlike_white
 from pipeline.methods.base import Execution, Relevances
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.mechanisms import laplace_spacings
+from pipeline.privacy.parameters import Noise
 from pipeline.training.loop import Replica, make_task
 
 EXAMPLES = 6000  # of one release
@@ -29,13 +31,16 @@ PAIRS = 3000  # batches of two, with noise of their own
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
 
 
-def make(row: Row, own: MethodSettings, settings: Settings, name: str, labels: np.ndarray) -> Perturbed:
+def make(
+    row: Row, own: MethodSettings, settings: Settings, name: str, labels: np.ndarray, noise: Noise = "grid"
+) -> Perturbed:
     """The row's method on black examples of class 0 and white ones of class 1."""
     data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
     train = data.splits["train"]
-    train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, made_up.WHITE
+    white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
+    train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, white
     train.labels[:] = labels
-    task = make_task([Replica(name, 0, own)], row.model, True, data, CPU)
+    task = make_task([Replica(name, 0, own)], row.model, True, data, CPU, noise)
     mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
     informed = Relevances(mean, len(labels), public=False, informed=False)
     public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
@@ -55,11 +60,18 @@ class Told:
     labels: tuple[np.ndarray, np.ndarray] | None = None  # by the labels' coefficients alone
 
 
-def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, examples: int = EXAMPLES) -> Told:
+def opposites(
+    row: Row,
+    own: MethodSettings,
+    settings: Settings,
+    name: str,
+    noise: Noise = "grid",
+    examples: int = EXAMPLES,
+) -> Told:
     """By log likelihood ratios."""
     white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
     white[-1] = True
-    method = make(row, own.shortened(examples, 1), settings, name, white.astype(np.int64))
+    method = make(row, own.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
     release = method.release
     inputs = release.inputs[0].flatten(1).double()
     scales = method.input_scales[0].double().clamp_min(1e-12)
@@ -74,21 +86,28 @@ def opposites(row: Row, own: MethodSettings, settings: Settings, name: str, exam
     return Told(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
-def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str) -> Errors:
-    """By pixels that no float32 noise makes of a white one; errors are those of whole examples."""
+def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
+    """By pixels that no such noise makes of a white one; errors are those of whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
-    method = make(row, own.shortened(examples, 1), settings, f"{name}/floating_point", labels)
-    black = unlike_white(method.release.inputs[0].flatten(1).numpy()).sum(1) > 0
+    method = make(row, own.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise)
+    pixels = method.release.inputs[0].flatten(1).numpy()
+    if noise == "grid":
+        unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
+    else:
+        unlike = unlike_white(pixels)
+    black = np.asarray(unlike.any(1))
     alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
     whites = examples // 2
     return Errors(alarms, whites, examples - whites - right, examples - whites)
 
 
-def shared(row: Row, own: MethodSettings, settings: Settings, name: str, pairs: int = PAIRS) -> Told:
+def shared(
+    row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
+) -> Told:
     """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
-    method = make(row, own.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]))
+    method = make(row, own.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
     found: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):

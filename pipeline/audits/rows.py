@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from dp_accounting import GaussianDpEvent
 
 from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
-from pipeline.data.own import sets
 from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
@@ -18,6 +18,7 @@ from pipeline.methods.registry import build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
@@ -41,7 +42,6 @@ Fields = dict[str, Any]
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Attack the code of a row, level by level; returns the path of what was found."""
     row = settings.row(key)
-    sets.entered(settings)
     private = [own for own in row.resolved if own.private]
     attacks = tuple(attack for own in private for attack in attacks_on(key, row, own, settings))
     found = Audit(
@@ -66,61 +66,71 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
 
 def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases sums with Gaussian noise."""
-    examples = settings.split(row.data).train
+    examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = own.total_steps(examples)
     if own.attack == "canaries":
-        scores = mechanism.audit_singles(own, examples, steps, name)
+        scores = mechanism.audit_singles(own, examples, steps, name, noise)
     else:
-        scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name)
+        scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name, noise)
     delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
     ways = _ways(scores.without, scores.within, scores.one_run, delta)
     ways |= {name: _by_gaussian(*found, delta) for name, found in scores.others.items()}
-    yield _by_scores(own.attack, scores, delta, ways, whole)
+    yield _by_scores(own.attack, scores, noise, delta, ways, whole)
 
-    found = pair.audit_pair(row, own, settings, name)
+    found = pair.audit_pair(row, own, settings, name, noise)
     ways = _ways(found.scores.without, found.scores.within, False, delta)
     ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), delta)
-    yield _by_scores("pair", found.scores, delta, ways)
+    yield _by_scores("pair", found.scores, noise, delta, ways)
 
     noised = floating_point.mechanism_of(own, examples, name)
-    errors = floating_point.audit(noised, own.clip, name)  # type: ignore[attr-defined]
-    noise, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
-    ways = {"coordinates": lambda alpha: bounds.by_coordinates(errors, count, alpha, delta)}
-    event, accounted = describe(GaussianDpEvent(noise)), bounds.of_mu(1 / noise, delta)
-    yield _attack(FLOATING_POINT, event, delta, accounted, (errors.without, errors.within), ways)
+    multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
+    event, accounted = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
+    for kind in noises(row):
+        errors = floating_point.audit(noised, own.clip, name, kind)  # type: ignore[attr-defined]
+        ways = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
+        trials = (errors.without, errors.within)
+        yield _attack(FLOATING_POINT, event, kind, delta, accounted, trials, ways)
 
 
 def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases its data once with Laplace noise."""
     shared = own.attack == "shared"
     way = releases.shared if shared else releases.opposites
-    found = way(row, own, settings, name)
+    noise = noises(row)[-1]
+    found = way(row, own, settings, name, noise)
     ways = _ways(found.without, found.within, False, 0.0)
     if found.labels is not None:
         ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
     event, accounted = str(found.method.guarantee(0).spending), releases.spent(found.method)
     trials = len(found.without), len(found.within)
     # relevances, which are not attacked, can only add
-    yield _attack(own.attack, event, 0.0, accounted, trials, ways, whole=True)
-    if not shared:
-        errors = releases.floating_point(row, own, settings, name)
-        ways = {"errors": lambda alpha: bounds.by_errors(errors, alpha, 0.0)}
-        yield _attack(FLOATING_POINT, event, 0.0, accounted, (errors.without, errors.within), ways)
+    yield _attack(own.attack, event, noise, 0.0, accounted, trials, ways, whole=True)
+    for kind in () if shared else noises(row):
+        errors = releases.floating_point(row, own, settings, name, kind)
+        ways = {"errors": partial(bounds.by_errors, errors, delta=0.0)}
+        trials = (errors.without, errors.within)
+        yield _attack(FLOATING_POINT, event, kind, 0.0, accounted, trials, ways)
+
+
+def noises(row: Row) -> tuple[Noise, ...]:
+    """Of a row's replicas, those that an older version trained among them; the last is what it has now."""
+    return ("float32",) if row.reproducible else ("float32", "grid")
 
 
 def _by_scores(
-    attack: str, scores: Scores, delta: float, ways: dict[str, Way], whole: bool = False
+    attack: str, scores: Scores, noise: Noise, delta: float, ways: dict[str, Way], whole: bool = False
 ) -> Fields:
     known, _ = bounds_of(scores.spending, scores.steps, delta)
     accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
-    return _attack(attack, event, delta, accounted, trials, ways, whole)
+    return _attack(attack, event, noise, delta, accounted, trials, ways, whole)
 
 
 def _attack(
     attack: str,
     event: str,
+    noise: Noise,
     delta: float,
     accounted: float | None,
     trials: tuple[int, int],
@@ -132,6 +142,7 @@ def _attack(
         "attack": attack,
         "sees": SEES[attack],
         "event": event,
+        "noise": noise,
         "delta": delta,
         "accounted": None if accounted is None else up(accounted),
         "whole": whole,

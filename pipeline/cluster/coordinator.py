@@ -41,11 +41,7 @@ class Summary:
 def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
     """Do all there is to do, sign it, and print a line a task. One that fails stops those that need it.
 
-    Args:
-        settings: all settings.
-        work: what there is to do.
-        slots: where.
-        show: is given lines of what runs, about once a second.
+    ``show`` is given lines of what runs, about once a second.
 
     Raises:
         UserError: another coordinator works here, or no slot works.

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.own.sets import entry_of
 from pipeline.files import write_json
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
@@ -44,12 +44,8 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         RuntimeError: its network can't take the data.
     """
     split = settings.split(row.data)
-    stored: tuple[int, ...] | None  # of texts None
-    if (files := settings.own.get(split.raw)) is not None:
-        stored, classes = files.image_shape, len(files.classes)
-    else:
-        entry = CATALOG[settings.raw_set(split.raw)]
-        stored, classes = entry.shape, len(entry.classes)
+    entry = entry_of(split.raw, settings)
+    stored, classes = entry.shape, len(entry.classes)  # of texts no shape
     groups: dict[object, Cost] = {}
     for trained, _ in row.trainings:
         if stored is None:

@@ -55,11 +55,8 @@ def todo(
 ) -> Todo:
     """What ``rows`` lack, with all that they are made from; all rows and accounts where none is named.
 
-    Args:
-        settings: all settings.
-        rows: keys of rows, which are tried even where there is no GPU.
-        audit: whether their code is attacked too, where that was not done yet.
-        options: more arguments for `dprepro train`.
+    Rows that are named are tried even where there is no GPU. With ``audit`` their code is attacked too, where
+    that was not done yet; ``options`` are more arguments for `dprepro train`.
 
     Raises:
         UserError: there is no such row.
@@ -98,7 +95,7 @@ class _Work:
                 self.rows += [row for row in (settings.derived[name].row,) if row not in self.rows]
 
     def row(self, key: str) -> Task | None:
-        """What a row lacks."""
+        """The task of what a row lacks; None where it lacks nothing."""
         row, planned = self.settings.rows[key], self.planned.get(key)
         fresh = row.data in self.derived
         commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []
@@ -204,8 +201,6 @@ class _Work:
         if run is None or evaluation is None:
             return False
         measured = {
-            (replica.level, replica.seed): replica.weights
-            for replica in evaluation.replicas
-            if not measured_otherwise(replica)
+            replica.key: replica.weights for replica in evaluation.replicas if not measured_otherwise(replica)
         }
-        return all(measured.get((trained.level, trained.seed)) == trained.weights for trained in run.replicas)
+        return all(measured.get(trained.key) == trained.weights for trained in run.replicas)

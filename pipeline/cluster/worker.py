@@ -54,7 +54,7 @@ class Task:
 
     @property
     def log(self) -> Path:
-        """Where its lines are."""
+        """The file that its commands' lines go to."""
         return LOGS / f"{self.name}.log"
 
 

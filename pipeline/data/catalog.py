@@ -1,12 +1,19 @@
-"""The raw data sets, as `catalog.yaml` beside this file lists them."""
+"""The raw data sets: those that `catalog.yaml` beside this file lists, and those that other packages add.
 
+An installed package adds one by an entry point of the group `dprepro.data_sets`, which names an `Entry`, and
+a laboratory's package those that its modules of `data_sets` hold.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
+from pipeline.extensions import cached, extensions
 from pipeline.params.documents import read_yaml
 
 Format = Literal["idx", "cifar10", "cifar100", "ag-news"]
@@ -57,16 +64,25 @@ class Edition:
 
 
 @dataclass(frozen=True)
+class Features:
+    """What is declared of examples that are stored as floats."""
+
+    range: tuple[float, float] | None  # between which all values lie, told without looking at them
+    clip: bool  # whether values beyond it are moved to its end
+
+
+@dataclass(frozen=True)
 class Entry:
-    """A raw data set."""
+    """A raw data set of the catalogue, with the editions of its bytes."""
 
     key: str
     title: str
     licence: str
     format: Format
     classes: tuple[str, ...]
-    shape: tuple[int, ...] | None  # of one image (C, H, W); None for text
+    shape: tuple[int, ...] | None  # of one image (C, H, W), or of features; None for text
     editions: dict[str, Edition] = field(hash=False)
+    features: Features | None = None  # None: bytes of images, or texts
     # Folders of a mirror in which the files are looked for: ours, torchvision's and the archives' own.
     folders: tuple[str, ...] = ()
 
@@ -84,12 +100,38 @@ class Entry:
         return self.editions[name]
 
 
-def _read(path: Path) -> dict[str, Entry]:
-    listed = {key: {"key": key, **entry} for key, entry in read_yaml(path).items()}
-    return TypeAdapter(dict[str, Entry]).validate_python(listed)
+@cached
+def catalog() -> dict[str, Entry]:
+    """Every raw data set by its key, but files of one's own.
+
+    Raises:
+        UserError: two have the same key.
+        ImportError: an entry point names something else.
+    """
+    ours = read_yaml(Path(__file__).with_name("catalog.yaml"))
+    there = TypeAdapter(dict[str, Entry]).validate_python(
+        {key: {"key": key, **entry} for key, entry in ours.items()}
+    )
+    for origin, entry in _added():
+        if entry.key in there:
+            raise UserError(f"{origin}: there is a data set {entry.key!r} already; allowed: another key")
+        there[entry.key] = entry
+    return there
 
 
-CATALOG = _read(Path(__file__).with_name("catalog.yaml"))
+def _added() -> Iterator[tuple[str, Entry]]:
+    """What other packages add, and which of them."""
+    for point in entry_points(group="dprepro.data_sets"):
+        entry = point.load()
+        if not isinstance(entry, Entry):
+            raise ImportError(
+                f"entry point {point.name!r} of dprepro.data_sets: {point.value!r} is no {__name__}.Entry"
+            )
+        yield point.value, entry
+    for extension in extensions("data_sets").values():
+        for value in vars(extension.load()).values():
+            if isinstance(value, Entry):
+                yield str(extension.path), value
 
 
 def get(key: str) -> Entry:
@@ -98,6 +140,7 @@ def get(key: str) -> Entry:
     Raises:
         UserError: the catalogue has no such data set; the message lists those it has.
     """
-    if key not in CATALOG:
-        raise UserError(f"params.yaml: raw.{key}: not in the catalogue; allowed: {', '.join(CATALOG)}")
-    return CATALOG[key]
+    known = catalog()
+    if key not in known:
+        raise UserError(f"params.yaml: raw.{key}: not in the catalogue; allowed: {', '.join(known)}")
+    return known[key]

@@ -28,11 +28,7 @@ class Unavailable(Exception):
 def collect(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
     """Download the canonical files of ``edition``, or an archive of them, and put them into ``target``.
 
-    Args:
-        entry: of the catalogue.
-        edition: of the entry.
-        downloads: a folder that survives between runs, and keeps what was downloaded.
-        target: an existing folder.
+    ``downloads`` is a folder that survives between runs, and keeps what was downloaded.
 
     Raises:
         UserError: no address gave the right bytes; the line lists what each of them did.

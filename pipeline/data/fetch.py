@@ -16,7 +16,7 @@ DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What `fetch` wrote."""
+    """The raw files that `fetch` brought, and of which edition they are."""
 
     folder: Path
     edition: str
@@ -29,13 +29,9 @@ class Fetched:
 
 
 def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | None = None) -> Fetched:
-    """Bring the raw data set ``name`` to ``data/raw/NAME``.
+    """Bring the raw data set ``name``, a key of ``raw`` or ``own`` in params.yaml, to ``data/raw/NAME``.
 
-    Args:
-        name: a key of ``raw`` or ``own`` in params.yaml.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
-        folder: a mirror to use instead of what params.yaml says; a synthetic source and own files ignore it.
+    ``folder`` is a mirror to use instead of what params.yaml says; synthetic and own files ignore it.
 
     Raises:
         UserError: no place has the right bytes, or they can't be written.

@@ -27,7 +27,8 @@ _UNSIGNED_BYTE = 8  # idx's code for the only type these sets use
 class Examples:
     """Examples of one part of a raw data set, in its own order."""
 
-    inputs: np.ndarray  # images, uint8 (N, C, H, W); or texts, objects of type str (N,)
+    # images, uint8 (N, C, H, W); features, float32 (N, D) or (N, C, H, W); or texts, objects of type str (N,)
+    inputs: np.ndarray
     labels: np.ndarray  # int64 (N,)
 
 

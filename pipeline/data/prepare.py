@@ -6,15 +6,14 @@ checks the splits, and no training reads them.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.data import raw
 from pipeline.data.catalog import SYNTHETIC, Entry
+from pipeline.data.own.sets import load
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RawSet
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
@@ -22,36 +21,27 @@ from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, replacing_folder, write_text
 from pipeline.params import PARAMS, Data, Settings, pick
 
+OWN_RULE = (
+    f"{RULE}; where own data have no test part, it is the first `test` examples in the permutation of the "
+    "declaration's seed"
+)
+
 
 @dataclass(frozen=True)
 class Written:
-    """What `prepare` wrote."""
+    """The folder that `prepare` wrote, and the manifest in it."""
 
     folder: Path
     manifest: dict[str, Any]
 
 
 def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
-    """Split raw data into ``data/prepared/NAME``; the same raw files and settings give the same bytes.
+    """Split raw data, the catalogue's or one's own, into ``data/prepared/NAME``.
 
-    Args:
-        name: a key of ``data`` in params.yaml.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+    The same raw files and settings give the same bytes. ``name`` is a key of ``data`` in params.yaml.
 
     Raises:
         UserError: raw files are missing or wrong, sizes don't fit, or the folder can't be written.
-    """
-    return write_splits(name, settings, root, raw.load, RULE)
-
-
-def write_splits(
-    name: str, settings: Settings, root: Path, load: Callable[[str, Settings, Path], RawSet], rule: str
-) -> Written:
-    """Split what ``load`` reads of raw data sets by their keys; ``rule`` is what the manifest says of it.
-
-    Raises:
-        UserError: as `prepare`.
     """
     data = pick(settings.data, name, "data set")
     sets = {key: load(key, settings, root) for key in dict.fromkeys((data.raw, data.public.raw))}
@@ -67,7 +57,7 @@ def write_splits(
     with replacing_folder(target) as building:
         manifest = {
             "name": name,
-            "rule": rule,
+            "rule": OWN_RULE if settings.has_own(name) else RULE,
             "seed": data.seed,
             "raw": {key: _origin(each) for key, each in sets.items()},
             "classes": list(sets[data.raw].entry.classes),
@@ -90,7 +80,7 @@ def write_splits(
 def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
     """Public examples must look like private ones, and text needs its settings."""
     private, public = sets[data.raw].entry, sets[data.public.raw].entry
-    if private.shape != public.shape:
+    if (private.shape, private.features is None) != (public.shape, public.features is None):
         raise UserError(
             f"{PARAMS}: data.{name}.public.raw: {public.key!r} has {_kind(public)}, "
             f"but {private.key!r} has {_kind(private)}"
@@ -102,7 +92,8 @@ def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
 
 
 def _kind(entry: Entry) -> str:
-    return "texts" if entry.shape is None else "images of " + "x".join(map(str, entry.shape))
+    what = "texts" if entry.shape is None else "images of " if entry.features is None else "features of "
+    return what + "x".join(map(str, entry.shape or ()))
 
 
 def _write_arrays(
@@ -129,6 +120,8 @@ def _write_arrays(
             with writing(path):
                 np.save(path, array, allow_pickle=False)
             digests[f"{split}.{kind}"] = digest_file(path)
+    if (features := sets[data.raw].entry.features) is not None:
+        about["features"] = {"range": features.range, "clip": features.clip}
     return {**about, "digests": digests, "input_shape": list(inputs["train"].shape[1:])}
 
 

@@ -1,8 +1,9 @@
 """A prepared data set as `prepare` lays it out, read back.
 
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
-``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W); text inputs are
-int32 token numbers of shape (N, T), 0 for padding; labels are int64 of shape (N,). A data set of ``starts``
+``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W), features float32 of
+shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding; labels are
+int64 of shape (N,). A data set of ``starts``
 has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
 float32 of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
 ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
@@ -42,7 +43,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set."""
+    """A prepared data set: its splits, memory-mapped, and what its manifest says."""
 
     name: str
     splits: dict[str, Split]
@@ -112,9 +113,16 @@ class _Raw(BaseModel):
 
 
 class _Text(BaseModel):
-    """Of the texts' vocabulary."""
+    """What a manifest says of texts: how many tokens their vocabulary has."""
 
     vocabulary: Count
+
+
+class _Features(BaseModel):
+    """Of examples that are floats."""
+
+    range: tuple[float, float] | None
+    clip: bool
 
 
 class _Joined(BaseModel):
@@ -127,7 +135,7 @@ class _Joined(BaseModel):
 
 
 class _Relevance(_Joined):
-    """Of relevances."""
+    """What a manifest says of relevances: whose they are, and of how many examples."""
 
     of: Literal["train", "public"]
     examples: Count
@@ -141,6 +149,7 @@ class _Manifest(BaseModel):
     digests: dict[str, str]
     raw: dict[str, _Raw] = Field(default_factory=dict)
     text: _Text | None = None
+    features: _Features | None = None
     start: _Joined | None = None
     relevance: _Relevance | None = None
 
@@ -169,7 +178,8 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
     shapes = {split.inputs.shape[1:] for split in splits.values()}
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
-        fits = labels.ndim == 1 and inputs.ndim > 1 and len(inputs) == len(labels) > 0 and len(shapes) == 1
+        enough = len(inputs) == len(labels) >= (0 if name == "public" else 1)
+        fits = labels.ndim == 1 and inputs.ndim > 1 and enough and len(shapes) == 1
         if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(
                 f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"

@@ -22,7 +22,7 @@ SOURCE = "source.json"
 
 @dataclass(frozen=True)
 class RawSet:
-    """A raw data set."""
+    """A raw data set as it lies in ``data/raw``, read and checked."""
 
     entry: Entry
     edition: str

@@ -84,6 +84,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
             f"{public.raw!r} only {len(fit)} examples can be public"
         )
     chosen = candidates[fit[: public.count]]
+    passed_over = int(fit[public.count - 1]) + 1 - public.count if public.count else 0
 
     rest = order[~np.isin(order, chosen)] if own else order
     if data.train + data.validation > len(rest):
@@ -97,7 +98,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
         "validation": Selection(data.raw, "train", rest[data.train : data.train + data.validation]),
         "test": Selection(data.raw, "test", np.arange(len(keys[data.raw, "test"]))),
         "public": Selection(public.raw, public.part, chosen),
-    }, int(fit[public.count - 1]) + 1 - public.count
+    }, passed_over
 
 
 def check_disjoint(selections: Mapping[str, Selection], keys: Keys) -> None:

@@ -27,17 +27,24 @@ class Encoder:
     """A vocabulary and the length that every text is cut or padded to."""
 
     tokens: int
-    vocabulary: Vocab
+    vocabulary: tuple[str, ...]  # in the order of their numbers, with padding and unknown
 
     @classmethod
     def of(cls, texts: Iterable[str], settings: Text) -> Self:
         """The vocabulary of ``texts``: their most frequent tokens, ties in alphabetical order."""
         counts = Counter(token for text in texts for token in get_tokenizer(TOKENIZER)(text))
-        return cls(settings.tokens, Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>")))
+        vocabulary = Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>"))
+        return cls(settings.tokens, tuple(vocabulary.itos))
+
+    @classmethod
+    def read(cls, content: bytes, tokens: int) -> Self:
+        """What `write` wrote."""
+        return cls(tokens, tuple(content.decode().split("\n")[:-1]))
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
         """Token numbers, int32 (N, tokens)."""
-        tokenize, numbers = get_tokenizer(TOKENIZER), dict(self.vocabulary.stoi)
+        tokenize = get_tokenizer(TOKENIZER)
+        numbers = {token: number for number, token in enumerate(self.vocabulary)}
         encoded = np.full((len(texts), self.tokens), PADDING, np.int32)
         for row, text in zip(encoded, texts, strict=True):
             found = [numbers.get(token, UNKNOWN) for token in tokenize(text)[: self.tokens]]
@@ -46,11 +53,11 @@ class Encoder:
 
     def write(self, path: Path) -> dict[str, Any]:
         """Write the vocabulary, one token a line in the order of their numbers; return what to say of it."""
-        write_text(path, "".join(f"{token}\n" for token in self.vocabulary.itos))
+        write_text(path, "".join(f"{token}\n" for token in self.vocabulary))
         return {
             "tokenizer": f"torchtext 0.6.0 {TOKENIZER}",
             "tokens": self.tokens,
-            "vocabulary": len(self.vocabulary.itos),  # with padding and unknown
+            "vocabulary": len(self.vocabulary),
             "digest": digest_file(path),
             "note": NOTE,
         }

@@ -8,9 +8,10 @@ reads DVC sees for itself. Ledgers have no version: `dprepro verify` computes th
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import digest_files, digest_json, write_json
+from pipeline.extensions import extensions
+from pipeline.files import digest_file, digest_files, digest_json, write_json
 from pipeline.identity import versions
-from pipeline.params import Row, Settings
+from pipeline.params import PAPERS, Row, Settings
 
 PATH = Path("reports/identity.json")
 PACKAGE = Path(__file__).parents[1]
@@ -18,11 +19,11 @@ PACKAGE = Path(__file__).parents[1]
 
 def write(settings: Settings, root: Path = Path()) -> Path:
     """Write every stage's entry; returns the path."""
-    write_json(root / PATH, entries(settings))
+    write_json(root / PATH, entries(settings, root))
     return root / PATH
 
 
-def entries(settings: Settings) -> dict[str, Any]:
+def entries(settings: Settings, root: Path = Path()) -> dict[str, Any]:
     """Digests by stage, and by its key where a stage has several."""
     rows = settings.rows
     stages: dict[str, dict[str, Any]] = {
@@ -53,7 +54,11 @@ def entries(settings: Settings) -> dict[str, Any]:
     }
     # what speaks to people counts byte by byte
     lines = {key: line.model_dump(mode="json") for key, line in settings.lines.items()}
-    words = _bytes_of("reporting")
+    words = [
+        _bytes_of("reporting"),
+        digest_files(root, (root / PAPERS).glob("*.yaml")),
+        [digest_file(one.path) for kind in ("claims", "figures") for one in extensions(kind).values()],
+    ]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()

@@ -6,7 +6,7 @@ earlier version no longer stand. What only reads differently or is faster keeps 
 (`tests/golden/`) tell the two apart.
 """
 
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import version
 
 SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
@@ -15,12 +15,12 @@ PREPARING_OWN = 1  # splits of files that somebody brought: pipeline/data/own/
 STARTING = 1  # weights to start from, and features: pipeline/pretrained/starts.py
 AVERAGING = 1  # relevances: pipeline/pretrained/average_relevance.py
 MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
-AUDITING = 2  # attacks: pipeline/audits/
+AUDITING = 3  # attacks: pipeline/audits/
 
 
 def training(method: str, model: str) -> dict[str, int]:
     """Versions of what trains a row with this method and model, engine and mechanism included."""
-    return {"method": METHOD_SETTINGS[method].version, "model": version(model)}
+    return {"method": method_settings()[method].version, "model": version(model)}
 
 
 def auditing(method: str, model: str) -> dict[str, int]:

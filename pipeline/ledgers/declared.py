@@ -17,7 +17,7 @@ from pipeline.data.own.sets import entry_of
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Guarantee, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import PARAMS, Data, Model, Settings
 from pipeline.pretrained.relevance import read_relevance
@@ -57,7 +57,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
         if one.accounted_then is not None:
             continue  # its mechanism's numbers were not kept
         try:
-            own = METHOD_SETTINGS[run.method].model_validate(one.settings)
+            own = method_settings()[run.method].model_validate(one.settings)
             model = Model.model_validate(run.model)
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:
@@ -103,7 +103,6 @@ def _task(
     """What one replica would learn, with examples that take no memory."""
     stored: tuple[int, ...]
     shape: tuple[int, ...]
-    kind = torch.uint8
     if features:
         stored = shape = features_shape(model)
         kind = torch.float32
@@ -112,8 +111,9 @@ def _task(
         stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
         kind = torch.int32
     else:
-        assert raw.shape is not None, "images have a shape"
+        assert raw.shape is not None, "what is no text has a shape"
         stored = shape = raw.shape
+        kind = torch.uint8 if raw.features is None else torch.float32
     net = build_net(model, own.input_shape(shape), len(raw.classes))
     nothing = torch.zeros(1, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)

@@ -74,12 +74,14 @@ def ledger_of(
         releases, protects = trained.spending, trained.protects
         if reproducible:
             releases, protects = releases.known(), None
-        return release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
-    if trained.spending is None or trained.delta is None:
+        found = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
+    elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
-    return make_ledger(
-        trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
-    )
+    else:
+        found = make_ledger(
+            trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
+        )
+    return found.model_copy(update={"noise": trained.noise})
 
 
 def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:

@@ -52,7 +52,7 @@ def entries(
                 one,
                 run.origin(one).reproducible,
                 search,
-                sorted(steps.get((one.level, one.seed), ())),
+                sorted(steps.get(one.key, ())),
                 among_others=len(run.replicas) > 1,
             ),
         )

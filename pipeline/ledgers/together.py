@@ -86,9 +86,9 @@ def _bound(trainings: Counter[tuple[Spending, int]], delta: float) -> tuple[floa
     if largest > LARGEST_GRID or any(one.sampling == "shuffled" for one, _ in trainings):
         return basic, BASIC
     (first, number), *others = trainings.items()
-    losses = composed(first[0], number * first[1], INTERVAL)
+    losses = composed(first[0].repeated(number), number * first[1], INTERVAL)
     for one, number in others:
-        losses = losses.compose(composed(one[0], number * one[1], INTERVAL))
+        losses = losses.compose(composed(one[0].repeated(number), number * one[1], INTERVAL))
     fine = losses.epsilon(delta)
     return (fine, f"pld ({library('dp-accounting')})") if fine < basic else (basic, BASIC)
 

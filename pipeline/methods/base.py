@@ -1,13 +1,15 @@
 """What a method is given, and what it must offer."""
 
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from pipeline.models.functional import functional_call
 from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
@@ -72,7 +74,7 @@ class Task:
 
     @property
     def replicas(self) -> int:
-        """R."""
+        """R: how many replicas learn together."""
         return len(self.streams.names)
 
     def numbers(self, values: Iterable[float]) -> Tensor:
@@ -98,35 +100,77 @@ Predict = Callable[[Tensor, int], Tensor]
 LAST = "last."  # before the names of weights that are kept beside the model that is tested
 
 
-class Method(Protocol):
-    """A training method over R replicas at once. Built from a `Task` and each replica's settings."""
+class Method(ABC):
+    """A training method over R replicas at once, which share whatever is no single number.
 
-    test_draws: int  # of the noise at test whose accuracies are averaged; 1 where nothing is random
-    noise_drawn_once: bool  # whether its noise is drawn once, so that a resumed run must go on with the same
+    A method of a room says how it begins, what a step is and what its steps spend; all else is here as most
+    methods have it.
+    """
 
+    test_draws = 1  # of the noise at test whose accuracies are averaged; 1 where nothing is random
+    noise_drawn_once = (
+        False  # whether its noise is drawn once, so that a resumed run must go on with the same
+    )
+    settings: tuple[Any, ...]  # of each replica
+    first: Any  # those of the first, for what all share
+
+    def __init__(self, task: Task, settings: Sequence[Any], normalization: str):
+        """One of ``settings`` a replica, in the task's order."""
+        self.task, self.settings, self.first = task, tuple(settings), settings[0]
+        self.examples = len(task.labels)
+        self.steps: int = self.first.total_steps(self.examples)
+
+    @abstractmethod
     def init(self) -> State:
         """State before the first step."""
 
+    @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step: the new state, and (R,) metrics of the private batch, for the laboratory only."""
 
+    @abstractmethod
+    def guarantee(self, replica: int) -> Guarantee:
+        """What one replica's steps spend."""
+
+    def rates(self, step: int) -> Tensor:
+        """(R,) learning rates of a step."""
+        return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
+
     def model(self, state: State) -> Tensors:
         """What of the state is the trained model, and is kept: (R, ...) each."""
+        return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The model as it stands at test under one draw of its noise: (R, ...) each."""
+        return model
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
+        return self.logits(network, inputs).argmax(-1)
+
+    def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
+        """(R, B, K) outputs of a `network` for ``inputs`` (B, ...) as stored; the largest is of its class."""
+        outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
+            network, self.test_inputs(inputs)
+        )
+        return outputs
+
+    def test_inputs(self, stored: Tensor) -> Tensor:
+        """What a network takes in at test of ``stored`` examples (..., C, H, W), or texts (..., T)."""
+        return as_input(stored)
+
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) of one replica's network for its `test_inputs` (B, ...)."""
+        outputs: Tensor = functional_call(self.task.net, tensors, (inputs,))
+        return outputs
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Other ways to test the model, by name."""
+        return {}
 
     def resumable(self, done: int) -> bool:
         """Whether a run resumed after ``done`` steps, with new randomness, spends no more than unbroken."""
-
-    def guarantee(self, replica: int) -> Guarantee:
-        """What one replica's steps spend."""
+        return True
 
 
 def over_replicas(function: Callable[..., Any], execution: Execution, shared: int = 0) -> Callable[..., Any]:
@@ -136,17 +180,15 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     """
 
     def together(*arguments: Any) -> Any:
-        own = len(arguments) - shared
-        in_dims = (*(0,) * own, *(None,) * shared)
+        in_dims = (*(0,) * (len(arguments) - shared), *(None,) * shared)
         return vmap(function, in_dims=in_dims, chunk_size=execution.replicas_at_once)(*arguments)
 
     def alone(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
-        own, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        first = next(tensors_of(own))
+        stacked, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
         parts = [
-            function(*mapped(lambda value, at=replica: value[at], own), *common)
-            for replica in range(len(first))
+            function(*mapped(lambda value, at=replica: value[at], stacked), *common)
+            for replica in range(len(next(tensors_of(stacked))))
         ]
         if len(parts) == 1:
             return mapped(lambda value: value[None], parts[0])  # a view
@@ -168,15 +210,12 @@ def gradient(
     last = wants_channels_last(net)
 
     def alone(tensors: Tensors, inputs: Tensor, *others: Any) -> tuple[Tensors, Any]:
-        own = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
-            value, beside = loss(own, channels_last(inputs) if last else inputs, *others)
-            found = torch.autograd.grad(value, list(own.values()), materialize_grads=True)
-        gradients = {
-            # in the order of the network's own, whatever the way in which they were computed
-            name: part.contiguous()
-            for name, part in zip(own, found, strict=True)
-        }
+            value, beside = loss(leaves, channels_last(inputs) if last else inputs, *others)
+            parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
+        # laid out as the parameters are, whatever the way in which they were computed
+        gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
         return gradients, mapped(Tensor.detach, beside)
 
     return alone if execution.alone else grad(loss, has_aux=True)

@@ -3,6 +3,9 @@
 All tensors have a leading replica dimension (R, ...); rates and the like are (R,).
 """
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -13,47 +16,66 @@ from pipeline.privacy.gradients import Tensors
 BETAS, TINY = (0.9, 0.999), 1e-8
 
 
-def sgd_start(parameters: Tensors) -> State:
-    """What `sgd` keeps, before the first step."""
-    return {"momentum": {name: torch.zeros_like(value) for name, value in parameters.items()}}
+class Optimizer(Protocol):
+    """A rule by which parameters follow gradients."""
+
+    def start(self, parameters: Tensors) -> State:
+        """The parameters, with what the rule keeps beside them before the first step."""
+
+    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+        """The parameters after a step at these learning rates, and what is kept of it."""
 
 
-def sgd(
-    state: State, gradients: Tensors, rates: Tensor, step: int, momentum: Tensor, dampening: Tensor
-) -> State:
+@dataclass(frozen=True)
+class Sgd:
     """SGD with momentum; as in torch the first gradient is not dampened."""
-    if momentum.device.type == "cpu" and not (momentum.any() or dampening.any()):
-        # the buffer is the gradient; on a GPU it would take longer to find that out
-        return {"parameters": _descended(state["parameters"], gradients, rates), "momentum": gradients}
-    kept = torch.ones_like(dampening) if step == 0 else 1 - dampening
-    buffer = {
-        name: (each(value, momentum) * state["momentum"][name]).add_(each(value, kept) * value)
-        for name, value in gradients.items()
-    }
-    return {"parameters": _descended(state["parameters"], buffer, rates), "momentum": buffer}
+
+    momentum: Tensor | None = None  # None: there is none
+    dampening: Tensor | None = None
+
+    def start(self, parameters: Tensors) -> State:
+        """The parameters and no momentum."""
+        return {"parameters": parameters, "momentum": _zeros(parameters)}
+
+    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+        """The parameters after a step, and the momentum."""
+        directions, momentum = gradients, self.momentum
+        # on a GPU it would take longer to find out that it is 0
+        if momentum is not None and (momentum.device.type != "cpu" or momentum.any()):
+            dampening = torch.zeros_like(momentum) if self.dampening is None else self.dampening
+            share = torch.ones_like(dampening) if step == 0 else 1 - dampening
+            directions = {
+                name: (each(value, momentum) * state["momentum"][name]).add_(each(value, share) * value)
+                for name, value in gradients.items()
+            }
+        return {"parameters": _descended(state["parameters"], directions, rates), "momentum": directions}
 
 
-def adam_start(parameters: Tensors) -> State:
-    """What `adam` keeps, before the first step."""
-    return {
-        moment: {name: torch.zeros_like(value) for name, value in parameters.items()}
-        for moment in ("first_moment", "second_moment")
-    }
-
-
-def adam(state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+class Adam:
     """Kingma and Ba 2015, Algorithm 1."""
-    ahead, below = BETAS
-    first, second, directions = {}, {}, {}
-    for name, gradient in gradients.items():
-        first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
-        second[name] = gradient.square().lerp_(state["second_moment"][name], below)
-        mean = first[name] / (1 - ahead ** (step + 1))
-        square = second[name] / (1 - below ** (step + 1))
-        # in place: memory that was just written is the fastest there is
-        directions[name] = mean.div_(square.sqrt_().add_(TINY))
-    parameters = _descended(state["parameters"], directions, rates)
-    return {"parameters": parameters, "first_moment": first, "second_moment": second}
+
+    def start(self, parameters: Tensors) -> State:
+        """The parameters and no moments."""
+        moments = {moment: _zeros(parameters) for moment in ("first_moment", "second_moment")}
+        return {"parameters": parameters, **moments}
+
+    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+        """The parameters after a step, and both moments."""
+        ahead, below = BETAS
+        first, second, directions = {}, {}, {}
+        for name, gradient in gradients.items():
+            first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
+            second[name] = gradient.square().lerp_(state["second_moment"][name], below)
+            mean = first[name] / (1 - ahead ** (step + 1))
+            square = second[name] / (1 - below ** (step + 1))
+            # in place: memory that was just written is the fastest there is
+            directions[name] = mean.div_(square.sqrt_().add_(TINY))
+        parameters = _descended(state["parameters"], directions, rates)
+        return {"parameters": parameters, "first_moment": first, "second_moment": second}
+
+
+def _zeros(parameters: Tensors) -> Tensors:
+    return {name: torch.zeros_like(value) for name, value in parameters.items()}
 
 
 def _descended(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:

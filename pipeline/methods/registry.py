@@ -6,6 +6,7 @@ from importlib import import_module
 from torch import nn
 
 from pipeline.errors import UserError
+from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
@@ -20,14 +21,15 @@ def build_method(name: str, task: Task, settings: Sequence[MethodSettings], norm
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of `pipeline/models/NAME.py` with fresh weights, for inputs of `Prepared.input_shape`.
+    """The network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
     Raises:
         UserError: it can't be built for that shape or with those settings.
     """
     try:
-        return import_module(f"pipeline.models.{model.name}").build(model, shape, classes)
+        built: nn.Module = extensions("models")[model.name].load().build(model, shape, classes)
     except (ValueError, TypeError, RuntimeError) as problem:
         raise UserError(
             f"model {model.name!r} can't be built for inputs of shape {shape}: {problem}"
         ) from problem
+    return built

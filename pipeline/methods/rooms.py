@@ -1,34 +1,38 @@
-"""Which methods there are: those whose settings a folder here declares in its settings.py.
+"""Which methods there are: those whose settings a room, a folder of methods, declares in its settings.py.
 
 The code that trains is named there and imported by name, so that no method reaches another's by import.
 """
 
-from importlib import import_module
-from pathlib import Path
-
+from pipeline.errors import UserError
+from pipeline.extensions import cached, extensions
 from pipeline.methods.settings import MethodSettings
 
 
-def declared() -> dict[str, type[MethodSettings]]:
-    """Each method's settings, by its name in params.yaml and in that order."""
-    found: dict[str, type[MethodSettings]] = {}
-    for path in sorted(Path(__file__).parent.glob("*/settings.py")):
-        module = import_module(f"{__package__}.{path.parent.name}.settings")
-        for own in vars(module).values():
-            if not isinstance(own, type) or not issubclass(own, MethodSettings):
+@cached
+def method_settings() -> dict[str, type[MethodSettings]]:
+    """Each method's settings, by its name in params.yaml and in that order.
+
+    Raises:
+        UserError: two methods have the same name.
+    """
+    declared: dict[str, type[MethodSettings]] = {}
+    for room in extensions("methods").values():
+        module = room.load()
+        for settings in vars(module).values():
+            if not isinstance(settings, type) or not issubclass(settings, MethodSettings):
                 continue
             # what the module imports is declared elsewhere, and a base without a name is no method
-            if own.__module__ == module.__name__ and "method" in vars(own):
-                assert own.method not in found, f"{path}: a second method {own.method!r}"
-                found[own.method] = own
-    return dict(sorted(found.items()))
-
-
-METHOD_SETTINGS = declared()
+            if settings.__module__ == module.__name__ and "method" in vars(settings):
+                if settings.method in declared:
+                    raise UserError(
+                        f"{room.path}: a second method {settings.method!r}; allowed: another name"
+                    )
+                declared[settings.method] = settings
+    return dict(sorted(declared.items()))
 
 
 def implementation(method: str) -> tuple[str, str]:
     """Module and name of the class that trains by ``method``."""
-    own = METHOD_SETTINGS[method]
-    module, name = own.trained_by.split(".")
-    return f"{own.__module__.rpartition('.')[0]}.{module}", name
+    settings = method_settings()[method]
+    module, name = settings.trained_by.split(".")
+    return f"{settings.__module__.rpartition('.')[0]}.{module}", name

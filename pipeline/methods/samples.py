@@ -1,78 +1,62 @@
-"""Poisson samples of several replicas, whose sizes differ: padded, masked, and summed piece by piece."""
+"""The sample of a step of several replicas: which examples, or mini-sets of them, and what their sums are."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.methods.base import Execution, over_replicas
-from pipeline.privacy.gradients import Bounds, Clipper, Tensors
+from pipeline.privacy.gradients import Tensors
 
 
-class Piece(NamedTuple):
-    """Some examples of every replica's sample; L is the same for all of them."""
+class Sample(NamedTuple):
+    """Whose gradients a step of every replica clips: K examples each, or K mini-sets of S examples."""
 
-    chosen: Tensor  # (R, L) positions in the training split
-    mask: Tensor  # (R, L) 1 for examples that are there, 0 for padding
-    places: slice  # where in the samples they stand
+    chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
+    mask: Tensor  # alike; 1 for examples that are there, 0 for padding
+
+    def pieces(self, at_once: int) -> Iterator[slice]:
+        """Where along K to cut, so that pieces of about a size have ``at_once`` at most."""
+        count = self.chosen.shape[1]
+        size = math.ceil(count / math.ceil(count / at_once))
+        return (slice(start, start + size) for start in range(0, count, size))
 
 
-def padded(samples: list[np.ndarray], at_once: int, device: torch.device) -> Iterator[Piece]:
-    """Samples padded to the longest, in pieces of at most ``at_once`` examples of a replica."""
+def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
+    """Samples whose sizes differ, padded to the longest, of at least one example."""
     longest = max(1, max(len(sample) for sample in samples))
-    pieces = math.ceil(longest / at_once)
-    size = math.ceil(longest / pieces)
-    index = torch.zeros(len(samples), pieces * size, dtype=torch.long)
+    index = torch.zeros(len(samples), longest, dtype=torch.long)
     mask = torch.zeros(index.shape)
     for row, sample in enumerate(samples):
         index[row, : len(sample)] = torch.from_numpy(sample)
         mask[row, : len(sample)] = 1
-    index, mask = index.to(device), mask.to(device)
-    for start in range(0, pieces * size, size):
-        places = slice(start, start + size)
-        yield Piece(index[:, places], mask[:, places], places)
+    return Sample(index.to(device), mask.to(device))
 
 
 class BatchSum(NamedTuple):
     """The clipped sums of whole samples, and what stays in the laboratory."""
 
     sums: Tensors  # (R, ...) each
-    norms: Tensor  # (R, L) gradient norms before clipping
-    losses: Tensor  # (R, L)
-    mask: Tensor  # (R, L)
+    norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; of an unclipped sum G is 0
+    losses: Tensor  # (R, K)
+    mask: Tensor  # (R, K)
+    limits: Tensor  # (R, G) that the parts were clipped to
 
-    def metrics(self, limits: Tensor) -> Tensors:
-        """(R,) means over the samples' examples; ``limits`` (R,) is what their gradients were clipped to."""
-        over = (self.norms > limits[:, None]).float()
+    @property
+    def gradient_norms(self) -> Tensor:
+        """(R, K) norms of whole gradients."""
+        return self.norms.norm(dim=2)
+
+    def metrics(self) -> Tensors:
+        """(R,) means over the samples' examples, or mini-sets."""
+        columns = {"train_loss": self.losses}
+        if self.norms.shape[2]:
+            columns["gradient_norm"] = self.gradient_norms
+            columns["clipped_share"] = (self.norms > self.limits[:, None]).float().mean(2)
         return {
             # not a product: padding may be infinite, and 0 times infinity is not 0
             name: torch.where(self.mask > 0, value, 0.0).sum(1) / self.mask.sum(1).clamp_min(1)
-            for name, value in (
-                ("train_loss", self.losses),
-                ("gradient_norm", self.norms),
-                ("clipped_share", over),
-            )
+            for name, value in columns.items()
         }
-
-
-def clipped_sums(
-    clipper: Clipper,
-    tensors: Tensors,
-    batches: Iterable[tuple[Tensor, Tensor, Tensor]],
-    bounds: Bounds,
-    execution: Execution,
-) -> BatchSum:
-    """Sums over all ``batches`` of inputs (R, L, ...), labels and masks (R, L); one part is clipped."""
-    clipped_sum = over_replicas(clipper, execution)
-    sums: Tensors = {}
-    norms, losses, masks = [], [], []
-    for inputs, labels, mask in batches:
-        part = clipped_sum(tensors, inputs, labels, mask, bounds)
-        sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
-        norms.append(part.norms[..., 0])
-        losses.append(part.losses)
-        masks.append(mask)
-    return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1))

@@ -10,6 +10,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Count, Positive, Strict
 
+# Settings in which replicas of any method may differ though they share a step
+VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
+
+
 # 'canaries', where each example is clipped by itself; 'crowd', where means are; 'opposites', where data get
 # Laplace noise once; 'shared', where the examples of a batch have one noise (`pipeline.audits.rows`)
 Attack = Literal["canaries", "crowd", "opposites", "shared"]
@@ -32,7 +36,7 @@ class Circumstances:
 
 
 class MethodSettings(Strict):
-    """What every method has: declared by the settings.py of its room, where `METHOD_SETTINGS` finds it."""
+    """What every method has: declared by the settings.py of its room, where `method_settings` finds it."""
 
     method: ClassVar[str]  # its name in params.yaml
     trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room
@@ -50,7 +54,10 @@ class MethodSettings(Strict):
     # no images, can't have
     audited_without: ClassVar[dict[str, Any]] = {}
     canaries_without: ClassVar[dict[str, Any]] = {}
+    unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
+    # More settings in which replicas that share a step may differ; any other decides what is computed
+    varying: ClassVar[frozenset[str]] = frozenset()
     # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
@@ -83,6 +90,10 @@ class MethodSettings(Strict):
         known = {name: value for name, value in changes.items() if name in type(self).model_fields}
         return self.model_copy(update=known)
 
+    def needs_public(self, normalization: str) -> bool:
+        """Whether it looks at public examples, as for the scale of its inputs."""
+        return normalization == "public_bn"
+
     def parts(self, net: Any) -> int:
         """Parts of the gradient of ``net``, a torch module, that are clipped and noised each on its own."""
         return 1
@@ -90,7 +101,8 @@ class MethodSettings(Strict):
     @property
     def batching_key(self) -> tuple[Any, ...]:
         """Replicas with the same values here can share a step."""
-        return (self.batch,)
+        varying = VARYING | self.varying
+        return (*(value for name, value in self if name not in varying), self.private)
 
     @property
     def passes_per_step(self) -> int:
@@ -126,6 +138,12 @@ class MethodSettings(Strict):
                 f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
                 f"allowed: {', '.join(self.normalizations)}"
             )
+        if not circumstances.public and self.needs_public(normalization):
+            return (
+                f"data: {data!r} has no public examples, which {self.method!r} with normalisation "
+                f"{normalization!r} looks at; allowed: data with some (`dprepro new data --public N` or "
+                "`--public-from OTHER`)"
+            )
         if circumstances.no_images and getattr(self, "augment", "none") != "none":
             return (
                 f"settings.augment: is for images, and {data!r} has {circumstances.no_images}; allowed: none"
@@ -142,11 +160,6 @@ class EpochSettings(MethodSettings):
     """Of a method whose length is told in passes over the training examples."""
 
     epochs: Positive
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.epochs)
 
     def total_steps(self, examples: int) -> int:
         """Number of steps T that make `epochs` passes over ``examples``, in expectation."""

@@ -2,20 +2,19 @@
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline import models
 from pipeline.errors import UserError
+from pipeline.extensions import cached, extensions
 from pipeline.fields import Count, Positive, Strict
 
 _LAZY = re.compile(r"Lazy(Linear|Conv|BatchNorm|InstanceNorm)\w*")
 
 
-@cache
+@cached
 def architectures() -> dict[str, frozenset[str]]:
     """The models there are, with the names that their files define: those with a `build` are models.
 
@@ -23,22 +22,20 @@ def architectures() -> dict[str, frozenset[str]]:
     which normalisation stands before the convolution whose input it is, and so has an order with ReLU;
     `FEATURES` one that can be built without its frozen part, for as many inputs.
     """
-    # the first folder last, as it is the one that counts
-    files = [path for folder in reversed(models.__path__) for path in sorted(Path(folder).glob("*.py"))]
-    defined = {path.stem: _defined(path) for path in files}
+    defined = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in defined.items() if "build" in names}
 
 
-@cache
+@cached
 def version(name: str) -> int:
     """The version of a model's numbers: `VERSION` of its file, read as `architectures` reads it; else 1.
 
     Raises:
         UserError: it is no whole number above 0.
     """
-    path = _file(name)
-    for node in ast.parse(path.read_text()).body if path else ():
-        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "VERSION" for one in node.targets):
+    path = extensions("models")[name].path
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "VERSION" for to in node.targets):
             declared = getattr(node.value, "value", None)
             if type(declared) is not int or declared < 1:
                 raise UserError(
@@ -46,11 +43,6 @@ def version(name: str) -> int:
                 )
             return declared
     return 1
-
-
-def _file(name: str) -> Path | None:
-    files = (Path(folder) / f"{name}.py" for folder in models.__path__)
-    return next((path for path in files if path.exists()), None)
 
 
 def _defined(path: Path) -> frozenset[str]:
@@ -63,24 +55,22 @@ def _defined(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-@cache
+@cached
 def lazy_layers(name: str) -> frozenset[str]:
     """Layers that the file of a model, or a file of parts that it imports, leaves without sizes."""
-    path = _file(name)
-    if path is None:
-        return frozenset()
+    files = extensions("models")
     named: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(files[name].path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            named |= {one.name for one in node.names}
-            part = (node.module or "").removeprefix("pipeline.models.")
-            named |= lazy_layers(part) if part != name else set()
+            named |= {imported.name for imported in node.names}
+            part = (node.module or "").rpartition(".")[2]
+            named |= lazy_layers(part) if part in files and part != name else set()
         named |= {getattr(node, "attr", ""), getattr(node, "id", "")}
     return frozenset(each for each in named if _LAZY.fullmatch(each))
 
 
 class Model(Strict):
-    """An architecture: `pipeline/models/NAME.py` and the normalisation put into it."""
+    """An architecture: a file of models, and the normalisation put into it."""
 
     name: str
     # Every kind of batch norm is one layer, named for where its statistics come from; the methods' settings

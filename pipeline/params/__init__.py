@@ -1,7 +1,7 @@
 """params.yaml -> frozen, strict models."""
 
 from pipeline.models.model import Model
-from pipeline.params.own import OWN, OwnFiles, OwnImages, OwnNpz, OwnTexts
+from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
 from pipeline.params.reading import load, parse
 from pipeline.params.schema import (
     Account,
@@ -17,30 +17,4 @@ from pipeline.params.schema import (
     Start,
     Text,
 )
-from pipeline.params.settings import PARAMS, Settings, pick
-
-__all__ = [
-    "OWN",
-    "PARAMS",
-    "Account",
-    "Data",
-    "Line",
-    "Model",
-    "OwnFiles",
-    "OwnImages",
-    "OwnNpz",
-    "OwnTexts",
-    "Plan",
-    "Public",
-    "Raw",
-    "Relevance",
-    "Row",
-    "Search",
-    "Settings",
-    "Source",
-    "Start",
-    "Text",
-    "load",
-    "parse",
-    "pick",
-]
+from pipeline.params.settings import PAPERS, PARAMS, Settings, pick

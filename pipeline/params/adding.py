@@ -5,12 +5,14 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from pipeline.errors import UserError, reading
 from pipeline.fields import KEY
 from pipeline.params.documents import parse_yaml
 from pipeline.params.reading import parse
 from pipeline.params.searched import read_choices
-from pipeline.params.settings import PARAMS, Settings
+from pipeline.params.settings import PARAMS, Settings, pick
 
 
 class Adding:
@@ -74,6 +76,30 @@ class Adding:
         margin = inner[: len(inner) - len(inner.lstrip())]
         lines[end:end] = [f"{margin}{name}:", *indent(text.rstrip(), margin + "  ").splitlines()]
         self.text = "\n".join(lines) + "\n"
+
+    def level(self, row: str, level: dict[str, Any]) -> None:
+        """Add a level behind the last of a row's own, or leave the same one that is there.
+
+        Raises:
+            UserError: there is no such row, or its levels are another entry's.
+        """
+        rows = dict(self._expected.get("rows") or {})
+        levels = list(pick(rows, row, "row").get("levels", ()))
+        if level in levels:
+            return
+        self._expected["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
+        node = YAML().compose(self.text)
+        for key in ("rows", row, "levels"):
+            node = next((value for name, value in node.value if name.value == key), None)
+            if node is None:
+                raise UserError(
+                    f"{self.path}: rows.{row}.levels: taken over from another entry; allowed: its own levels"
+                )
+        written = "{" + ", ".join(f"{key}: {value}" for key, value in level.items()) + "}"
+        end = node.value[-1].end_mark.index
+        # in one line, or an item below the last
+        inserted = f", {written}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {written}"
+        self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
 
     def checked(self) -> Settings:
         """The settings with what was added.

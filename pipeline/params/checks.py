@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import architectures
 from pipeline.params.schema import Relevance, Row, Start
 from pipeline.params.settings import Settings
@@ -69,7 +69,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     if relevance.of == "public":  # taken to cost no epsilon
         _check_public(settings, where, relevance)
     there = data.train if relevance.of == "train" else data.public.count
-    if (relevance.examples or 0) > there:
+    if not 0 < (relevance.examples or there) <= there:
         raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
 
 
@@ -139,8 +139,8 @@ def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> N
     """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
-    if row.method != other.method or not METHOD_SETTINGS[row.method].scalable:
-        scalable = " or ".join(repr(name) for name, own in METHOD_SETTINGS.items() if own.scalable)
+    if row.method != other.method or not method_settings()[row.method].scalable:
+        scalable = " or ".join(repr(name) for name, own in method_settings().items() if own.scalable)
         raise ValueError(f"{where}: {whole!r}; only rows of method {scalable} can be scaled")
     if (row.data, row.model) != (other.data, other.model):
         raise ValueError(f"{where}: {whole!r} has another model or other data")

@@ -17,14 +17,9 @@ from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Sta
 def row_digest(
     row: Row, data: Data, editions: Mapping[str, Raw | OwnFiles], start: str | None, relevance: str | None
 ) -> str:
-    """Digest of a row and of what it is trained on.
+    """Digest of a row and of what it is trained on: ``data``, made of the raw data sets ``editions``.
 
-    Args:
-        row: the row.
-        data: how its data are split.
-        editions: the raw data sets that these are made of.
-        start: digest of what it starts from.
-        relevance: digest of the relevances that come with its data.
+    ``start`` is the digest of what it starts from, ``relevance`` that of relevances that come with its data.
     """
     parts: dict[str, Any] = {
         "data": _essence(data),
@@ -65,7 +60,7 @@ def relevance_digest(relevance: Relevance, network: str) -> str:
 
 
 def account_digest(account: Account) -> str:
-    """Digest of an account."""
+    """Digest of what decides an account's ledger: its levels, resolved, and its axis."""
     return digest_json({"levels": [_essence(level) for level in account.resolved], "axis": account.axis})
 
 

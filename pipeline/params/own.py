@@ -4,6 +4,7 @@ As in the catalogue, everything that a model needs to know stands in the declara
 files: `dprepro new data` reads it off them and writes it down.
 """
 
+import math
 from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
@@ -32,13 +33,19 @@ def _differ(names: list[str]) -> list[str]:
     return names
 
 
+def _low_first(ends: tuple[float, float]) -> tuple[float, float]:
+    if not -math.inf < ends[0] < ends[1] < math.inf:
+        raise ValueError(f"{shown(list(ends))}; allowed: the lower end first, both finite")
+    return ends
+
+
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
 Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 
 
 class OwnFiles(Strict):
-    """What every kind has."""
+    """What a declaration of own files says, whatever kind they are."""
 
     of: ClassVar[None] = None  # an edition of nothing in the catalogue
     edition: ClassVar[str] = OWN
@@ -53,37 +60,64 @@ class OwnFiles(Strict):
     licence: str = "not stated"
 
     @property
-    def image_shape(self) -> tuple[int, int, int] | None:
-        """(C, H, W) of one image; None of texts."""
+    def example_shape(self) -> tuple[int, ...] | None:
+        """(C, H, W) of one image, (D,) or (C, H, W) of one example's features; None of texts."""
         return None
 
 
 class _Images(OwnFiles):
-    """What images have."""
+    """What own images have beside that, as arrays or as files."""
 
     shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
+    def example_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one image."""
         return self.shape
 
 
-class OwnNpz(_Images):
-    """Arrays in NumPy's file: images (N, H, W) or (N, H, W, C) or (N, C, H, W), and labels from 0 (N,)."""
+class OwnArrays(OwnFiles):
+    """Arrays in NumPy's file: inputs, and labels from 0 (N,)."""
 
-    kind: Literal["npz"]
     inputs: str = "inputs"  # names of the arrays
     labels: str = "labels"
     test_inputs: str | None = None
     test_labels: str | None = None
 
     @model_validator(mode="after")
-    def _both(self) -> "OwnNpz":
+    def _both(self) -> "OwnArrays":
         if (self.test_inputs is None) != (self.test_labels is None):
             raise ValueError("test_inputs: goes with 'test_labels', and only with it")
         if self.test_inputs is not None and self.test is not None:
             raise ValueError("test: takes examples for a test part, which 'test_inputs' is; allowed: null")
+        return self
+
+
+class OwnNpz(_Images, OwnArrays):
+    """Images of bytes in NumPy's file: (N, H, W) or (N, H, W, C) or (N, C, H, W)."""
+
+    kind: Literal["npz"]
+
+
+class OwnFeatures(OwnArrays):
+    """Features, floats in NumPy's file, (N, D) or (N, C, H, W): what somebody made of each example."""
+
+    kind: Literal["features"]
+    shape: tuple[Count] | tuple[Count, Count, Count]  # (D,) or (C, H, W) of one example
+    # Between which all values lie, known without looking at these data. None: nobody says so, and the ledger
+    # lists the features' scale among what no epsilon covers.
+    range: Annotated[tuple[float, float], AfterValidator(_low_first)] | None = None
+    clip: bool = False  # whether values beyond the range are moved to its end; otherwise they are refused
+
+    @property
+    def example_shape(self) -> tuple[int, ...]:
+        """(D,) or (C, H, W) of one example."""
+        return self.shape
+
+    @model_validator(mode="after")
+    def _clipped_to_a_range(self) -> "OwnFeatures":
+        if self.clip and self.range is None:
+            raise ValueError("clip: goes with 'range', and only with it")
         return self
 
 
@@ -103,7 +137,12 @@ class OwnTexts(OwnFiles):
     label: str = "label"
 
 
-KINDS: dict[str, type[OwnFiles]] = {"npz": OwnNpz, "images": OwnImages, "texts": OwnTexts}
+KINDS: dict[str, type[OwnFiles]] = {
+    "npz": OwnNpz,
+    "features": OwnFeatures,
+    "images": OwnImages,
+    "texts": OwnTexts,
+}
 
 
 def _declared(value: Any) -> OwnFiles:

@@ -6,14 +6,21 @@ YAML is read as version 1.2, as DVC reads it: ``1e-5`` is a number and ``no`` is
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, shown
+from pipeline.extensions import use
 from pipeline.params.checks import check_all
 from pipeline.params.documents import read_yaml
 from pipeline.params.problems import problem_lines
 from pipeline.params.searched import Choices, read_choices, with_choices
-from pipeline.params.settings import PARAMS, Settings
+from pipeline.params.settings import PARAMS, Packages, Settings
+
+
+class _Code(BaseModel):
+    """Of params.yaml what must be known before the rest is read."""
+
+    code: Packages = ()
 
 
 def load(path: Path = PARAMS) -> Settings:
@@ -37,7 +44,13 @@ def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Sett
     Raises:
         UserError: with one line per problem.
     """
+    if not isinstance(raw, dict):
+        has = "is empty" if raw is None else f"has {shown(raw)}"
+        raise UserError(
+            f"{path}: {has}; allowed: keys such as raw, data and rows (`dprepro init` writes some)"
+        )
     try:
+        use(_Code.model_validate(raw).code, path.parent)
         settings = with_choices(Settings.model_validate(raw), choices or {})
         check_all(settings)
     except ValidationError as problem:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from pipeline.fields import Count, Key, Strict
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params.problems import Inside, problem_lines
@@ -57,11 +57,11 @@ class Raw(Strict):
 
 
 class Public(Strict):
-    """The public split: images nobody's privacy depends on."""
+    """The public split: examples that nobody's privacy depends on. Many methods need none."""
 
     raw: Key  # the raw data set they come from; the data set's own name splits them off its training part
     part: Literal["train", "test"] = "train"
-    count: Count
+    count: Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 
 class Text(Strict):
@@ -131,8 +131,8 @@ class Line(Strict):
 
 
 def _known_method(name: str) -> str:
-    if name not in METHOD_SETTINGS:
-        raise ValueError(f"no method {name!r}; allowed: {', '.join(METHOD_SETTINGS)}")
+    if name not in method_settings():
+        raise ValueError(f"no method {name!r}; allowed: {', '.join(method_settings())}")
     return name
 
 
@@ -162,7 +162,7 @@ class Row(Line):
     @property
     def own_settings(self) -> type[MethodSettings]:
         """The method's settings."""
-        return METHOD_SETTINGS[self.method]
+        return method_settings()[self.method]
 
     @model_validator(mode="after")
     def _levels_seeds(self) -> "Row":

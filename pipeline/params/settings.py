@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -10,19 +10,23 @@ from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
-from pipeline.params.own import Own, OwnFiles
+from pipeline.params.own import Own, OwnFeatures, OwnFiles
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
+PAPERS = Path("papers")  # beside it: what papers print and claim
 NAMED = 20  # entries that a refusal lists
 T = TypeVar("T")
+Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
 
 class Settings(Strict):
-    """The whole of params.yaml."""
+    """The whole of params.yaml, checked and frozen."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
+    # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
+    code: Packages = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
     own: dict[Key, Own] = Field(default_factory=dict)
@@ -91,7 +95,7 @@ class Settings(Strict):
             raw=data.raw,
             public_raw=data.public.raw,
             one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
-            no_images="texts" if data.text else "features" if self.has_features(row.data) else None,
+            no_images="texts" if data.text else None if self.has_images(row.data) else "features",
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
         )
@@ -99,6 +103,12 @@ class Settings(Strict):
     def has_features(self, data: str) -> bool:
         """Whether prepared data hold features, what a frozen part of a network makes of images."""
         return data in self.starts and self.starts[data].features
+
+    def has_images(self, data: str) -> bool:
+        """Whether prepared data are images, and neither texts nor features."""
+        split = self.split(data)
+        own = isinstance(self.own.get(split.raw), OwnFeatures)
+        return split.text is None and not own and not self.has_features(data)
 
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers."""

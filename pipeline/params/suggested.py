@@ -7,7 +7,8 @@ batches and deltas follow from the number of examples.
 from typing import Any
 
 from pipeline.errors import UserError, shown
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
+from pipeline.methods.settings import MethodSettings
 
 # One in so many examples is in a batch. A step's noise hardly depends on the batch, and drowns small ones:
 # on 710 images at epsilon 3, 12 seeds ended at 82 to 100 % with 64 a batch, and at 65 to 100 % with 16.
@@ -21,7 +22,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     Raises:
         UserError: the method has no such setting, or needs one that nobody can foretell.
     """
-    declared = METHOD_SETTINGS[method]
+    declared = method_settings()[method]
     fields = declared.model_fields
     for key, value in given.items():
         if key not in fields:
@@ -30,10 +31,23 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     if "delta" in fields:
         begun["delta"] = delta_for(examples)
     found = {key: value for key, value in begun.items() if key in fields} | given
+    found |= _calibrated(declared, examples, found, given)
     if lacking := [key for key, field in fields.items() if field.is_required() and key not in found]:
         options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
         raise UserError(f"method {method!r} needs {options}")
     return found
+
+
+def _calibrated(
+    declared: type[MethodSettings], examples: int, found: dict[str, Any], given: dict[str, Any]
+) -> dict[str, Any]:
+    """The accountant with the tightest proven bound, where the method calibrates its noise by one."""
+    if "accountant" not in declared.model_fields or "epsilon" not in given:
+        return {}
+    from pipeline.privacy.accounting import tightest  # brings SciPy with it
+
+    own = declared.model_validate(found)
+    return {"accountant": tightest(own.total_steps(examples), found["delta"])} if own.private else {}
 
 
 def batch_for(examples: int) -> int:

@@ -11,7 +11,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model
 from pipeline.models.normalization import initial_statistics
 from pipeline.params import PARAMS, Settings, pick
@@ -109,7 +109,7 @@ def trained_net(before: Behind) -> nn.Module:
 
 def _input_shape(before: Behind) -> tuple[int, ...]:
     """Shape of what the row's network takes."""
-    own = METHOD_SETTINGS[before.run.method].model_validate(before.run.replicas[0].settings)
+    own = method_settings()[before.run.method].model_validate(before.run.replicas[0].settings)
     return own.input_shape(before.data.input_shape)
 
 

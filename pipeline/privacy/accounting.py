@@ -60,9 +60,12 @@ LEAST_NOISE = 0.05  # below which the integral at fractional orders takes long, 
 PARTS = (1, 64, 256, 1024, 5000)  # of the orders, each looked at where those before are not enough
 
 
-def poisson_gaussian(rate: float, noise_multiplier: float, steps: int) -> DpEvent:
-    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample."""
-    return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), steps)
+def poisson_gaussian(
+    rate: float, noise_multiplier: float, steps: int, first_release: float | None = None
+) -> DpEvent:
+    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample, and a `Spending.first_release`."""
+    sampled = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), steps)
+    return ComposedDpEvent([GaussianDpEvent(first_release), sampled]) if first_release else sampled
 
 
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
@@ -120,16 +123,26 @@ def tightest(steps: int, delta: float) -> Accountant:
 
 
 @lru_cache(maxsize=256)  # half a second
-def opacus_rdp(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
-    """Epsilon of the Poisson-sampled Gaussian by Opacus's RDP accountant."""
+def opacus_rdp(
+    rate: float, noise_multiplier: float, steps: int, delta: float, first_release: float | None = None
+) -> float:
+    """Epsilon of `poisson_gaussian` by Opacus's RDP accountant."""
     from opacus.accountants import RDPAccountant
 
     accountant = RDPAccountant()
-    accountant.history = [(noise_multiplier, rate, steps)]
+    accountant.history = _history(rate, noise_multiplier, steps, first_release)
     with warnings.catch_warnings():
         # that the best order is the least of them, as it is at an epsilon of hundreds
         warnings.simplefilter("ignore")
         return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
+
+
+def _history(
+    rate: float, noise_multiplier: float, steps: int, first_release: float | None
+) -> list[tuple[float, float, int]]:
+    """(noise multiplier, rate, steps) as Opacus has them."""
+    first = [(first_release, 1.0, 1)] if first_release else []
+    return [*first, (noise_multiplier, rate, steps)]
 
 
 @lru_cache(maxsize=512)
@@ -152,7 +165,7 @@ def _renyi(spending: Spending, orders: tuple[float, ...]) -> np.ndarray:
 
 def renyi_divergence(spending: Spending, steps: int, order: float) -> float:
     """Renyi divergence of ``steps`` steps at one order; nothing is known for draws with replacement."""
-    return float(_renyi(spending, (order,))[0]) * _times(spending, steps)
+    return float(_divergences(spending, steps, (order,))[0])
 
 
 def renyi_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
@@ -178,7 +191,7 @@ def _converted(
     # large orders take long, and are for trainings that spend little
     for low, high in pairwise(PARTS):
         part = np.array([order for order in orders if low <= order < high])
-        divergences = _renyi(spending, tuple(part.tolist())) * _times(spending, steps)
+        divergences = _divergences(spending, steps, tuple(part.tolist()))
         known = np.isfinite(divergences)
         if known.any():
             least = min(least, convert(part[known], divergences[known]))
@@ -187,8 +200,11 @@ def _converted(
     return least if isfinite(least) else None
 
 
-def _times(spending: Spending, steps: int) -> int:
-    return spending.epochs(steps) if spending.sampling == "shuffled" else steps
+def _divergences(spending: Spending, steps: int, orders: tuple[float, ...]) -> np.ndarray:
+    """(K,) of ``steps`` steps and what came before them, at each of the orders."""
+    times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
+    total = _renyi(spending, orders) * times
+    return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
 
 
 def spent(spending: Spending, steps: int, delta: float) -> float:
@@ -200,9 +216,14 @@ def spent(spending: Spending, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def opacus_prv(
-    rate: float, noise_multiplier: float, steps: int, delta: float, error: float = 0.01
+    rate: float,
+    noise_multiplier: float,
+    steps: int,
+    delta: float,
+    first_release: float | None = None,
+    error: float = 0.01,
 ) -> tuple[float, float]:
-    """Epsilon of the Poisson-sampled Gaussian by Opacus's PRV accountant (Gopi et al. 2021), an upper bound.
+    """Epsilon of `poisson_gaussian` by Opacus's PRV accountant (Gopi et al. 2021), an upper bound.
 
     Returns:
         Epsilon and the error bound it was computed with.
@@ -213,7 +234,7 @@ def opacus_prv(
     from opacus.accountants import PRVAccountant
 
     accountant = PRVAccountant()
-    accountant.history = [(noise_multiplier, rate, steps)]
+    accountant.history = _history(rate, noise_multiplier, steps, first_release)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -226,32 +247,41 @@ EPSILON: dict[Accountant, Callable[[DpEvent, float], float]] = {"rdp": rdp_epsil
 
 
 @lru_cache(maxsize=256)
-def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant) -> float:
-    """Smallest noise multiplier (to a thousandth) that keeps ``steps`` Poisson-sampled steps within epsilon.
+def noise_for(
+    epsilon: float,
+    delta: float,
+    rate: float,
+    steps: int,
+    accountant: Accountant,
+    first_release: float | None = None,
+) -> float:
+    """Smallest noise multiplier (to a thousandth) that keeps a `poisson_gaussian` within epsilon.
 
     Raises:
         UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' can't tell it.
     """
     if accountant == "pld" and tightest(steps, delta) != "pld":
         raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
+    releases = steps + (first_release is not None)
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     make = {"rdp": lambda: _RdpByParts(relation), "pld": lambda: PLDAccountant(relation)}
     # below .2 the PLD grows very large; a target that loose is not worth a calibration
     low, high = 0.2, 1.0
-    while EPSILON[accountant](poisson_gaussian(rate, high, steps), delta) > epsilon:
+    while EPSILON[accountant](poisson_gaussian(rate, high, steps, first_release), delta) > epsilon:
         low, high = high, 2 * high
         if high > 1e4:
             raise UserError(
                 f"epsilon {epsilon} at delta {delta} can't be reached with {steps} steps "
                 f"at sampling rate {rate:.4g}"
+                + (f" after a release at noise multiplier {first_release:.4g}" if first_release else "")
             )
     try:
         return float(
             dp_accounting.calibrate_dp_mechanism(
                 make[accountant],
-                lambda multiplier: poisson_gaussian(rate, multiplier, steps),
+                lambda multiplier: poisson_gaussian(rate, multiplier, steps, first_release),
                 epsilon,
-                delta - ROUNDING * steps if accountant == "pld" else delta,
+                delta - ROUNDING * releases if accountant == "pld" else delta,
                 dp_accounting.ExplicitBracketInterval(low, high),
                 tol=1e-3 * high,
             )
@@ -265,6 +295,8 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int, accountant:
 
 def describe(event: DpEvent) -> str:
     """The event in one line, in DpEvent's own terms."""
+    if isinstance(event, ComposedDpEvent):
+        return ", then ".join(map(describe, event.events))
     if isinstance(event, SelfComposedDpEvent):
         return f"{event.count} x {describe(event.event)}"
     if isinstance(event, PoissonSampledDpEvent):

@@ -1,6 +1,6 @@
 """Limits of many small steps: mu of the Gaussian DP that they come near to. Approximations and no bounds."""
 
-from math import exp, expm1, isfinite, sqrt
+from math import exp, expm1, hypot, isfinite, sqrt
 
 from scipy.special import ndtr
 
@@ -12,8 +12,14 @@ def clt_mu(spending: Spending, steps: int) -> float | None:
 
     ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
     2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020.
-    ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order.
+    ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order. A
+    first release adds its own in squares (Dong, Roth and Su 2022, Corollary 3.3).
     """
+    mu = _of_steps(spending, steps)
+    return mu if mu is None or spending.first_release is None else hypot(mu, 1 / spending.first_release)
+
+
+def _of_steps(spending: Spending, steps: int) -> float | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         return sqrt(spending.epochs(steps)) / noise

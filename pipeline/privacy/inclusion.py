@@ -92,7 +92,8 @@ def unamplified(spending: Spending, steps: int) -> Profile:
     Corollary 3.3). Needs no grid of losses, and so bounds an epsilon of millions.
     """
     values, chances = moved(spending, steps)
-    mu = np.sqrt(values) / spending.noise_multiplier
+    before = 1 / spending.first_release if spending.first_release else 0.0
+    mu = np.hypot(np.sqrt(values) / spending.noise_multiplier, before)
 
     def profile(epsilons: np.ndarray) -> np.ndarray:
         # one by one, as a mixture may have many parts

@@ -1,12 +1,27 @@
-"""The mechanism that touches private data. The object that adds the noise also says what it spends."""
+"""The mechanisms that touch private data. The object that adds the noise also says what it spends.
+
+Secret noise lies on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
+(`pipeline.privacy.rounded_noise`), and integers are added, in float64, which is exact below 2^53. For a value
+on the grid that is the same as adding real noise and rounding then: post-processing, as is what becomes of
+the sum, such as a float32 number. What rounding the values adds to how far neighbouring data sets move them
+is covered by more noise. What float32 loses before, as gradients are clipped and summed, is no part of it.
+"""
 
 from dataclasses import dataclass
+from math import ceil, log2
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
+
+# Rounding adds at most this share to a sensitivity
+FINENESS = 2.0**-10
+# For deviations are computed in float32, and sums of up to 2^30 clipped vectors divided in float64
+COMPUTING = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,10 @@ class GaussianMechanism:
     (`pipeline.privacy.spending`). The parts' noise has standard deviation
     ``distance`` C_g z sqrt(G) / p_g with sum p_g^2 = G, so that all of them together have multiplier z
     (Nguyen et al. 2023, section 3.2 and footnote 4).
+
+    On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s neighbouring
+    sums lie at most 1 / z apart, and each of d coordinates is moved by r / 2 at most when either is rounded:
+    1 / z + r sqrt(d) in all. So that z is what is spent, s is larger by 1 / (1 - z r sqrt(d)).
     """
 
     spendings: tuple[Spending, ...]  # z, and how batches are drawn
@@ -27,6 +46,13 @@ class GaussianMechanism:
     ) -> Tensors:
         """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...); ``shares`` (R, G): p, or all 1."""
         sizes = [value[0].numel() for value in sums.values()]
+        if streams.noise == "grid":
+            spacings = self.spacings(bounds, sum(sizes), shares)
+            parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
+            return {
+                name: _on_grid(value, part, own)
+                for own, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
+            }
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
@@ -36,7 +62,7 @@ class GaussianMechanism:
         }
 
     def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
-        """(R, T) standard deviation of the noise in every entry of each tensor."""
+        """(R, T) standard deviation of the noise in every entry of each tensor, if nothing is rounded."""
         multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
         noise = self.distance * multipliers[:, None] * bounds.limits
         if shares is None:
@@ -44,3 +70,60 @@ class GaussianMechanism:
         else:
             noise = noise * shares.square().sum(-1, keepdim=True).sqrt() / shares
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
+
+    def bits(self, size: int) -> list[int]:
+        """Of each replica -log2 r, so that rounding ``size`` coordinates adds no more than `FINENESS`."""
+        return [
+            max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
+            for spending in self.spendings
+        ]
+
+    def spacings(self, bounds: Bounds, size: int, shares: Tensor | None = None) -> Tensor:
+        """(R, T) float64 spacing of each tensor's grid, of ``size`` coordinates in all."""
+        shares_of_noise = []
+        for spending, bits in zip(self.spendings, self.bits(size), strict=True):
+            added = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
+            shares_of_noise.append(2.0**-bits / (1 - added))
+        deviations = self.deviations(bounds, shares).double()
+        # of a tensor that is clipped to 0, and has no noise, all is 0
+        return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
+
+
+def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+    """(R, ...) float32 ``value`` and integer ``noise`` (R, its size), on grids of (R,) ``spacings``."""
+    spacing = spacings.reshape(-1, *(1,) * (value.dim() - 1))
+    return value.double().div_(spacing).round_().add_(noise.reshape(value.shape)).mul_(spacing).float()
+
+
+def release_laplace(
+    values: Tensor,
+    scales: Tensor,
+    streams: Streams,
+    step: int,
+    purpose: str,
+    spacing: float | None = None,
+) -> Tensor:
+    """(R, N, d) ``values`` (N, d) plus independent Laplace noise of ``scales`` (R, d); 0 adds none.
+
+    On a grid the spacing is a power of two, 2^-20 of a scale or half as much, unless it is said. Rounding
+    then lets values in [0, 1], and such as are 1/2 or -1/2, lie no further apart than 1: up to a spacing of
+    1/2 these ends lie on the grid, of 1 they become 0 and 1, or 0, and of more all become 0. Others lie
+    further apart by up to one ``spacing``.
+    """
+    if streams.noise == "float32":
+        drawn = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)
+        # in place: this is the largest thing there is
+        return drawn.mul_(scales[:, None]).add_(values)
+    wide, known = scales.cpu().double().numpy(), values.cpu().numpy()
+    spacings = np.full_like(wide, spacing) if spacing else laplace_spacings(wide)
+    released = np.empty((len(scales), *known.shape), dtype=np.float32)
+    for replica, rows, noise in streams.rounded_laplace(step, len(known), wide / spacings, purpose):
+        own = spacings[replica]
+        noise += np.rint(known[rows] / own)
+        released[replica, rows] = noise * own if wide[replica].any() else known[rows]
+    return torch.from_numpy(released).to(values.device)
+
+
+def laplace_spacings(scales: np.ndarray) -> np.ndarray:
+    """Of each of ``scales`` the power of two that it is 2^20 to 2^21 times."""
+    return np.ldexp(1.0, np.frexp(scales)[1] - 21)

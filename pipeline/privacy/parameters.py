@@ -8,6 +8,9 @@ from pydantic import BeforeValidator, Field
 # How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
 # independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
 Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
+# How noise is made. 'float32': numbers of that type, added to sums of that type, which holds for real numbers
+# only. 'grid': integers on a grid, which a rounded real number's probabilities have exactly.
+Noise = Literal["float32", "grid"]
 # Far below any use, and far above where floats end, beyond which a bound could no longer be told from none.
 LEAST_DELTA = 1e-100
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]

@@ -6,16 +6,16 @@ them in memory only, and derives every stream from them; a resumed run draws new
 drawn once for all: then a checkpoint keeps the entropy until training ends. Only where the settings say
 ``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
 
-Samples, and Gaussian noise on a CPU, come from AES-128 in counter mode: where no example adds to a coordinate
-a release gives its noise away, and nobody can tell the other numbers from that. Seeded streams repeat what
-PCG64 always drew, and so does Laplace noise, which a resumed run of an older version must draw again. CUDA's
-own generator, Philox, is statistical. Gaussian and Laplace are floating-point ones (Mironov 2012; what that
-gives away an audit shows): this is for research, not for releasing a model trained on secrets.
+Samples and noise come from AES-128 in counter mode: where no example adds to a coordinate a release gives its
+noise away, and nobody can tell the other numbers from that. Secret noise is made of integers
+(`pipeline.privacy.rounded_noise`), on the CPU for every device, as CUDA's own generator, Philox, is a
+statistical one. Seeded streams repeat the float32 numbers that PCG64, or on a GPU Philox, always drew, of
+which it can be told what was added to them (Mironov 2012); so does a run that an older version began.
 """
 
 import hashlib
 import secrets
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -24,12 +24,21 @@ import torch
 from randomgen import AESCounter
 from torch import Tensor
 
+from pipeline.privacy.parameters import Noise
+from pipeline.privacy.rounded_noise import rounded_laplace, rounded_normal
+
+BLOCK = 2**15  # Laplace numbers at once: what stays in a core's cache
+
 
 class Streams:
     """The streams of replicas trained together; each depends on its own name alone, not on its neighbours."""
 
-    def __init__(self, names: Sequence[str], reproducible: bool, device: torch.device):
+    def __init__(
+        self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None
+    ):
         """Name one replica each, such as 'epsilon=3/seed=0'.
+
+        ``noise`` is float32 where it is seeded, and else on a grid, unless it is said.
 
         Raises:
             ValueError: two have the same name, and would have the same noise.
@@ -39,6 +48,7 @@ class Streams:
         self.names = tuple(names)
         self.device = device
         self.reproducible = reproducible
+        self.noise: Noise = noise or ("float32" if reproducible else "grid")
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
         self._ahead = Ahead()
@@ -88,6 +98,33 @@ class Streams:
             orders = [self._generator(name, "order", epoch).permutation(examples) for name in self.names]
             self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
         return self._order[1][:, place * batch : (place + 1) * batch]
+
+    def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
+        """(R, size) integers in float64: 2^bits of each of R replicas times standard normals, rounded."""
+        kind = (self.entropy, size, tuple(bits))
+        drawn = self._ahead.drawn(kind, step, partial(self._rounded_normal, size=size, bits=bits))
+        return drawn.to(self.device)
+
+    def _rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
+        rows = [
+            rounded_normal(self._generator(name, "noise", step), size, own)
+            for name, own in zip(self.names, bits, strict=True)
+        ]
+        return torch.from_numpy(rows[0][None] if len(rows) == 1 else np.stack(rows))
+
+    def rounded_laplace(
+        self, step: int, count: int, scales: np.ndarray, purpose: str
+    ) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """Integers in float64: ``scales`` (R, d) times ``count`` rows of Laplace numbers of scale 1, rounded.
+
+        Block by block: the replica, which rows, and these (n, d).
+        """
+        rows = max(1, BLOCK // scales.shape[1])
+        for replica, name in enumerate(self.names):
+            generator = self._generator(name, purpose, step)
+            for start in range(0, count, rows):
+                own = np.broadcast_to(scales[replica], (min(rows, count - start), scales.shape[1]))
+                yield replica, slice(start, start + len(own)), rounded_laplace(generator, own)
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
         """(R, size) independent standard normals in float32; other purposes are other streams."""

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
     NeighboringRelation,
@@ -64,6 +65,9 @@ class Spending(Strict):
     * ``replacement``: ``batch`` independent draws, put into ``sets`` clipped vectors. An example drawn j
       times moves up to min(j, sets) of them, each by the distance above.
     * ``shuffled``: on through a new order of all examples each epoch, so each example is in one batch of it.
+
+    ``first_release`` is the multiplier of Gaussian noise on something else that was released of all examples
+    together, once, before the first step, such as statistics of the inputs.
     """
 
     sampling: Sampling
@@ -71,6 +75,7 @@ class Spending(Strict):
     examples: Count  # N
     batch: Count  # m
     sets: Count = 1  # k
+    first_release: Positive | None = None
 
     @property
     def rate(self) -> float:
@@ -93,10 +98,23 @@ class Spending(Strict):
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self
-        return self.model_copy(update={"sampling": "fixed", "noise_multiplier": self.noise_multiplier / 2})
+        first = self.first_release and self.first_release / 2
+        halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first}
+        return self.model_copy(update={"sampling": "fixed", **halved})
+
+    def repeated(self, trainings: int) -> "Spending":
+        """What so many trainings spend as one, of as many times the steps: Gaussian releases add up."""
+        return self.model_copy(
+            update={"first_release": self.first_release and self.first_release / trainings**0.5}
+        )
 
     def event(self, steps: int) -> DpEvent:
-        """What ``steps`` steps spend, in the words of dp-accounting."""
+        """What ``steps`` steps spend, and what came before them, in the words of dp-accounting."""
+        if self.first_release is None:
+            return self._event_of_steps(steps)
+        return ComposedDpEvent([GaussianDpEvent(self.first_release), self._event_of_steps(steps)])
+
+    def _event_of_steps(self, steps: int) -> DpEvent:
         once = GaussianDpEvent(self.noise_multiplier)
         if self.sampling == "poisson":
             return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, once), steps)

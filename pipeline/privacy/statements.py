@@ -1,6 +1,6 @@
 """What can be said of a guarantee, by key: why it doesn't hold, what it leaves out, whom it protects.
 
-Files keep keys, and `pipeline.reporting.statements` has the words, so that old numbers speak today's words.
+Files keep keys, and `pipeline/reporting/words.yaml` has the words, so that old numbers speak today's words.
 """
 
 from pydantic import Field

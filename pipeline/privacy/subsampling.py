@@ -74,7 +74,7 @@ def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses
     None where there is none: of 'shuffled', whose steps depend on each other, at other epsilons than those
     from `LEAST` to `LARGEST`, and at a delta that is too small to be told from rounding.
     """
-    if steps == 1 and spending.sampling != "shuffled":
+    if steps == 1 and spending.sampling != "shuffled" and spending.first_release is None:
         return OneStep(spending)
     if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST or delta <= ROUNDING * steps:
         return None
@@ -98,7 +98,14 @@ def _farthest(spending: Spending) -> float:
 
 @lru_cache(maxsize=16)
 def composed(spending: Spending, steps: int, interval: float) -> Losses:
-    """The losses of ``steps`` steps, on a grid of ``interval``; not for 'shuffled', whose steps depend."""
+    """The losses of ``steps`` steps and what came before them, on a grid of ``interval``.
+
+    Not for 'shuffled', whose steps depend on each other.
+    """
+    if spending.first_release is not None:
+        first = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
+        others = spending.model_copy(update={"first_release": None})
+        return Losses(first, ROUNDING).compose(composed(others, steps, interval))
     if spending.sampling == "poisson":
         one = from_gaussian_mechanism(
             spending.noise_multiplier,

@@ -6,6 +6,8 @@ example of its own is added or removed, adds a clipped vector that nobody else's
 N(0, z^2) without the record, and a mixture of N(j, z^2) with it, j how many vectors it turned around. Nothing
 is trained: this is what the mechanism spends on that pair, however good the network.
 
+A first release (`Spending.first_release`) is left out: whoever doesn't look at it knows no more.
+
 All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
 rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off. Beside it stands what the
 sum of all releases alone tells, in closed form: all there is to tell of a single step or of whole batches,

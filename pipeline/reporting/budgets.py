@@ -4,13 +4,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.params import Row, Settings
+from pipeline.params import Account, Row, Settings
 from pipeline.reporting.printed import Table
+from pipeline.reporting.results import Budget
 from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
+
+
+def of_row(row: Row | Account, table: Table) -> Budget:
+    """As the row declares it; in a table whose training the paper doesn't give a full budget is our own."""
+    if not isinstance(row, Row):
+        return "full"
+    ours = row.budget == "full" and not table.own and not table.budget
+    return "own" if ours else row.budget
 
 
 def whole_of(key: str, row: Row, settings: Settings) -> Row | None:
@@ -41,7 +50,7 @@ def share(key: str, row: Row, settings: Settings, table: Table, budget: str) -> 
 
 def _values(levels: Iterable[Any], name: str) -> list[float]:
     """The values that a setting has over the levels, rising; none where the method has no such setting."""
-    return sorted({value for own in levels if (value := getattr(own, name, None)) is not None})
+    return sorted({value for level in levels if (value := getattr(level, name, None)) is not None})
 
 
 def _counted(values: list[float], name: str) -> str:

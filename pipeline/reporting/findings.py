@@ -6,6 +6,7 @@ It is said with its seeds, intervals and budget; not where a cell has not been r
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 
 from pipeline.params import Row
 from pipeline.reporting import wording
@@ -16,6 +17,8 @@ from pipeline.reporting.judging.intervals import contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.papers import Finding
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+
+FIRST = 8  # on the first page at most, so that they stand in the first screen
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,20 @@ def said(
 ) -> list[Said]:
     """Those of a paper's findings that its records carry, in its order."""
     statuses = {result.claim.key: result.status for result in claims}
-    found = []
-    for finding in findings:
-        quotes = _quotes(finding, tables)
-        carried = all(statuses.get(key) == status for key, status in finding.claims.items())
-        if carried and len(quotes) == len(finding.cells) and not any(problems(finding, quotes)):
-            found.append(_filled(finding, quotes, tables))
-    return found
+    return [
+        _filled(finding, quotes, tables)
+        for finding in findings
+        for quotes in [_quotes(finding, tables)]
+        if len(quotes) == len(finding.cells)
+        and all(statuses.get(key) == status for key, status in finding.claims.items())
+        and not any(problems(finding, quotes))
+    ]
+
+
+def first(findings: Sequence[Sequence[Said]]) -> list[Said]:
+    """Each paper's most important one, then each one's second, as many as fit."""
+    in_turn = (said for place in zip_longest(*findings) for said in place if said)
+    return list(islice(in_turn, FIRST))
 
 
 def problems(finding: Finding, quotes: Mapping[str, Quote]) -> Iterator[str]:

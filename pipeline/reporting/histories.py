@@ -1,6 +1,7 @@
 """Reads training curves: `reports/histories/ROW.csv`."""
 
 import csv
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,31 +21,26 @@ def read(path: Path) -> History:
     Raises:
         UserError: the file is not a history.
     """
-    found: History = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    history: History = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     with path.open(newline="", encoding="utf-8") as file:
         try:
             for line in csv.DictReader(file):
                 point = (float(line["epoch"]), float(line["value"]))
-                found[line["metric"]][line["level"]][int(line["seed"])].append(point)
+                insort(history[line["metric"]][line["level"]][int(line["seed"])], point)
         except (KeyError, ValueError, TypeError) as problem:
-            raise UserError(
-                f"{path}: not a history; columns are {', '.join(records.HISTORY_COLUMNS)}"
-            ) from problem
-    for by_level in found.values():
-        for by_seed in by_level.values():
-            for curve in by_seed.values():
-                curve.sort()
-    return found
+            columns = ", ".join(records.HISTORY_COLUMNS)
+            raise UserError(f"{path}: not a history; columns are {columns}") from problem
+    return history
 
 
 def spending(record: Record) -> dict[str, dict[int, Curve]]:
     """Level -> seed -> an upper bound on what had been spent; levels without a bound have none."""
-    found: dict[str, dict[int, Curve]] = defaultdict(dict)
-    for one in record.replicas:
-        if one.ledger.spent:
-            epochs = one.settings["batch"] / record.origins[one.origin].examples
-            found[one.level][one.seed] = [(step * epochs, epsilon) for step, epsilon in one.ledger.spent]
-    return found
+    curves: dict[str, dict[int, Curve]] = defaultdict(dict)
+    for replica in record.replicas:
+        if spent := replica.ledger.spent:
+            epochs = replica.settings["batch"] / record.origins[replica.origin].examples
+            curves[replica.level][replica.seed] = [(step * epochs, epsilon) for step, epsilon in spent]
+    return curves
 
 
 def averaged(curves: Mapping[int, Curve]) -> Curve:

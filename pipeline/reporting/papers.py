@@ -1,6 +1,5 @@
-"""What a paper prints and claims: `papers/PAPER.yaml` -> frozen, strict models."""
+"""What a paper prints and claims: `papers/PAPER.yaml` beside params.yaml -> frozen, strict models."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 from typing import Annotated
@@ -11,13 +10,13 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
+from pipeline.params import PAPERS
 from pipeline.reporting.claims import Test
 from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.vocabulary import CLAIMS
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a finding
-FOLDER = Path(__file__).parent / "papers"
 
 
 class Assumption(Strict):
@@ -87,7 +86,8 @@ class Finding(Strict):
             raise ValueError(f"claims: {', '.join(sorted(unknown))}; allowed: {', '.join(CLAIMS)}")
         if not self.cells and not self.claims:
             raise ValueError("needs 'cells' or 'claims' that carry it")
-        if unknown := {one for needs in self.provided for one in (needs.left, needs.right)} - set(self.cells):
+        compared = {name for needs in self.provided for name in (needs.left, needs.right)}
+        if unknown := compared - set(self.cells):
             raise ValueError(f"provided: {', '.join(sorted(unknown))}; allowed: {', '.join(self.cells)}")
         return self
 
@@ -120,12 +120,7 @@ class Paper(PrintedTables):
         return self
 
 
-def names() -> list[str]:
-    """The papers there are files for, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
-def load(name: str, folder: Path = FOLDER) -> Paper:
+def load(name: str, folder: Path = PAPERS) -> Paper:
     """The paper called ``name``; one without a file is a title and nothing to compare with (one's own rows).
 
     Raises:
@@ -139,7 +134,8 @@ def load(name: str, folder: Path = FOLDER) -> Paper:
     except YAMLError as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     except ValidationError as problem:
-        raise UserError("\n".join(f"{path}: {line}" for line in _problems(problem))) from problem
+        lines = (f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
+        raise UserError("\n".join(lines)) from problem
 
 
 def short(paper: Paper) -> str:
@@ -148,8 +144,3 @@ def short(paper: Paper) -> str:
         return paper.title
     name = paper.authors[0].split()[-1]
     return f"{name}{' et al.' if len(paper.authors) > 1 else ''}{f' {paper.year}' if paper.year else ''}"
-
-
-def _problems(problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors():
-        yield f"{'.'.join(map(str, error['loc']))}: {error['msg']}"

@@ -2,14 +2,13 @@
 
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from pipeline.extensions import extensions
 from pipeline.fields import Key, Strict
 
-FIGURES = Path(__file__).parent / "figures"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # of margins, without a reason: points of a percent, a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
@@ -86,7 +85,7 @@ class Table(Strict):
     # The paper gives the step sizes, so that failing to train with them is a finding without any search.
     rates_given: bool = False
     slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
-    figures: tuple[str, ...] = ()  # further ones, by their modules' names in `figures/`
+    figures: tuple[str, ...] = ()  # further ones, by their modules' names
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -110,8 +109,8 @@ class Table(Strict):
     @field_validator("figures")
     @classmethod
     def _known_figures(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = sorted(path.stem for path in FIGURES.glob("[!_]*.py"))
-        if unknown := sorted(set(names) - set(known)):
+        known = extensions("figures")
+        if unknown := sorted(set(names) - known.keys()):
             raise ValueError(f"no figure {', '.join(unknown)}; allowed: {', '.join(known)}")
         return names
 
@@ -125,11 +124,6 @@ class Table(Strict):
     def prints(self) -> bool:
         """Whether the paper prints any value of it; a figure's can't be read off."""
         return any(line.values for line in self.lines)
-
-    @property
-    def gives_errors(self) -> bool:
-        """Whether the paper prints a standard error with any value of it."""
-        return any(value.error is not None for line in self.lines for value in line.values.values())
 
     def scale_of(self, metric: str) -> float:
         """Factor from a record's metric to the printed unit."""
@@ -180,5 +174,5 @@ class PrintedTables(Strict):
 
     def value(self, reference: str, level: str) -> float | None:
         """The number printed for a line at a level; None where there is none."""
-        found = self.lines[reference].values.get(level)
-        return found.value if found else None
+        printed = self.lines[reference].values.get(level)
+        return printed.value if printed else None

@@ -6,18 +6,39 @@ from pathlib import Path
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, findings, ledger_overview, overview
+from pipeline.reporting import figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
-from pipeline.reporting.gather import PaperResult, gather
-from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.metrics import metrics
-from pipeline.reporting.pages import index, ledger, paper, results
-from pipeline.reporting.pages.paper import Chapter, Section
-from pipeline.reporting.tables import flat
+from pipeline.reporting.figures import Drawn
+from pipeline.reporting.findings import Said
+from pipeline.reporting.gather import gather
+from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.pages.environment import render
+from pipeline.reporting.papers import short
+from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.tables import flat, ledger
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 
 REPORTS = Path("reports")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A filled table with the figures drawn from it."""
+
+    result: TableResult
+    levels: str | None  # SVG
+    curves: str | None
+    figures: tuple[Drawn, ...]  # that the paper's file asks for
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A paper with all that its page shows."""
+
+    result: PaperResult
+    sections: tuple[Section, ...]
+    claims: tuple[ClaimResult, ...]
+    findings: tuple[Said, ...]
 
 
 @dataclass(frozen=True)
@@ -40,32 +61,22 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     chapters = [_chapter(result) for result in papers]
     folder = root / REPORTS
     files = {chapter.result.key: list(_write_chapter(chapter, folder)) for chapter in chapters}
-    pages = {chapter.result.key: folder / "papers" / f"{chapter.result.key}.html" for chapter in chapters}
+    pages = {result.key: folder / "papers" / f"{result.key}.html" for result in papers}
     for chapter in chapters:
-        write_text(pages[chapter.result.key], paper.render(chapter, len(papers)))
-    entries = flat.of_papers(papers)
-    picture, every = accuracy_privacy.draw(papers), ledger_overview.entries(papers)
-    if picture is not None:
-        write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
-    write_text(folder / "tables" / "ledger.md", ledger_overview.markdown(every))
-    write_text(folder / "tables" / "ledger.csv", flat.csv(flat.private(entries), flat.LEDGER))
-    write_text(folder / "ledger.html", ledger.render(every))
-    for result in papers:
-        write_json(folder / "metrics" / f"{result.key}.json", metrics(result))
-    write_text(folder / "results.html", results.render(entries))
-    write_text(folder / "summary.csv", flat.csv(entries, flat.SUMMARY))
-    write_text(folder / "README.md", overview.markdown(chapters))
-    write_text(folder / "index.html", index.render(chapters, picture))
+        page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
+        write_text(pages[chapter.result.key], page)
+        write_json(folder / "metrics" / f"{chapter.result.key}.json", tally.metrics(chapter.result))
+    _write_overviews(chapters, folder)
     return Report(tuple(papers), files, folder / "index.html", pages)
 
 
 def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
     for section in chapter.sections:
-        name = section.result.name
+        result, name = section.result, section.result.name
         for path, content in (
-            (folder / "tables" / f"{name}.md", markdown(section.result)),
-            (folder / "tables" / f"{name}.csv", flat.csv(flat.of_table(section.result))),
-            (folder / "tables" / f"{name}.tex", latex(section.result)),
+            (folder / "tables" / f"{name}.md", render("table.md", result=result) + "\n"),
+            (folder / "tables" / f"{name}.csv", flat.csv(flat.of_table(result))),
+            (folder / "tables" / f"{name}.tex", latex(result)),
             (folder / "figures" / f"{name}.svg", section.levels),
             (folder / "figures" / f"{name}-curves.svg", section.curves),
             *((folder / "figures" / f"{figure.name}.svg", figure.svg) for figure in section.figures),
@@ -73,6 +84,30 @@ def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
             if content is not None:
                 write_text(path, content)
                 yield path
+
+
+def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
+    """What is over all papers: the first page, every result, every ledger."""
+    papers = [chapter.result for chapter in chapters]
+    results = flat.of_papers(papers)
+    private = [result for result in results if result.private]
+    picture = accuracy_privacy.draw(papers)
+    first = {
+        "chapters": chapters,
+        "names": {paper.key: short(paper.paper) for paper in papers},
+        "findings": findings.first([chapter.findings for chapter in chapters]),
+        "values": tally.values(*papers),
+        "privacy": tally.privacy(*papers),
+    }
+    if picture is not None:
+        write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
+    write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
+    write_text(folder / "README.md", render("index.md", **first) + "\n")
+    write_text(folder / "results.html", render("results.html", results=results, up=""))
+    write_text(folder / "summary.csv", flat.csv(results, flat.SUMMARY))
+    write_text(folder / "ledger.html", render("ledger.html", results=private, up=""))
+    write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")
+    write_text(folder / "tables" / "ledger.csv", flat.csv(private, flat.LEDGER))
 
 
 def _chapter(result: PaperResult) -> Chapter:

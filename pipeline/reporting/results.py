@@ -1,8 +1,9 @@
 """What the report is drawn from: cells, rows, lines, tables and papers, filled with our records."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
@@ -11,6 +12,10 @@ from pipeline.reporting.judging.rule import Verdict
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.results.schema import Record, Replica
 
+if TYPE_CHECKING:
+    from pipeline.reporting.papers import Paper
+
+T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
 
@@ -73,17 +78,17 @@ class RowResult:
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
     search: dict[str, Any] | None  # that chose its settings
-    waits: bool  # it needs a GPU, and was not run
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
     budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
-
-    def further(self, table: Table) -> list[tuple[str, str]]:
-        """The further metrics of its table that it has, each in words."""
-        return [(metric, words) for metric, words in table.also.items() if self.also[metric]]
 
     def measured(self, metric: str) -> "RowResult":
         """The row by a further metric of its table."""
         return replace(self, cells=self.also[metric])
+
+    @property
+    def waits(self) -> bool:
+        """Whether it needs a GPU, and was not run."""
+        return self.record is None and isinstance(self.declared, Row) and self.declared.needs == "gpu"
 
     @property
     def counts(self) -> bool:
@@ -183,6 +188,15 @@ class TableResult:
         """Every declared row, in the order shown."""
         return [row for line in self.lines for row in line.rows]
 
+    def alike(self, told: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
+        """(rows, what is told of some cell of theirs), by what is told; nothing of None."""
+        rows: dict[T, list[str]] = {}
+        for row in self.rows:
+            for words in dict.fromkeys(map(told, row.cells.values())):
+                if words is not None:
+                    rows.setdefault(words, []).append(row.key)
+        return [(keys, words) for words, keys in rows.items()]
+
     @property
     def cells(self) -> list[Cell]:
         """Every cell that has a number."""
@@ -192,3 +206,29 @@ class TableResult:
     def private(self) -> bool:
         """Whether any of its cells claims privacy, or has some."""
         return any(cell.guarantee.state != "none" for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class PaperResult:
+    """A paper and those of its tables that params.yaml declares rows for."""
+
+    key: str
+    paper: "Paper"
+    tables: tuple[TableResult, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records behind it, in the order shown."""
+        return [row.record for table in self.tables for row in table.rows if row.record is not None]
+
+    def line(self, reference: str) -> LineResult | None:
+        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
+        name, _, metric = reference.partition(":")
+        parts = [
+            line
+            for table in self.tables
+            for line in table.lines
+            if line.line and f"{table.key}/{line.line.key}" == name
+        ]
+        rows = (row.measured(metric) if metric else row for line in parts for row in line.rows)
+        return replace(parts[0], rows=tuple(rows)) if parts else None

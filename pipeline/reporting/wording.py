@@ -8,9 +8,9 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, TableResult
-from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.schema import Ledger, Together
+from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.vocabulary import PRIVACY, WORDS
+from pipeline.results.schema import Attack, Ledger, Together
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
@@ -29,15 +29,6 @@ CONVERGENCE_RULE = (
 CONVERGENCE_RULE_GIVEN = (
     CONVERGED + "counts as a finding only on the full budget, with the paper's step size."
 )
-# by the accountant behind the claim
-CLAIMS = {
-    "rdp": "by Rényi DP, for this run",
-    "pld": "by privacy loss distributions, for this run",
-    "clt": "by the paper's central limit theorem, for this run",
-    "laplace": "by the paper's formula, for this run",
-}
-MU_RULE = "of μ-GDP by the central limit theorem: an approximation, never a bound"
-MU_EXACT = "of μ-GDP, exact where it is known in which batch of each epoch an example is"
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
 _SYMBOLS |= {"clip": "C", "copies": "K", "order": "α"}
 
@@ -146,11 +137,6 @@ def delta(ledger: Ledger) -> str:
     return "–" if ledger.delta is None else number(ledger.delta) if ledger.delta else "0 (pure)"
 
 
-def mu_rule(ledger: Ledger) -> str:
-    """What its mu is worth; it is the mechanism's own where each example is in one known batch an epoch."""
-    return MU_EXACT if ledger.sampling == "shuffled" else MU_RULE
-
-
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
     return "no bound" if ledger.accounted is None else f"ε ≤ {upwards(ledger.accounted)}"
@@ -167,28 +153,22 @@ def downwards(value: float) -> str:
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
-def claim_source(ledger: Ledger) -> str:
-    """Whose number the claim is: papers print few, and their formulas give one for any run."""
-    return CLAIMS.get(ledger.claimed_by or "", "")
-
-
 GRID = (
     " No smaller bound, for selecting the best (Papernot and Steinke 2022), holds of its search, which was "
     "not random: every candidate of a grid was trained, and what each reached is published."
 )
 
 
-def together(found: Together) -> str:
+def together(spent: Together) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
-    of = f"its {found.trainings} private trainings" if found.trainings > 1 else "its private training"
-    if found.searched:
-        of += f" and {found.searched} of its search"
-    left = f"; {found.left_out} more have no bound, and are not in it" if found.left_out else ""
-    delta = f" at δ {number(found.delta)}" if found.delta else ""
-    neighbours = f", neighbours {RELATION_WORDS[found.neighbouring]}"
-    return f"Seen together, {of} spend at most ε {upwards(found.epsilon)}{delta}{neighbours}{left}." + (
-        GRID if found.searched else ""
-    )
+    of = f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"
+    if spent.searched:
+        of += f" and {spent.searched} of its search"
+    left = f"; {spent.left_out} more have no bound, and are not in it" if spent.left_out else ""
+    delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
+    spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
+    return f"Seen together, {of} {spend}{GRID if spent.searched else ''}"
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
@@ -253,3 +233,27 @@ def cell_text(cell: Cell, decimals: int | None) -> str:
     failed = convergence(cell)
     text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
     return text + (f" [{cell.untried}]" if cell.untried else "")
+
+
+def row_words(row: RowResult) -> str:
+    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
+    variant = f", {row.variant}" if row.variant else ""
+    examples = f", N = {row.examples:,}" if row.examples else ""
+    return row.key + variant + examples + "".join(f" [{mark.words}]" for mark in row.marks)
+
+
+def attack_words(attack: Attack | None) -> str:
+    """``a record against all others: 3.26 (of 6.02; counted errors)``."""
+    if attack is None:
+        return "not audited"
+    best = max(attack.bounds, key=lambda bound: bound.epsilon)
+    of = "no bound" if attack.accounted is None else upwards(attack.accounted)
+    return f"{WORDS.attacks[attack.attack]}: {downwards(best.epsilon)} (of {of}; {WORDS.bounds[best.by]})"
+
+
+def duration(seconds: float) -> str:
+    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

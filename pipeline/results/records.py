@@ -137,14 +137,14 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             f"{curves}: does not belong to {run_path(key, root)}; "
             f"`git checkout {curves}` brings the right one back"
         )
-    entries = {(one.level, one.seed): one.ledger for one in ledgers.replicas}
+    entries = {one.key: one.ledger for one in ledgers.replicas}
     audit = read_audit(key, root)
     attacks = audit.attacks if audit else ()
     evaluation = read_evaluation(key, root)
-    measured = {(one.level, one.seed): one for one in evaluation.replicas} if evaluation else {}
+    measured = {one.key: one for one in evaluation.replicas} if evaluation else {}
     replicas = []
     for one in run.replicas:
-        name = (one.level, one.seed)
+        name = one.key
         if name not in entries or name not in measured or measured[name].weights != one.weights:
             continue
         if _accounts_for_another(entries[name], one, run.origin(one)):
@@ -165,6 +165,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 origin=one.origin,
                 measured_by=measured[name].measured_by,
                 attacks=tuple(attack for attack in attacks if attack.level == one.level),
+                noise=one.noise,
             )
         )
     if not replicas:
@@ -188,6 +189,8 @@ def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> boo
     if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
         due = one.accounted_then and one.accounted_then.accounted
         return ledger.steps != one.steps or (ledger.accounted is None) != (due is None)
+    if ledger.noise != one.noise:
+        return True
     if ledger.accounted is not None and (one.broken or made.reproducible):
         return True
     if isinstance(one.spending, Releases):
@@ -252,10 +255,9 @@ def unmeasured(key: str, root: Path = Path()) -> list[str]:
         UserError: a file is there but is not what it should be.
     """
     run, evaluation = read_run(key, root), read_evaluation(key, root)
-    measured = {(one.level, one.seed): one.weights for one in evaluation.replicas} if evaluation else {}
+    measured = {one.key: one.weights for one in evaluation.replicas} if evaluation else {}
     return [
         f"{trained.level}, seed {trained.seed}"
         for trained in (run.replicas if run else ())
-        if (trained.level, trained.seed) not in measured
-        or measured[trained.level, trained.seed] != trained.weights
+        if trained.key not in measured or measured[trained.key] != trained.weights
     ]

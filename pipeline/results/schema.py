@@ -23,6 +23,7 @@ from pipeline.errors import shown
 from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.spending import Relation, Spending
 from pipeline.privacy.statements import Statement
 
@@ -57,6 +58,7 @@ NotCovered = Annotated[
     tuple[Statement, ...], Field(validation_alias="uncounted", serialization_alias="uncounted")
 ]
 BY_NAME_OR_ALIAS = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
 
 
 class Opinion(Strict):
@@ -96,6 +98,7 @@ class Ledger(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
+    noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
     # true upper bound of the mechanism as run; None: there is none, see `reasons`
     accounted: NotNegative | None
     accountant: Plain | None  # that computed `accounted`
@@ -139,6 +142,7 @@ class Attack(Strict):
     # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
     sees: Plain
     event: Plain  # the mechanism as it ran for the audit
+    noise: Noise = "float32"  # that it had
     delta: Probability
     accounted: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
     whole: bool  # whether that is the row's own, with all its examples and steps
@@ -178,13 +182,23 @@ class Provenance(Strict):
     adopted: Plain | None = None  # where the replicas were trained, when not here
 
 
-class Trained(Strict):
+class OfReplica(Strict):
+    """What a file keeps of one replica of its row, or of one level of its account."""
+
+    level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
+    seed: Seed
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Which replica of the row it is."""
+        return self.level, self.seed
+
+
+class Trained(OfReplica):
     """What ran for one replica, and what its mechanism says that it spends."""
 
     model_config = BY_NAME_OR_ALIAS
 
-    level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
-    seed: Seed
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: Spending | Releases | None  # None: no private mechanism at all
@@ -195,6 +209,7 @@ class Trained(Strict):
     protects: Statement | None = None
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
+    noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
     # of processor time, an equal share of what those took; None: trained before it was noted
@@ -234,7 +249,7 @@ class Run(Kept):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":
-        names = [(one.level, one.seed) for one in self.replicas]
+        names = [one.key for one in self.replicas]
         if len(set(names)) != len(names) or not names:
             raise ValueError("replicas: the same one twice, or none")
         if any(one.origin >= len(self.origins) for one in self.replicas):
@@ -246,11 +261,9 @@ class Run(Kept):
         return self.origins[replica.origin]
 
 
-class Evaluated(Strict):
+class Evaluated(OfReplica):
     """What was measured of one replica's weights."""
 
-    level: Level
-    seed: Seed
     weights: Plain | None  # digest of the file that was measured
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
@@ -270,11 +283,9 @@ class Evaluation(Kept):
     replicas: tuple[Evaluated, ...]
 
 
-class Entry(Strict):
+class Entry(OfReplica):
     """The ledger of one replica, or of one level of an account."""
 
-    level: Level
-    seed: Seed
     ledger: Ledger
     # of an account: its settings at this level, and what the paper prints or draws of such
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -303,11 +314,9 @@ class Ledgers(Kept):
     together: Together | None = None  # where the row's trainings spend more than each alone
 
 
-class Replica(Strict):
-    """One (level, seed) of a row, joined."""
+class Replica(OfReplica):
+    """All that is known of one replica, joined."""
 
-    level: str
-    seed: int
     settings: dict[str, Any]  # the method's settings at this level
     metrics: dict[str, float]
     ledger: Ledger
@@ -317,6 +326,7 @@ class Replica(Strict):
     origin: int = 0  # its place among the record's `origins`
     measured_by: int | None = None  # version of measuring
     attacks: tuple[Attack, ...] = ()  # on the code of its level
+    noise: Noise = "float32"
 
 
 class Record(Strict):

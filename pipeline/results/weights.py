@@ -4,6 +4,7 @@ import io
 import os
 from pathlib import Path
 
+import safetensors.torch
 import torch
 
 from pipeline.errors import UserError, shown, writing
@@ -11,11 +12,21 @@ from pipeline.files import Damaged, digest, read_checked, write_bytes
 from pipeline.privacy.gradients import Tensors
 
 RUNS = Path("runs")
+# Of what is written, and of torch's files from before, which are still read: runs and evaluations in git have
+# the digest of their bytes.
+ENDING, EARLIER = ".safetensors", ".pt"
 
 
 def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
-    """Where a replica's weights lie: ``runs/ROW/epsilon=3,seed=0.pt``."""
-    return root / RUNS / row / f"{level},seed={seed}.pt"
+    """Where a replica's weights are written: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
+    return root / RUNS / row / f"{level},seed={seed}{ENDING}"
+
+
+def existing_weights(row: str, level: str, seed: int, root: Path = Path()) -> Path:
+    """Where a replica's weights lie: `weights_path`, or torch's file where only that is there."""
+    path = weights_path(row, level, seed, root)
+    earlier = path.with_suffix(EARLIER)
+    return earlier if earlier.exists() and not path.exists() else path
 
 
 def make_weights_folder(row: str, root: Path = Path()) -> None:
@@ -35,11 +46,11 @@ def write_weights(path: Path, model: Tensors) -> str:
     Raises:
         UserError: the disk is full or can't be written; what was there is then untouched.
     """
-    content = io.BytesIO()
-    # a copy of each: a view would take the tensors of all other replicas into the file
-    torch.save({name: value.clone() for name, value in model.items()}, content)
-    write_bytes(path, content.getvalue())
-    return digest(content.getvalue())
+    # safetensors takes whole tensors alone, and the model's are views of those of all replicas
+    apart = {name: value.clone(memory_format=torch.contiguous_format) for name, value in model.items()}
+    content = safetensors.torch.save(apart)
+    write_bytes(path, content)
+    return digest(content)
 
 
 def read_weights(path: Path, expected: str | None, device: torch.device) -> Tensors:
@@ -61,20 +72,19 @@ def read_weights(path: Path, expected: str | None, device: torch.device) -> Tens
             f"delete it, and `dvc pull train@{row}` or train it again"
         ) from problem
     try:
-        found = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-    # of a file that somebody else made, with a run that vouches for it, torch raises whatever it comes to
+        if path.suffix == EARLIER:
+            tensors = torch.load(io.BytesIO(content), weights_only=True)
+        else:
+            tensors = safetensors.torch.load(content)
+        return {str(name): value.to(device) for name, value in tensors.items()}
+    # of a file that somebody else made, with a run that vouches for it, either raises whatever it comes to
     except Exception as problem:
         raise UserError(f"{path}: no weights: {shown(str(problem))}") from problem
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items()
-    ):
-        raise UserError(f"{path}: no weights: not tensors by name")
-    return found
 
 
 def clear_weights(row: str, kept: set[Path], root: Path = Path()) -> None:
     """Delete the weights of replicas that the row no longer has."""
     folder = root / RUNS / row
-    for path in folder.glob("*.pt"):
+    for path in (*folder.glob(f"*{ENDING}"), *folder.glob(f"*{EARLIER}")):
         if path not in kept:
             path.unlink()

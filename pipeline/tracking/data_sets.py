@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.files import digest_json
 from pipeline.params import Settings
 from pipeline.results.schema import Provenance, Record
@@ -21,7 +21,7 @@ def tested_on(record: Record, settings: Settings) -> str | None:
 def title(record: Record, settings: Settings) -> str:
     """That data set's name for people, such as 'MNIST'."""
     raw = tested_on(record, settings)
-    return CATALOG[raw].title if raw in CATALOG else raw or record.data
+    return catalog()[raw].title if raw in catalog() else raw or record.data
 
 
 def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str, str] | None:
@@ -30,9 +30,9 @@ def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str
         return None
     raw = tested_on(record, settings)
     addresses: list[str] = []
-    if raw in CATALOG:  # else it is somebody's own
+    if raw in catalog():  # else it is somebody's own
         name = made.edition.get(settings.split(record.data).raw, "")
-        if edition := CATALOG[raw].editions.get(name):  # else the images were made up
+        if edition := catalog()[raw].editions.get(name):  # else the images were made up
             addresses += [*edition.bases, *(each for one in edition.archives for each in one.addresses)]
     return {
         "name": record.data,

@@ -107,6 +107,8 @@ class _Drawing:
             for name, value in self._values(replicas).items()
             if name in (ACCURACY, HALF_WIDTH)
         }
+        if (every := self.record.together) is not None:
+            accuracies["epsilon_together"] = _bound(every.epsilon, rounded_up)
         return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
     def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:

@@ -8,6 +8,7 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.exceptions import MlflowException
 
 from pipeline.errors import UserError
+from pipeline.params import PAPERS
 from pipeline.reporting import papers
 from pipeline.tracking import notes, views
 from pipeline.tracking.store import STORE, address
@@ -31,7 +32,7 @@ def numbers(client: MlflowClient, wanted: Iterable[str], root: Path) -> dict[str
     there = existing(client)
     by_paper = {}
     for paper in sorted(wanted):
-        tags = {notes.NOTE: notes.of_paper(papers.load(paper)), **views.tags()}
+        tags = {notes.NOTE: notes.of_paper(papers.load(paper, root / PAPERS)), **views.tags()}
         local = address(root).startswith("sqlite:")
         place = (root / ARTIFACTS / paper).resolve().as_uri() if local else None
         experiment = there.get(paper) or _made(client, paper, place, tags)

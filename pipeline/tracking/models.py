@@ -1,7 +1,7 @@
 """Trained networks in MLflow: programs that predict as the method does, with what they take and give.
 
 Each is the method's own prediction with one replica's weights, public statistics included, as `torch.export`
-writes it: whoever loads it needs torch and nothing of this project.
+writes it: whoever loads it needs torch and nothing of this project. Its note is its privacy statement.
 """
 
 import tempfile
@@ -19,34 +19,31 @@ from mlflow.types import Schema, TensorSpec
 from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.base import Execution, Method
-from pipeline.methods.registry import build_method
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.export.networks import Network, trained_network
+from pipeline.export.privacy_statement import markdown, privacy_statement
 from pipeline.params import Settings
-from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
-from pipeline.results.schema import Record, Trained
-from pipeline.results.weights import read_weights, weights_path
+from pipeline.results.schema import Record
+from pipeline.results.weights import existing_weights
 from pipeline.tracking import experiments
+from pipeline.tracking.notes import NOTE
 from pipeline.tracking.store import opened
 from pipeline.tracking.upserting import Show, kept, publications
-from pipeline.training.loop import Replica, make_task
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 EXPORTED, CHECKED = 2, 7  # examples that a network is exported with, and that the program is held to it with
 
 
 class _Predicts(torch.nn.Module):
     """One replica's prediction."""
 
-    def __init__(self, method: Method, network: Tensors):
-        """``network``: tensors (1, ...) each."""
+    def __init__(self, network: Network):
+        """``network``: of the replica."""
         super().__init__()
-        self.method, self.network = method, network
+        self.network = network
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """(B,) classes of ``inputs`` (B, ...) as stored."""
-        return self.method.predict(self.network, inputs)[0]
+        return self.network.logits(inputs).argmax(-1)
 
 
 def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
@@ -54,7 +51,7 @@ def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
     return [
         record.row
         for record in recorded
-        if any(weights_path(record.row, one.level, one.seed, root).exists() for one in record.replicas)
+        if any(existing_weights(record.row, *one.key, root).exists() for one in record.replicas)
     ]
 
 
@@ -81,40 +78,31 @@ def publish_models(
 def _publish_row(
     client: MlflowClient, experiment: str, record: Record, settings: Settings, root: Path
 ) -> int:
-    ran = records.read_run(record.row, root)
+    ran, ledgers = records.read_run(record.row, root), records.read_ledgers(record.row, root)
     there = publications(client, experiment, f"tags.row = '{record.row}'").get(record.row, {})
     published = kept(there)
-    if ran is None or published is None:
+    if ran is None or ledgers is None or published is None:
         return 0
-    data = prepared.load(record.data, root)
-    replicas = {(one.level, str(one.seed)): one for one in ran.replicas}
+    row, data = settings.row(record.row), prepared.load(record.data, root)
+    trained = {(one.level, str(one.seed)): one for one in ran.replicas}
+    replicas = {(one.level, str(one.seed)): one for one in record.replicas}
     logged = 0
     for run in there[published]:
-        replica = replicas.get((run.data.tags.get("level", ""), run.data.tags.get("seed", "")))
-        if replica is None or (run.outputs is not None and run.outputs.model_outputs):
+        name = run.data.tags.get("level", ""), run.data.tags.get("seed", "")
+        if name not in replicas or (run.outputs is not None and run.outputs.model_outputs):
             continue
-        if weights_path(record.row, replica.level, replica.seed, root).exists():
-            _log(client, experiment, run, _predicts(record.row, replica, settings, data, root), data)
+        replica = trained[name]
+        if existing_weights(record.row, *replica.key, root).exists():
+            network = trained_network(record.row, replica, row, data, root)
+            statement = markdown(privacy_statement(record, replicas[name], ledgers.versions))
+            _log(client, experiment, run, _Predicts(network).eval(), data, statement)
             logged += 1
     return logged
 
 
-def _predicts(key: str, trained: Trained, settings: Settings, data: Prepared, root: Path) -> _Predicts:
-    """A replica's prediction."""
-    row = settings.row(key)
-    path = weights_path(key, trained.level, trained.seed, root)
-    weights = read_weights(path, trained.weights, CPU.device)
-    member = Replica(
-        trained.level, trained.seed, METHOD_SETTINGS[row.method].model_validate(trained.settings)
-    )
-    task = make_task([member], row.model, row.reproducible, data, CPU)
-    method = build_method(row.method, task, [member.settings], row.model.normalization)
-    stacked = {name: value[None] for name, value in weights.items()}
-    with torch.no_grad():
-        return _Predicts(method, method.network(stacked, 0)).eval()
-
-
-def _log(client: MlflowClient, experiment: str, run: Run, predicts: _Predicts, data: Prepared) -> None:
+def _log(
+    client: MlflowClient, experiment: str, run: Run, predicts: _Predicts, data: Prepared, statement: str
+) -> None:
     inputs, labels = data.splits["test"].inputs, data.splits["test"].labels
     signature = ModelSignature(
         inputs=Schema([TensorSpec(inputs.dtype, (-1, *inputs.shape[1:]), "inputs")]),
@@ -136,7 +124,10 @@ def _log(client: MlflowClient, experiment: str, run: Run, predicts: _Predicts, d
             if not torch.equal(mlflow.pytorch.load_model(str(path))(some), predicts(some)):
                 raise UserError(f"{run.info.run_name}: can't be exported: its program predicts otherwise")
         model = client.create_logged_model(
-            experiment, name=_model_name(run.info.run_name), source_run_id=run.info.run_id
+            experiment,
+            name=_model_name(run.info.run_name),
+            source_run_id=run.info.run_id,
+            tags={NOTE: statement},
         )
         client.log_model_artifacts(model.model_id, str(path))
     client.finalize_logged_model(model.model_id, "READY")

@@ -48,7 +48,7 @@ def canonical(value: Any) -> str:
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as ``a.b``."""
+    """Nested settings in one level, ``{'a': {'b': 1}}`` as ``{'a.b': 1}``."""
     entries: dict[str, Any] = {}
     for name, inner in value.items():
         entries |= flat(inner, f"{prefix}{name}.") if isinstance(inner, dict) else {f"{prefix}{name}": inner}

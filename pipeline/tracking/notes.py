@@ -53,7 +53,7 @@ def of_row(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], te
 
 
 def of_paper(paper: Paper) -> str:
-    """Of an experiment."""
+    """What is said on an experiment's page: its paper, and how to read its runs."""
     title = f"[{paper.title}]({paper.link})" if paper.link else paper.title
     return (
         f"{short(paper)}: {title}. Rows of its tables as they ran here. Each opens to its levels, and those "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.files import digest_file, digest_json, write_text
-from pipeline.params import Settings
+from pipeline.params import PAPERS, Settings
 from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.schema import Record
@@ -20,7 +20,7 @@ MARKER = Path("published.json")
 
 @dataclass(frozen=True)
 class Published:
-    """What `publish` did."""
+    """What `publish` wrote to the store, and what it found there."""
 
     address: str
     written: tuple[str, ...]  # rows that were new or had changed
@@ -99,5 +99,5 @@ def unpublished(recorded: Sequence[Record], settings: Settings, root: Path = Pat
 
 
 def _drawn(recorded: Sequence[Record], settings: Settings, root: Path) -> dict[str, Drawn]:
-    by_name = {name: papers.load(name) for name in {record.paper for record in recorded}}
+    by_name = {name: papers.load(name, root / PAPERS) for name in {record.paper for record in recorded}}
     return {record.row: draw(record, by_name[record.paper], settings, root) for record in recorded}

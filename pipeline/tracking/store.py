@@ -72,7 +72,7 @@ def _postgresql(url: URL) -> Iterator[None]:
         engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     except ImportError as problem:
         raise UserError(
-            f"{url.drivername}://: {problem}; `pip install dprepro[postgres]` brings a driver, which an "
+            f"{url.drivername}://: {problem}; `pip install 'dprepro[postgres]'` brings a driver, which an "
             "address that begins with postgresql+psycopg2:// asks for"
         ) from problem
     with engine.connect() as connection:

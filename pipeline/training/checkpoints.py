@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from pipeline.errors import UserError, writing
 from pipeline.files import Damaged, read_sealed, write_sealed
 from pipeline.methods.base import State
+from pipeline.privacy.parameters import Noise
 
 # Outside DVC's outs, which DVC deletes before it runs a stage.
 CHECKPOINTS = Path(".dprepro/checkpoints")
@@ -30,6 +31,7 @@ class Checkpoint:
     started: float  # Unix time of the first step
     cpu_seconds: float = 0.0  # of processor time so far
     entropy: str | None = None  # in hexadecimal, where noise is drawn once
+    noise: Noise = "float32"  # as it was in checkpoints that don't say
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:

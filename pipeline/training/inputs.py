@@ -4,20 +4,17 @@ import numpy as np
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 
 
 def check_inputs(data: Prepared, method: str) -> None:
-    """Laplace noise is for features in [0, 1]: stored as bytes they are, as other numbers they may not be.
+    """Make sure that inputs lie in [0, 1] where noise is for such: bytes do, other numbers may not.
 
     Raises:
         UserError: they are not.
     """
-    if not issubclass(METHOD_SETTINGS[method], IlmSettings):
-        return
     inputs = data.splits["train"].inputs
-    if inputs.dtype == np.uint8:
+    if not method_settings()[method].unit_inputs or inputs.dtype == np.uint8:
         return
     low, high = float(np.min(inputs)), float(np.max(inputs))
     if not (low >= 0 and high <= 1):

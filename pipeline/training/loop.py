@@ -20,6 +20,7 @@ from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import load_start, read_start
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.training import checkpoints
 from pipeline.training.checkpoints import Checkpoint
@@ -35,6 +36,11 @@ class Replica:
     level: str
     seed: int
     settings: MethodSettings
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Which replica of its row it is."""
+        return self.level, self.seed
 
     @property
     def name(self) -> str:
@@ -75,6 +81,7 @@ class Group:
     started: float
     ended: float
     cpu_seconds: float  # of processor time, for all of them
+    noise: Noise  # how that of all steps was made
 
 
 @dataclass(frozen=True)
@@ -100,19 +107,24 @@ def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
 
 
 def make_task(
-    members: Sequence[Replica], model: Model, reproducible: bool, data: Prepared, execution: Execution
+    members: Sequence[Replica],
+    model: Model,
+    reproducible: bool,
+    data: Prepared,
+    execution: Execution,
+    noise: Noise | None = None,
 ) -> Task:
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
-    found = None if data.start is None else read_start(data.start)
+    public_weights = None if data.start is None else read_start(data.start)
     nets = []
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
             nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
-        if found is not None:
-            load_start(nets[-1], found, model.trainable)
+        if public_weights is not None:
+            load_start(nets[-1], public_weights, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)
@@ -127,14 +139,14 @@ def make_task(
         public=torch.from_numpy(np.array(public.inputs)).to(device),
         public_labels=torch.from_numpy(np.array(public.labels)).to(device),
         relevance=read_relevance(data, device),
-        streams=Streams([replica.name for replica in members], reproducible, device),
+        streams=Streams([replica.name for replica in members], reproducible, device, noise),
         execution=execution,
     )
 
 
 def predictor(method: Method, network: Tensors) -> Predict:
     """The method's own way to predict, wherever an input stands."""
-    return lambda inputs, place: method.predict(network, inputs)
+    return lambda inputs, place: method.logits(network, inputs).argmax(-1)
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
@@ -161,10 +173,13 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     method = build_method(
         context.method, task, [replica.settings for replica in members], context.model.normalization
     )
-    own, examples = members[0].settings, len(task.labels)
-    steps = own.total_steps(examples)
+    settings, examples = members[0].settings, len(task.labels)
+    steps = settings.total_steps(examples)
     validation = data.splits["validation"]
-    last = checkpoints.restore(path, execution.device) or Checkpoint(method.init(), 0, [], 0.0, time.time())
+    last = checkpoints.restore(path, execution.device)
+    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), noise=task.streams.noise)
+    # an older version began with other noise: the training goes on with it, and has one mark
+    task.streams.noise = last.noise
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
@@ -178,15 +193,15 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         with torch.no_grad():
             state, metrics = method.step(state, step)
         done, now = step + 1, time.monotonic()
-        epoch = done * own.batch / examples
-        noted = own.logs_after(done, examples) or done == steps
+        epoch = done * settings.batch / examples
+        noted = settings.logs_after(done, examples) or done == steps
         if noted or now - shown >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
             if noted:
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
-                found = accuracy(predictor(method, network), len(members), validation, execution)
-                values["validation_accuracy"] = found.tolist()
+                accuracies = accuracy(predictor(method, network), len(members), validation, execution)
+                values["validation_accuracy"] = accuracies.tolist()
                 judged = float(np.mean(values["validation_accuracy"]))
                 history += [
                     (replica.level, replica.seed, done, epoch, name, column[index])
@@ -214,11 +229,13 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
             worked = last.cpu_seconds + time.process_time() - begun_cpu
-            checkpoints.save(path, Checkpoint(state, done, history, trained, last.started, worked, entropy))
+            kept = Checkpoint(state, done, history, trained, last.started, worked, entropy, last.noise)
+            checkpoints.save(path, kept)
             saved = time.monotonic()
             if stopped_by is not None:
                 where = f"group {number + 1} of {groups}, step {done} of {steps}"
                 raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
     seconds = last.seconds + time.monotonic() - begun
     worked = last.cpu_seconds + time.process_time() - begun_cpu
-    return Group(tuple(members), method, state, history, steps, seconds, last.started, time.time(), worked)
+    times = (seconds, last.started, time.time(), worked)
+    return Group(tuple(members), method, state, history, steps, *times, last.noise)

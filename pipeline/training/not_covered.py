@@ -12,7 +12,13 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
     manifest = data.manifest
     if "text" in manifest:
         yield statement("vocabulary")
-    if "public" in manifest and len({each["title"] for each in manifest["raw"].values()}) == 1:
+    if "features" in manifest and manifest["features"]["range"] is None:
+        yield statement("feature_range")
+    if (
+        len(data.splits["public"])
+        and "public" in manifest
+        and len({each["title"] for each in manifest["raw"].values()}) == 1
+    ):
         yield statement("own_public", count=len(data.splits["public"]))
     if data.start is not None:
         start = manifest["start"]

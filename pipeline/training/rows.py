@@ -26,7 +26,13 @@ from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
-from pipeline.results.weights import clear_weights, make_weights_folder, weights_path, write_weights
+from pipeline.results.weights import (
+    clear_weights,
+    existing_weights,
+    make_weights_folder,
+    weights_path,
+    write_weights,
+)
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -36,7 +42,7 @@ from pipeline.training.side_by_side import train_replicas
 
 @dataclass(frozen=True)
 class Done:
-    """What `train` did."""
+    """What `train` left: the path of the run, and how many replicas are new."""
 
     path: Path  # reports/runs/ROW.json
     trained: int  # replicas
@@ -45,7 +51,7 @@ class Done:
 
 def replicas(row: Row) -> list[Replica]:
     """Every seed of every level of a row."""
-    return [Replica(row.level(own), seed, own) for own, seed in row.trainings]
+    return [Replica(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
 def train(
@@ -60,15 +66,8 @@ def train(
 ) -> Done:
     """Train what a row lacks and write its run, history and weights; an interrupted run continues.
 
-    Args:
-        key: the row.
-        settings: all settings.
-        data: the row's prepared data.
-        execution: device and how to compute on it.
-        show: see `Context`.
-        checkpoint_every: see `Context`.
-        root: the folder of params.yaml.
-        workers: see `train_replicas`.
+    ``data`` are the row's own; for ``show`` and ``checkpoint_every`` (seconds) see `Context`, for ``workers``
+    `train_replicas`.
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, or the weights to
@@ -82,10 +81,9 @@ def train(
     # by the row, whatever of it is trained: what stands must not change before the results are written
     with alone(root / CHECKPOINTS / key):
         before = records.read_run(key, root)
-        stands = Standing(row, data.digests)
-        kept = tuple(one for one in before.replicas if not stands.why_not(before, one)) if before else ()
-        names = {(one.level, one.seed) for one in kept}
-        wanted = [one for one in replicas(row) if (one.level, one.seed) not in names]
+        kept = Standing(row, data.digests).of(before)
+        names = {replica.key for replica in kept}
+        wanted = [replica for replica in replicas(row) if replica.key not in names]
         # DVC expects the folder, also of replicas that came without their weights
         make_weights_folder(key, root)
         if not wanted and before and len(kept) == len(before.replicas):
@@ -115,20 +113,20 @@ def _write(
     root: Path,
 ) -> None:
     """Weights, then the history, then the run that vouches for both by their digests."""
-    trained = {(one.level, one.seed): (one, before.origin(one)) for one in kept} if before else {}
+    trained = {replica.key: (replica, before.origin(replica)) for replica in kept} if before else {}
     for group in groups:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
-            path = weights_path(key, replica.level, replica.seed, root)
+            path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.level, replica.seed] = (_trained(group, index, digest, data), source)
+            trained[replica.key] = (_trained(group, index, digest, data), source)
     history = records.history_path(key, root)
-    names = {(one.level, one.seed) for one in kept}
+    names = {replica.key for replica in kept}
     lines = [line for group in groups for line in group.history]
     lines += [line for line in read_history(history) if line[:2] in names] if before else []
     earlier = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
-    order = [(one.level, one.seed) for one in replicas(row)]
+    order = [replica.key for replica in replicas(row)]
     every, origins = records.with_origins(trained[name] for name in order)
     run = Run(
         row=key,
@@ -148,7 +146,7 @@ def _write(
         else:
             write_bytes(history, earlier)
         raise
-    clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
+    clear_weights(key, {existing_weights(key, *name, root) for name in order}, root)
 
 
 def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
@@ -165,6 +163,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         broken=guarantee.broken,
         not_covered=(*data_uses(data, replica.settings), *guarantee.not_covered),
         protects=guarantee.protects,
+        noise=group.noise,
         weights=weights,
         seconds=round(group.seconds, 3),
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),

@@ -57,8 +57,8 @@ def search(
     with alone(checkpoint):
         for number, (model, choices) in enumerate(_by_model(name, asked, settings)):
             wanted = [
-                Replica(f"{row.level(own)}/{index}", FIRST_SEED + seed, own)
-                for index, (_, own) in enumerate(choices)
+                Replica(f"{row.level(configured)}/{index}", FIRST_SEED + seed, configured)
+                for index, (_, configured) in enumerate(choices)
                 for seed in range(asked.seeds)
             ]
             context = Context(
@@ -67,15 +67,15 @@ def search(
             )  # fmt: skip
             groups = train_replicas(wanted, context, workers)
             accuracies = _final_accuracies(groups)
-            for index, (values, own) in enumerate(choices):
-                level = row.level(own)
-                found = [accuracies[f"{level}/{index}", FIRST_SEED + seed] for seed in range(asked.seeds)]
+            for index, (values, configured) in enumerate(choices):
+                level = row.level(configured)
+                seeds = range(FIRST_SEED, FIRST_SEED + asked.seeds)
                 candidates.append(
                     {
                         "level": level,
                         "settings": values,
                         "seeds": asked.seeds,
-                        "validation_accuracy": found,
+                        "validation_accuracy": [accuracies[f"{level}/{index}", seed] for seed in seeds],
                         "seconds": round(
                             sum(g.seconds * len(_of(g, level, index)) / len(g.replicas) for g in groups), 1
                         ),
@@ -123,10 +123,10 @@ def _by_model(
             # what the row's method can't train is refused in the words of the row
             candidate = Row.model_validate({**row.model_dump(), "model": model.model_dump()})
             for level in asked.levels or row.levels:
-                own = row.configured(level, asked.settings, others)
-                if problem := own.problem(settings.circumstances(candidate)):
+                configured = row.configured(level, asked.settings, others)
+                if problem := configured.problem(settings.circumstances(candidate)):
                     raise UserError(f"{PARAMS}: searches.{name}: {problem}")
-                gathered.setdefault(model, []).append((tried, own))
+                gathered.setdefault(model, []).append((tried, configured))
         except ValidationError as problem:
             error = problem.errors()[0]
             where = ".".join(map(str, error["loc"]))

@@ -55,7 +55,9 @@ def _worth(groups: Sequence[Sequence[Replica]], context: Context, workers: int) 
         return 1
     examples = len(context.data.splits["train"])
     work = sum(
-        one.settings.total_steps(examples) * one.settings.batch for members in groups for one in members
+        replica.settings.total_steps(examples) * replica.settings.batch
+        for members in groups
+        for replica in members
     )
     return min(workers, sum(map(len, groups)), work // WORTH)
 

@@ -26,14 +26,14 @@ def noting_signals() -> Iterator[Asked]:
         restore()
 
     def restore() -> None:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     if threading.current_thread() is threading.main_thread():
-        handlers = {one: signal.getsignal(one) for one in SIGNALS}
-        before = {one: old for one, old in handlers.items() if old not in (signal.SIG_IGN, None)}
-        for one in before:
-            signal.signal(one, note)
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: old for number, old in handlers.items() if old not in (signal.SIG_IGN, None)}
+        for number in before:
+            signal.signal(number, note)
     try:
         yield lambda: came[0] if came else None
     finally:

@@ -30,7 +30,7 @@ from pipeline.params import Settings
 from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Evaluation
-from pipeline.results.weights import weights_path
+from pipeline.results.weights import EARLIER, ENDING, existing_weights
 from pipeline.transport import archive, dvclock
 
 STAGING = Path(".dprepro")
@@ -54,11 +54,11 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         UserError: a file is damaged, or settings, data or versions differ; nothing has then been placed.
     """
     placed = _placed(settings, source)
-    whole = [one.row for one in placed if not lacks(settings, one.row)]
+    whole = [adopted.row for adopted in placed if not lacks(settings, adopted.row)]
     signed = dvclock.sign(settings, whole)
     return [
-        Adopted(one.row, one.replicas, tuple(_notes(settings, one, signed, one.row in whole)))
-        for one in placed
+        Adopted(adopted.row, adopted.replicas, tuple(_notes(settings, adopted, signed, adopted.row in whole)))
+        for adopted in placed
     ]
 
 
@@ -77,8 +77,8 @@ def _placed(settings: Settings, source: Path) -> list[_Placed]:
         manifest = archive.read(source, staged)
         origin = f"{source.name} ({digest_file(source)})"
         merged = [_merged(settings, row, staged, origin) for row in manifest.rows]
-        _place(staged / "merged", [part for one in merged for part in one.parts])
-    return [_Placed(one.row, one.taken, manifest.rows[one.row].weights) for one in merged]
+        _place(staged / "merged", [part for adopted in merged for part in adopted.parts])
+    return [_Placed(adopted.row, adopted.taken, manifest.rows[adopted.row].weights) for adopted in merged]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         UserError: nothing of it was made from what is here, or the pack contradicts itself.
     """
     there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    own = settings.row(row)
+    declared = settings.row(row)
     if there is None or evaluation is None:
         raise UserError(f"{row}: not adopted: the pack lacks what ran, or what was measured")
     try:
@@ -119,49 +119,49 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     except Damaged as problem:
         raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
     here = records.read_run(row)
-    stands = Standing(own, prepared.digests_here(own.data))
-    wrong = {why for one in there.replicas if (why := stands.why_not(there, one))}
-    if any(measured_otherwise(one) for one in evaluation.replicas):
+    stands = Standing(declared, prepared.digests_here(declared.data))
+    wrong = {why for replica in there.replicas if (why := stands.why_not(there, replica))}
+    if any(measured_otherwise(replica) for replica in evaluation.replicas):
         wrong.add("measuring version")
     if wrong:
         raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
-    measured = {(one.level, one.seed): one for one in evaluation.replicas}
-    for one in there.replicas:
-        if there.origin(one).examples != settings.split(own.data).train:
+    measured = {replica.key: replica for replica in evaluation.replicas}
+    for replica in there.replicas:
+        if there.origin(replica).examples != settings.split(declared.data).train:
             raise UserError(f"{row}: not adopted: trained on another number of examples")
-        _check(row, one, measured, staged)
+        _check(row, replica, measured, staged)
     if differing := next(contradictions(there, settings), None):
-        one, what = differing
+        replica, what = differing
         raise UserError(
-            f"{row}: not adopted: {one.level}, seed {one.seed}: {what}: not what its settings come to"
+            f"{row}: not adopted: {replica.level}, seed {replica.seed}: {what}: not what its settings come to"
         )
-    keep = [one for one in here.replicas if stands.why_not(here, one) is None] if here else []
-    names = {(one.level, one.seed) for one in keep}
-    new = [one for one in there.replicas if (one.level, one.seed) not in names]
+    keep = stands.of(here)
+    names = {replica.key for replica in keep}
+    new = [replica for replica in there.replicas if replica.key not in names]
     target = staged / "merged"
-    lines = [] if here is None else [x for x in read_history(records.history_path(row)) if x[:2] in names]
-    taken = {(one.level, one.seed) for one in new}
-    lines += [x for x in read_history(records.history_path(row, staged)) if x[:2] in taken]
+    taken = {replica.key for replica in new}
+    lines = [line for line in read_history(records.history_path(row)) if line[:2] in names] if here else []
+    lines += [line for line in read_history(records.history_path(row, staged)) if line[:2] in taken]
     history = records.history_path(row, target)
     write_text(history, history_csv(lines))
-    made = {(one.level, one.seed): (one, here.origin(one)) for one in keep} if here else {}
-    for one in new:
-        made[one.level, one.seed] = (one, there.origin(one).model_copy(update={"adopted": origin}))
-    order = [(own.level(x), seed) for x, seed in own.trainings]
-    replicas, origins = records.with_origins(made[name] for name in order if name in made)
+    made = {replica.key: (replica, here.origin(replica)) for replica in keep} if here else {}
+    for replica in new:
+        made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
+    order = [(declared.level(level), seed) for level, seed in declared.trainings]
+    replicas, origins = records.with_origins(made[key] for key in order if key in made)
     run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
     records.write(run, target)
     before = records.read_evaluation(row)
-    known = {(one.level, one.seed): one for one in before.replicas} if before else {}
-    both = {**{name: one for name, one in known.items() if name in names}, **{n: measured[n] for n in taken}}
-    ordered = tuple(both[name] for name in order if name in both)
+    known = {replica.key: replica for replica in before.replicas} if before else {}
+    known = {key: known[key] for key in names if key in known} | {key: measured[key] for key in taken}
+    ordered = tuple(known[key] for key in order if key in known)
     records.write(Evaluation(row=row, replicas=ordered), target)
-    if own.search is not None and (searched := records.search_path(own.search)).exists():
+    if declared.search is not None and (searched := records.search_path(declared.search)).exists():
         write_bytes(target / searched, searched.read_bytes())  # a row's ledger tells of its search
     row_ledgers(row, settings, target)
     parts = []
     for one in new:
-        path = weights_path(row, one.level, one.seed)
+        path = existing_weights(row, *one.key, staged).relative_to(staged)
         if (staged / path).exists():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
@@ -173,14 +173,14 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
 
 def _check(row: str, one: schema.Trained, measured: dict, staged: Path) -> None:
     """Refuse a replica whose numbers can't be what they say."""
-    name = (one.level, one.seed)
+    name = one.key
     where = f"{row}: not adopted: {one.level}, seed {one.seed}"
     if name not in measured or measured[name].weights != one.weights:
         raise UserError(f"{where}: was not measured with the weights that it says")
     for metric, value in measured[name].metrics.items():
         if "accuracy" in metric and not 0 <= value <= 1:
             raise UserError(f"{where}: {metric}: {value}; allowed: 0 to 1")
-    path = weights_path(row, *name, staged)
+    path = existing_weights(row, *name, staged)
     try:
         if path.exists():
             check_file(path, one.weights)
@@ -202,6 +202,10 @@ def _place(staged: Path, parts: list[Path]) -> None:
                 undo.callback(part.unlink, missing_ok=True)
             place(staged / part, part)
         undo.pop_all()
+    for part in parts:
+        # a replica has one file of weights; one of an earlier training may have the other ending
+        if part.suffix in (ENDING, EARLIER):
+            part.with_suffix(EARLIER if part.suffix == ENDING else ENDING).unlink(missing_ok=True)
 
 
 def _notes(settings: Settings, placed: _Placed, signed: bool, whole: bool) -> Iterator[str]:

@@ -16,8 +16,8 @@ from pipeline.fields import Key, Strict
 from pipeline.files import Damaged, check_file, replacing
 from pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
 from pipeline.results import records
+from pipeline.results.weights import EARLIER, ENDING, RUNS
 
-RUNS = Path("runs")
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20
 
@@ -114,7 +114,7 @@ class _Bounded:
         self.stream, self.left = stream, most
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes."""
+        """At most ``size`` bytes of the stream; all of it where ``size`` is negative."""
         content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
         self.left -= len(content)
         if self.left < 0:
@@ -142,9 +142,10 @@ def _check_names(row: str, packed: PackedRow) -> None:
     own = {path(row).as_posix() for path in (records.run_path, records.history_path, records.evaluation_path)}
     for name in packed.files.keys() - own:
         path = PurePosixPath(name)
-        if path.parent != PurePosixPath(RUNS.name, row) or path.suffix != ".pt" or str(path) != name:
+        inside = path.parent == PurePosixPath(RUNS.name, row) and str(path) == name
+        if not inside or path.suffix not in (ENDING, EARLIER):
             raise _Damage(f"{shown(name)} is not a file of row {row!r}")
     if lacking := own - packed.files.keys():
         raise _Damage(f"{min(lacking)} is missing")
-    if packed.weights != any(name.endswith(".pt") for name in packed.files):
+    if packed.weights != any(name.endswith((ENDING, EARLIER)) for name in packed.files):
         raise _Damage(f"says of row {row!r} that it holds weights where it doesn't, or the other way round")

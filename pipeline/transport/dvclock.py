@@ -39,11 +39,7 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
 
     Where the data are here DVC does it itself, and keeps the weights. It refuses without them; then the
     entries of its lock are written as it would write them. False: there is no DVC pipeline here.
-
-    Args:
-        settings: all settings.
-        rows: of which what was trained, measured and accounted is signed.
-        stages: others to sign, of which all that they read is here.
+    ``stages`` are others to sign, of which all that they read is here.
 
     Raises:
         UserError: DVC can't; the last line it printed says why.
@@ -119,7 +115,7 @@ class Signed:
         """Whether it holds a stage with this digest, and with these files of its outputs as they are here."""
         if stage not in self.stages or self.digests.get(stage) != digest:
             return False
-        signed = {one.path: one.md5 for one in self.stages[stage].outs}
+        signed = {out.path: out.md5 for out in self.stages[stage].outs}
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
 
@@ -231,16 +227,16 @@ def _signed(stages: dict[str, Any], stage: str, kind: str, path: Path) -> dict[s
 
 def _file(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
-    found = hashlib.md5(content).hexdigest()
-    return {"path": path.as_posix(), "hash": "md5", "md5": found, "size": len(content)}
+    digest = hashlib.md5(content).hexdigest()
+    return {"path": path.as_posix(), "hash": "md5", "md5": digest, "size": len(content)}
 
 
 def _folder(path: Path) -> dict[str, Any]:
     """DVC's hash of a folder: that of a list of its files with theirs."""
     files = sorted(each for each in path.rglob("*") if each.is_file())
     listed = [{"md5": _file(each)["md5"], "relpath": each.relative_to(path).as_posix()} for each in files]
-    found = hashlib.md5(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-    return {"md5": f"{found}.dir", "size": sum(each.stat().st_size for each in files), "nfiles": len(files)}
+    digest = hashlib.md5(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+    return {"md5": f"{digest}.dir", "size": sum(each.stat().st_size for each in files), "nfiles": len(files)}
 
 
 def _md5(path: Path) -> str:

@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,24 +26,25 @@ import torch
 from torch import Tensor
 
 from pipeline import params
-from pipeline.audits import bounds, mechanism, pair, releases, rows
+from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
 from pipeline.ledgers import ledger, together
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.samples import BatchSum
+from pipeline.methods.samples import BatchSum, Sample
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy import randomness
+from pipeline.privacy import mechanisms, randomness, rounded_noise
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.spending import Spending
 from pipeline.results.schema import Bound
 from tests.audits import test_bounds
 from tests.ledgers import test_broken, test_together
-from tests.privacy import test_mechanisms, test_randomness
+from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise
 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50
@@ -71,7 +72,7 @@ def singles(other: str | None = None) -> Callable[[], Shown]:
 
     def audit() -> Shown:
         replicas = 2 if other == "replicas" else 1
-        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "planted", replicas)
+        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "singles", replicas=replicas)
         return told(scores, scores.others[other] if other else (scores.without, scores.within))
 
     return audit
@@ -79,7 +80,7 @@ def singles(other: str | None = None) -> Callable[[], Shown]:
 
 def crowd() -> Shown:
     """By runs with a record that turns clipped means around, and without."""
-    scores = mechanism.audit_crowd(BC, CROWD, ROUNDS, PARTS, "planted", RUNS)
+    scores = mechanism.audit_crowd(BC, CROWD, ROUNDS, PARTS, "planted", runs=RUNS)
     return told(scores, (scores.without, scores.within))
 
 
@@ -87,9 +88,17 @@ def labels() -> Shown:
     """By the noise on two coefficients of the loss, at delta 0: half of an epsilon of 4."""
     row = SETTINGS.rows[ILM]
     own = row.resolved[0].model_copy(update={"epsilon": 4.0})
-    found = releases.opposites(row, own, SETTINGS, "planted", 4000)
+    found = releases.opposites(row, own, SETTINGS, "planted", examples=4000)
     assert found.labels is not None
     return bounds.by_thresholds(*found.labels, ALPHA, 0.0), own.loss_share * 4.0
+
+
+def floats() -> Shown:
+    """By which numbers noise on a grid can make, of one release."""
+    spending = Spending(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
+    errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
+    shown = bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
+    return shown, bounds.of_mu(1 / 1.1, DELTA)
 
 
 def computed(key: str, seeds: int = 24) -> Callable[[], Shown]:
@@ -113,7 +122,7 @@ def accounted(scores: Scores) -> float:
     return min(one.epsilon for one in known.values() if one.epsilon is not None)
 
 
-REAL = GaussianMechanism.deviations
+REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
 
 
 def halved(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
@@ -160,24 +169,54 @@ def same_in_layers(
     }
 
 
-NORMAL, POISSON, LAPLACE = Streams.normal, Streams.poisson, Streams.laplace
+NORMAL, POISSON, LAPLACE = Streams.rounded_normal, Streams.poisson, Streams.rounded_laplace
 
 
-def same_noise(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
-    return NORMAL(self, 0, size, purpose).clone()
+def same_noise(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+    return NORMAL(self, 0, size, bits)
 
 
-def same_in_pairs(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
-    return NORMAL(self, step // 2, size, purpose).clone()
+def same_in_pairs(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+    return NORMAL(self, step // 2, size, bits)
 
 
-def same_for_all(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
-    found = NORMAL(self, step, size, purpose)
-    return found[:1].expand_as(found).clone()
+def same_for_all(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+    found = NORMAL(self, step, size, bits)
+    return found[:1].expand_as(found)
 
 
-def quieter(self: Streams, step: int, size: int, purpose: str) -> Tensor:
-    return LAPLACE(self, step, size, purpose) / 2
+def quieter(self: Streams, step: int, count: int, scales: np.ndarray, purpose: str) -> Any:
+    return LAPLACE(self, step, count, scales / 2, purpose)
+
+
+def same_key(self: Streams, name: str, purpose: str, step: int) -> int:
+    """That of the step before, where noise is drawn."""
+    return SEED(self, name, purpose, step // 2 if purpose == "noise" else step)
+
+
+def unrounded(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+    spacing = each(value, spacings)
+    return (value / spacing + noise.reshape(value.shape)).mul_(spacing).float()
+
+
+def coarser(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+    """The sum on a grid 2^12 times as coarse."""
+    rounded = (value / each(value, 4096 * spacings)).round() * each(value, 4096 * spacings)
+    return ON_GRID(rounded.float(), noise, spacings)
+
+
+def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+    """The sum rounded with the noise, which has its own digits still."""
+    digits = torch.rand(noise.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return ON_GRID(
+        (value + (noise + digits).reshape(value.shape) * each(value, spacings)).float(), 0 * noise, spacings
+    )
+
+
+def without_room(self: GaussianMechanism, bounds: Bounds, size: int, shares: Tensor | None = None) -> Tensor:
+    """Noise for the sum as it is, without the spacing times the root of d by which rounding moves it."""
+    bits = torch.tensor(self.bits(size), dtype=torch.float64)
+    return self.deviations(bounds, shares).double() * 2.0 ** -bits[:, None]
 
 
 def twice(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
@@ -189,16 +228,16 @@ def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.nd
     return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
 
 
-def unclipped(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
-    found = CLIPPED(self, parameters, samples, step)
+    found = CLIPPED(self, parameters, sample, bounds, step)
     return found._replace(sums={name: 5 * value for name, value in found.sums.items()})
 
 
-def after_the_mean(self: Tan, parameters: Tensors, samples: list[np.ndarray], step: int) -> BatchSum:
+def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
-    found = CLIPPED(self, parameters, samples, step)
-    count = max(1, len(samples[0]))
+    found = CLIPPED(self, parameters, sample, bounds, step)
+    count = sample.mask[0].sum().clamp_min(1)
     # the mean of the unclipped, clipped to C, times the batch
     total = torch.stack([value.square().sum() for value in found.sums.values()]).sum().sqrt()
     factor = self.first.clip * count / total.clamp_min(1e-12)
@@ -212,7 +251,7 @@ CLIPPED = Tan.clipped_sums
 class Bug:
     """A bug, where it is planted, and the audit that sees it."""
 
-    owner: type
+    owner: Any
     attribute: str
     planted: Any
     audit: Callable[[], Shown]
@@ -227,18 +266,20 @@ BUGS: dict[str, Bug] = {
     "noise halved": Bug(GaussianMechanism, "deviations", halved, singles()),
     "clipping off": Bug(Tan, "clipped_sums", unclipped, singles()),
     "clipping after the mean": Bug(Tan, "clipped_sums", after_the_mean, singles()),
-    "noise reused across steps": Bug(Streams, "normal", same_noise, singles("repeats")),
-    "noise repeated in pairs of steps": Bug(Streams, "normal", same_in_pairs, singles("repeats")),
+    "a key reused in the next step": Bug(Streams, "_seed", same_key, singles("repeats")),
+    "noise reused across steps": Bug(Streams, "rounded_normal", same_noise, singles("repeats")),
+    "noise repeated in pairs of steps": Bug(Streams, "rounded_normal", same_in_pairs, singles("repeats")),
     "the same noise in all layers": Bug(GaussianMechanism, "release", same_in_layers, singles()),
     "the same noise in all clipped parts": Bug(GaussianMechanism, "release", same_in_layers, crowd),
     "less noise than is declared": Bug(GaussianMechanism, "release", halved_in_secret, computed(LAYER_NORM)),
     "statistics without noise": Bug(GaussianMechanism, "release", exact_statistics, computed(PUBLIC_BN)),
-    "noise reused across replicas": Bug(Streams, "normal", same_for_all, singles("replicas")),
+    "noise reused across replicas": Bug(Streams, "rounded_normal", same_for_all, singles("replicas")),
+    "a sum that isn't rounded": Bug(mechanisms, "_on_grid", unrounded, floats),
     "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
     "a fixed order sampled": Bug(Streams, "poisson", in_order, singles("order")),
     "sensitivity C where it is 2 C": Bug(GaussianMechanism, "deviations", once, crowd),
     "layerwise noise without sqrt(L)": Bug(GaussianMechanism, "deviations", without_root, crowd),
-    "Laplace scale halved": Bug(Streams, "laplace", quieter, labels),
+    "Laplace scale halved": Bug(Streams, "rounded_laplace", quieter, labels),
 }
 
 
@@ -257,17 +298,22 @@ def entropy(draw: Callable[[], bytes]) -> Any:
     return SimpleNamespace(token_bytes=lambda count: draw().ljust(count, b"\0"))
 
 
-def without_the_entropy(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
-    return self._ahead.drawn((size, purpose), step, partial(self._normal, size=size, purpose=purpose))
+def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+    return self._ahead.drawn((size, *bits), step, partial(self._rounded_normal, size=size, bits=bits))
 
 
-SEED, GUARANTEE, LEDGER_OF = Streams._seed, Dpsgd.guarantee, ledger.ledger_of
+GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
 CANDIDATES, ONE_RUN, BY_ERRORS = together._candidates, bounds.one_run, bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
 def undivided(ways: dict[str, rows.Way]) -> tuple[Bound, ...]:
     return tuple(Bound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+
+
+NEIGHBOURS = partial(
+    test_mechanisms.test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides, 1.1, 5000
+)
 
 
 def every_candidate() -> None:
@@ -299,11 +345,39 @@ FAULTS: dict[str, Fault] = {
         Streams,
         "_seed",
         lambda *arguments: SEED(*arguments) % 2**32,
-        partial(test_randomness.test_every_generator_is_keyed_with_256_bits, "normal"),
+        partial(test_randomness.test_every_generator_is_keyed_with_256_bits, "rounded_normal"),
+    ),
+    "a key that is the same at every step": Fault(
+        Streams,
+        "_seed",
+        lambda self, name, purpose, step: SEED(self, name, purpose, 0),
+        partial(test_mechanisms.test_noise_is_new_every_step_and_for_every_replica, "grid"),
+    ),
+    "a sum's grid of 2^12 times the spacing": Fault(mechanisms, "_on_grid", coarser, NEIGHBOURS),
+    "a sum rounded after the noise": Fault(
+        mechanisms,
+        "_on_grid",
+        afterwards,
+        test_mechanisms.test_sum_and_noise_are_rounded_each_and_added_exactly,
+    ),
+    "noise without the sensitivity that rounding adds": Fault(
+        GaussianMechanism, "spacings", without_room, NEIGHBOURS
+    ),
+    "integers without the sensitivity that rounding adds": Fault(
+        GaussianMechanism,
+        "spacings",
+        without_room,
+        test_mechanisms.test_integers_spend_no_more_than_dp_accounting_says_of_real_numbers,
+    ),
+    "numbers that are as near as can be to two integers": Fault(
+        rounded_noise,
+        "ERROR",
+        0.0,
+        test_rounded_noise.test_float64_is_off_by_less_than_it_is_taken_to_be,
     ),
     "numbers kept without the entropy": Fault(
         Streams,
-        "normal",
+        "rounded_normal",
         without_the_entropy,
         test_randomness.test_numbers_drawn_ahead_go_with_the_entropy,
     ),

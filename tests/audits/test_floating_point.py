@@ -1,4 +1,4 @@
-"""The attack on floating-point noise: it knows the sampler, and finds nothing on a grid."""
+"""The attack on floating-point noise: it knows the sampler, and finds nothing on the grid."""
 
 from math import log
 from pathlib import Path
@@ -7,22 +7,23 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from pipeline import params
-from pipeline.audits import bounds, floating_point
+from pipeline.audits import bounds, canaries, floating_point
 from pipeline.audits.bounds import Errors
 from pipeline.audits.rows import attacks_on
+from pipeline.methods.tan.method import Tan
+from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.results.schema import FLOATING_POINT
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
-RELEASE = GaussianMechanism.release
 
 
 def mechanism_of(multiplier: float) -> GaussianMechanism:
@@ -43,33 +44,76 @@ def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -> None:
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32")
+    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32", "float32")
     assert errors.false_alarms == 0
     assert shown(errors) > max(20.0, gaussian_epsilon(1 / multiplier, DELTA))
 
 
-def on_a_grid(
-    self: GaussianMechanism,
-    sums: Tensors,
-    bounds: Bounds,
-    streams: Streams,
-    step: int,
-    shares: Tensor | None = None,
-) -> Tensors:
-    """Sum and noise both rounded to multiples of 2^-12, and added exactly."""
-    grid = 2.0**-12
-    noise = RELEASE(
-        self, {name: torch.zeros_like(value) for name, value in sums.items()}, bounds, streams, step
-    )
-    return {
-        name: grid * ((value / grid).round() + (noise[name] / grid).round()) for name, value in sums.items()
-    }
+@pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
+def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float) -> None:
+    releases = 10 * floating_point.RELEASES
+    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "grid", releases=releases)
+    assert errors.without == errors.within == 10 * 2 * floating_point.COORDINATES
+    assert shown(errors) == 0
 
 
-def test_noise_on_a_grid_shows_nothing() -> None:
-    with patch.object(GaussianMechanism, "release", on_a_grid):
-        errors = floating_point.audit(mechanism_of(1.1), 1.0, "grid")
-    assert shown(errors) < gaussian_epsilon(1 / 1.1, DELTA) / 2
+def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
+    """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
+    mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
+    whole = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(1.0), 1)))
+    spacing = float(mechanism.spacings(whole, size))
+    streams = Streams(["bits"], True, torch.device("cpu"), "grid")
+    counts: list[list[np.ndarray]] = []
+    for added in (0.0, 1 / size**0.5):
+        sums = {"sum": torch.full((1, size), added)}
+        numbers = [
+            mechanism.release(sums, whole, streams, len(counts) * releases + at)["sum"].double().numpy()
+            for at in range(releases)
+        ]
+        # what float32 leaves of the integers
+        bits = np.rint(np.stack(numbers) / spacing).astype(np.int64) % 16
+        counts.append([np.bincount(half.ravel(), minlength=16) for half in (bits[::2], bits[1::2])])
+    likelier = counts[1][0] > counts[0][0]
+    trials = releases * size // 2
+    errors = Errors(int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials)
+    assert shown(errors) == 0
+    assert bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5  # what one coordinate may tell at most
+
+
+def after_a_step(noise: Noise, replicas: int) -> Errors:
+    """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
+    examples = 1024
+    own = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
+    present = torch.arange(examples) % 2 == 1
+    names = [f"reader/{replica}" for replica in range(replicas)]
+    task = canaries.task(canaries.many(examples, examples, present), names, 1, noise=noise)
+    method = Tan(task, [own] * replicas, "none")
+    state = method.init()
+    state["parameters"] = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
+    state, _ = method.step(state, 0)
+    (moved,) = state["parameters"].values()
+    released = (-2 * examples * moved).numpy()  # exactly
+    assert method.mechanism is not None
+    whole = method.bounds(method.clips)
+    if noise == "grid":
+        spacing = method.mechanism.spacings(whole, moved[0].numel()).numpy()
+        wrong = floating_point.off_grid(released, spacing[..., None])
+    else:
+        wrong = floating_point.impossible(
+            released.ravel(), method.mechanism.deviations(whole).numpy()[0, 0]
+        ).reshape(released.shape)
+    called = wrong.any(1)
+    there = present.numpy()
+    alarms, misses = int(called[:, ~there].sum()), int((~called[:, there]).sum())
+    return Errors(alarms, replicas * int((~there).sum()), misses, replicas * int(there.sum()))
+
+
+def test_parameters_after_a_step_tell_of_float32_noise_and_not_of_noise_on_a_grid() -> None:
+    errors = after_a_step("float32", 2)
+    assert errors.false_alarms == 0
+    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) > gaussian_epsilon(1 / 1.1, DELTA)
+    errors = after_a_step("grid", 20)
+    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) == 0
 
 
 def test_the_bound_of_coordinates_is_that_of_their_product() -> None:
@@ -93,11 +137,22 @@ def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
 @pytest.mark.parametrize(
     "key", ["davody-t5-lenet5", "nguyen-f12b-bc-alc-reduced", "phan-f4a-ilm-sound-reduced"]
 )
-def test_rows_are_attacked_and_what_holds_for_real_numbers_does_not_for_floats(key: str) -> None:
+def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_does(key: str) -> None:
     row = SETTINGS.rows[key]
     with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
         found = list(attacks_on(key, row, row.resolved[-1], SETTINGS))
-    attack = next(attack for attack in found if attack.attack == FLOATING_POINT)
-    assert attack.accounted is not None
-    assert attack.largest > attack.accounted
-    assert sum(attack.trials) >= 30_000
+    others = [attack.noise for attack in found if attack.attack != FLOATING_POINT]
+    assert set(others) == {"grid"}
+    attacks = {attack.noise: attack for attack in found if attack.attack == FLOATING_POINT}
+    for attack in attacks.values():
+        assert attack.accounted is not None
+        assert sum(attack.trials) >= 30_000
+    assert attacks["float32"].largest > attacks["float32"].accounted
+    assert attacks["grid"].largest == 0
+
+
+def test_a_row_with_seeded_noise_is_attacked_with_the_noise_that_it_has() -> None:
+    row = SETTINGS.rows["davody-t5-lenet5"].model_copy(update={"reproducible": True})
+    with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
+        found = list(attacks_on("seeded", row, row.resolved[-1], SETTINGS))
+    assert {attack.noise for attack in found} == {"float32"}

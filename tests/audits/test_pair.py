@@ -42,7 +42,7 @@ def test_running_averages_leave_without_noise_and_are_seen() -> None:
 
 def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
     with patch.object(pair, "RUNS", 24):
-        (attack, _) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
+        (attack, *_) = attacks_on("phan", SETTINGS.rows[KEY], SETTINGS.rows[KEY].resolved[0], SETTINGS)
     assert (attack.attack, attack.sees, attack.delta, attack.whole) == (
         "opposites",
         "what was released",
@@ -64,5 +64,5 @@ KEY = "phan-f4a-ilm-sound-reduced"
 def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
     one = found("davody-t5-lenet5")
     full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
-    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.03)
+    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.05)
     assert gaussian_epsilon(one.mu(ALPHA), 1e-5) < full

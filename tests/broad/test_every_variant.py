@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model, architectures
 from pipeline.params import Settings, load
 from pipeline.reporting import papers
@@ -26,8 +26,8 @@ def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:
 def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> None:
     rows = settings.rows.values()
     assert set(papers.load("davody2020").tables) <= {row.table for row in rows}
-    assert {row.method for row in rows} == set(METHOD_SETTINGS)
-    for method, own in METHOD_SETTINGS.items():
+    assert {row.method for row in rows} == set(method_settings())
+    for method, own in method_settings().items():
         shown = {row.model.normalization for row in rows if row.method == method}
         assert shown - {"group"} == set(own.normalizations) - {"group"}
     assert {row.model.name for row in rows} == architectures().keys()
@@ -40,7 +40,7 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
     every_method = {"schedule", "epochs", "learning_rate"}
     plain_numbers = {"averaging", "delta"}  # which take no other way through the code
-    for name, field in METHOD_SETTINGS[method].model_fields.items():
+    for name, field in method_settings()[method].model_fields.items():
         values = {getattr(own, name) for own in shown}
         if name in every_method | plain_numbers:
             continue

@@ -23,7 +23,8 @@ PARAMS = Path(__file__).with_name("params.yaml")
 
 def in_order(settings: Settings) -> Iterator[str]:
     """Rows, those behind starts and relevances first."""
-    behind = [one.row for one in (*settings.starts.values(), *settings.relevances.values())]
+    starts, relevances = settings.starts.values(), settings.relevances.values()
+    behind = [*(start.row for start in starts), *(relevance.row for relevance in relevances)]
     yield from dict.fromkeys([*behind, *settings.rows])
 
 

@@ -16,7 +16,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own.describe import describe
-from pipeline.data.own.prepare import prepare
+from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
 
@@ -123,10 +123,6 @@ def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    stages = (
-        (ROOT / "dvc.yaml").read_text().replace("[pipeline, stages]", f"[{ROOT}/pipeline, {ROOT}/stages]")
-    )
-    (folder / "dvc.yaml").write_text(stages)
     head = dict.fromkeys(("own", "data", "relevances"), "")
     if own:
         labels = np.arange(700) % 10
@@ -142,7 +138,6 @@ def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool
     )
     (folder / "slots.py").write_text(SLOTS)
     (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
-    (folder / "reports/searches").mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(), check=True)
 
 

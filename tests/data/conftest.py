@@ -43,7 +43,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         )
         edition = Edition(train, test, **routes)
         entry = replace(entry, editions={**entry.editions, "official": edition})
-        monkeypatch.setitem(catalog.CATALOG, key, entry)
+        monkeypatch.setitem(catalog.catalog(), key, entry)
         return entry, folder
 
     return make

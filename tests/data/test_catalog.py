@@ -7,7 +7,7 @@ import pytest
 from pipeline.data import catalog
 from pipeline.errors import UserError
 
-EDITIONS = [(key, name) for key, entry in catalog.CATALOG.items() for name in entry.editions]
+EDITIONS = [(key, name) for key, entry in catalog.catalog().items() for name in entry.editions]
 
 
 @pytest.mark.parametrize(("key", "name"), EDITIONS)
@@ -21,7 +21,7 @@ def test_every_file_is_pinned(key, name):
     assert (name == "official") == (edition.note is None)
 
 
-@pytest.mark.parametrize("key", catalog.CATALOG)
+@pytest.mark.parametrize("key", catalog.catalog())
 def test_official_editions_have_more_than_one_address(key):
     edition = catalog.get(key).editions["official"]
     addresses = [*edition.bases, *(address for each in edition.archives for address in each.addresses)]
@@ -38,7 +38,7 @@ def test_cifar_sizes_follow_from_the_counts(key, record):
 
 
 def test_classes():
-    counts = {key: len(set(entry.classes)) for key, entry in catalog.CATALOG.items()}
+    counts = {key: len(set(entry.classes)) for key, entry in catalog.catalog().items()}
     assert counts == {"mnist": 10, "kmnist": 10, "cifar10": 10, "cifar100": 100, "ag-news": 4}
 
 

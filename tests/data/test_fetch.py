@@ -39,7 +39,7 @@ def test_official_mirror_and_archive_give_the_same_folder(small, params, server,
     file = pack(tmp_path / "pub/cifar-10-binary.tar.gz", published, inside)
     address = server.add(tmp_path / "pub", "kriz") + file.name
     edition = replace(entry.editions["official"], archives=(Archive(file, inside, (address,)),))
-    catalog.CATALOG["cifar10"] = replace(entry, editions={"official": edition})  # undone with the fixture's
+    catalog.catalog()["cifar10"] = replace(entry, editions={"official": edition})  # undone with the fixture's
 
     results = {
         "official": fetch("cifar10", params(OFFICIAL), tmp_path / "a"),
@@ -69,7 +69,7 @@ def test_an_archive_is_the_second_way_when_files_fail(small, params, server, tmp
     file = pack(tmp_path / "pub/ag_news_csv.tgz", published, "ag_news_csv")
     archive = Archive(file, "ag_news_csv", (server.add(tmp_path / "pub", "fast") + file.name,))
     edition = replace(entry.editions["official"], archives=(archive,))
-    catalog.CATALOG["ag-news"] = replace(entry, editions={"official": edition})
+    catalog.catalog()["ag-news"] = replace(entry, editions={"official": edition})
     assert content(fetch("ag-news", params(OFFICIAL), tmp_path).folder).keys() >= {"train.csv", "test.csv"}
 
 
@@ -152,7 +152,7 @@ def test_other_editions_are_taken_only_by_name(small, params, server, tmp_path):
     official = entry.editions["official"]
     other = Edition(official.train, official.test, note="in another order")
     missing = replace(official, train=replace(official.train, files=(File("train.bin", 1, "sha256:0"),)))
-    catalog.CATALOG["cifar100"] = replace(entry, editions={"official": missing, "reordered": other})
+    catalog.catalog()["cifar100"] = replace(entry, editions={"official": missing, "reordered": other})
     folder = {"kind": "mirror", "folder": str(published)}
     with pytest.raises(UserError) as caught:
         fetch("cifar100", params(folder), tmp_path)

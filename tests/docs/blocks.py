@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -48,7 +49,7 @@ def declared() -> set[str]:
     tables = (settings.lines, settings.data, settings.derived, settings.raw, settings.searches)
     names = {name for table in tables for name in table}
     for block in blocks():
-        names |= set(re.findall(r"dprepro new \w+ (\S+)", block.text))
+        names |= set(re.findall(r"dprepro (?:new \w+|export \S+) (\S+)", block.text))
         if block.language == "yaml":
             names |= set(re.findall(r"^  ([a-z0-9-]+):", block.text, re.MULTILINE))
     return names
@@ -71,7 +72,7 @@ def problem(line: str, names: set[str]) -> str | None:
         return None if find_spec(rest[1]) else f"no module {rest[1]}"
     if program in {"python", "python3"}:
         return None if (ROOT / rest[0]).exists() else f"no file {rest[0]}"
-    checks = {"dprepro": _dprepro, "dvc": _dvc, "make": _make, "pip": _pip}
+    checks = {"cd": _cd, "dprepro": _dprepro, "dvc": _dvc, "git": _git, "make": _make, "pip": _pip}
     known = checks.get(Path(program).name)
     return known(rest, names) if known else f"{program!r} is neither run nor checked"
 
@@ -119,6 +120,15 @@ def _make(words: list[str], names: set[str]) -> str | None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     unknown = [word for word in words if "=" not in word and word not in targets]
     return f"make: no target {unknown[0]!r}" if unknown else None
+
+
+def _cd(words: list[str], names: set[str]) -> str | None:
+    return None  # the page's own test goes there
+
+
+def _git(words: list[str], names: set[str]) -> str | None:
+    told = subprocess.run(["git", words[0], "-h"], capture_output=True)
+    return f"git: no command {words[0]!r}" if told.returncode == 1 else None
 
 
 def _pip(words: list[str], names: set[str]) -> str | None:

@@ -30,7 +30,7 @@ def run(warm: Path) -> Callable[..., str]:
     """Type a line in a folder; what it says."""
 
     def run(folder: Path, line: str, fails: bool = False) -> str:
-        told = environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}", "PYTHONPATH": str(folder)}
+        told = environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}"}
         done = subprocess.run(line, shell=True, cwd=folder, env=told, capture_output=True, text=True)
         assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
@@ -42,10 +42,7 @@ def run(warm: Path) -> Callable[..., str]:
 def project(run: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
-    for name in ("pipeline", "stages"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "dvc.yaml", folder)
-    (folder / "reports/searches").mkdir(parents=True)
     (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
     (folder / ".dvc").mkdir()
     (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")

@@ -7,6 +7,7 @@ import argparse
 import os
 import platform
 import random
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -45,12 +46,14 @@ def main() -> int:
         made.mkdir()
         os.chdir(made)
         project.make()
+        whole = Path(scratch) / "whole"  # hostile input leaves its own files in the other
+        shutil.copytree(made, whole)
         found = {
             "inputs": _inputs(wanted.inputs, wanted.seed, until),
             "networks": _networks(wanted.networks, wanted.seed, until),
             "bit flips": _flips(wanted.flips, wanted.seed, until),
             "edits": _edits(wanted.edits, wanted.seed, until),
-            "kills": _kills(wanted.kills, wanted.seed, until, made, Path(scratch)),
+            "kills": _kills(wanted.kills, wanted.seed, until, whole, Path(scratch)),
         }
         os.chdir("/")
     asked_for = {

@@ -97,8 +97,8 @@ class _Trial:
             done += 1
             now, here = time.time(), self._here()
             self.first |= dict.fromkeys(here - self.first.keys(), now)
-            said = {"kill": done, "of": [kind for _, kind in below], "begun": sorted(here)}
-            print(json.dumps(said), flush=True)
+            line = {"kill": done, "of": [kind for _, kind in below], "begun": sorted(here)}
+            print(json.dumps(line), flush=True)
             if whom != "worker":
                 coordinator.communicate()
                 coordinator = self._start()

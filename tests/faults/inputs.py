@@ -358,4 +358,4 @@ def tried(kind: Callable[[random.Random], None], seed: int) -> str | None:
     return None
 
 
-assert catalog.CATALOG, "what archives are of"
+assert catalog.catalog(), "what archives are of"

@@ -42,7 +42,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 def repack(change: Callable[[dict[str, bytes]], None]) -> None:
     """Change the members of the pack, with a manifest that vouches for them."""
     with tarfile.open(PACK) as tar:
-        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}  # type: ignore[union-attr]
+        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
     manifest = json.loads(members.pop(archive.MANIFEST))
     change(members)
     manifest["rows"][ROW]["files"] = {name: digest(content) for name, content in members.items()}
@@ -299,7 +299,7 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     here = f"-{os.getpid()}."
-    for path in (MEASURED, Path("runs/small/x.pt"), Path("params.yaml"), Path("data/prepared/mnist")):
+    for path in (MEASURED, Path("runs/small/x"), Path("params.yaml"), Path("data/prepared/mnist")):
         left = Path(str(beside(path)).replace(here, f"-{dead.pid}."))
         left.write_bytes(b"half")
         journal = Path(f"{left}-journal")  # SQLite's own

@@ -6,17 +6,17 @@ from pathlib import Path
 import torch
 
 from pipeline import params
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from tests.golden.steps import kinds
 from tests.golden.values import path_of, record, write
 
 
 def main(asked: list[str]) -> None:
     """Write the files of the methods that are ``asked`` for."""
-    methods = list(METHOD_SETTINGS) if asked == ["all"] else asked
-    if not methods or (unknown := set(methods) - METHOD_SETTINGS.keys()):
+    methods = list(method_settings()) if asked == ["all"] else asked
+    if not methods or (unknown := set(methods) - method_settings().keys()):
         wrong = f"{', '.join(sorted(unknown))}: no method; " if methods else ""
-        sys.exit(f"python -m tests.golden: {wrong}allowed: all, {', '.join(METHOD_SETTINGS)}")
+        sys.exit(f"python -m tests.golden: {wrong}allowed: all, {', '.join(method_settings())}")
     torch.set_num_threads(1)
     settings = params.load(Path(__file__).parents[2] / "params.yaml")
     for method in methods:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
@@ -140,7 +140,7 @@ def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
     if settings.has_features(row.data):
         return features_shape(row.model)
     raw = settings.split(row.data).raw
-    return CATALOG[settings.raw[raw].of or raw].shape
+    return catalog()[settings.raw[raw].of or raw].shape
 
 
 def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
@@ -148,6 +148,7 @@ def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
     generator, shape = np.random.default_rng(0), _shape(kind.row, settings)
 
     def split(count: int) -> Split:
+        inputs: np.ndarray
         if shape is None:
             inputs = generator.integers(1, VOCABULARY, (count, TOKENS), dtype=np.int32)
         elif len(shape) == 1:
@@ -234,7 +235,7 @@ def take(kind: Kind, settings: Settings, count: int, jitter: bool = False) -> It
         yield Steps(
             {name: list(values) for name, values in sorted(metrics.items())},
             {group: _moved(tensors, begun.get(group, {})) for group, tensors in state.items() if tensors},
-            method.predict(network, task.inputs)[0].tolist(),
+            method.logits(network, task.inputs)[0].argmax(-1).tolist(),
         )
 
 

@@ -97,9 +97,9 @@ def differences(
         yield f"no metric {', '.join(sorted(missing))}", float("inf")
         return
     for name, was in golden["metrics"].items():
-        here = steps.metrics[name]
-        size = max(map(abs, (*was, *here)))
-        gap = max(abs(one - other) for one, other in zip(was, here, strict=True))
+        now = steps.metrics[name]
+        size = max(map(abs, (*was, *now)))
+        gap = max(abs(before - after) for before, after in zip(was, now, strict=True))
         if not gap <= tolerance * size:
             yield name, gap / size
     sizes = {group: len(kept["norms"]) for group, kept in golden["tensors"].items()}
@@ -107,10 +107,10 @@ def differences(
         yield "other tensors in the state", float("inf")
         return
     for group, tensors in steps.moved.items():
-        kept = golden["tensors"][group]
+        kept_tensors = golden["tensors"][group]
         floor = FLOOR * math.hypot(*(one.norm for one in tensors.values()))
         for (name, here), norm, projection in zip(
-            tensors.items(), kept["norms"], kept["projections"], strict=True
+            tensors.items(), kept_tensors["norms"], kept_tensors["projections"], strict=True
         ):
             if norm is None:
                 continue

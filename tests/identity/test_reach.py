@@ -12,8 +12,9 @@ from test_contributing import FILES
 
 from pipeline import params
 from pipeline.errors import UserError
+from pipeline.extensions import Extension
 from pipeline.identity import entries, versions
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.methods.rooms import method_settings
 from pipeline.models import model
 from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
@@ -39,6 +40,7 @@ def copy(tmp_path: Path) -> Path:
     for folder in ("pipeline", "stages"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "papers", tmp_path / "papers")
     shutil.copytree(ROOT / "reports/searches", tmp_path / "reports/searches")
     return tmp_path
 
@@ -87,13 +89,13 @@ def test_every_stage_has_its_digest() -> None:
 def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(copy: Path) -> None:
     """Nor do a method's room, a model, and a paper with its claim and its figure."""
     edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
-    reporting = copy / "pipeline/reporting"
     new = {copy / name: code for name, code in FILES.items()}
-    new |= {reporting / "claims/even.py": CLAIM, reporting / "figures/toy.py": FIGURE}
-    new |= {reporting / "papers/toys.yaml": PAPER}
+    new |= {copy / "lab/claims/even.py": CLAIM, copy / "lab/figures/toy.py": FIGURE}
+    new |= {copy / "papers/toys.yaml": PAPER}
+    edit(copy / "params.yaml", "\nraw:\n", "\ncode: [lab]\nraw:\n")
     for path, text in new.items():
         assert not path.exists()
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert moved_in(copy) == {"report", "publish"}
 
@@ -105,7 +107,7 @@ def test_a_setting_moves_its_row_and_a_label_only_the_report(copy: Path) -> None
 
 
 def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(METHOD_SETTINGS["tan"], "version", 2)
+    monkeypatch.setattr(method_settings()["tan"], "version", 2)
     assert moved(flat(entries.entries(OWN))) == of_rows("train", "audit", method="tan") | {"report"}
 
 
@@ -128,7 +130,7 @@ def test_other_versions_move_their_stage(
 
 def test_a_models_version_is_a_whole_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "toy.py"
-    monkeypatch.setattr(model, "_file", lambda name: path)
+    monkeypatch.setattr(model, "extensions", lambda kind: {"toy": Extension("toy", path)})
     for text, found in (("", 1), ("VERSION = 7\n", 7)):
         path.write_text(text)
         assert model.version.__wrapped__("toy") == found

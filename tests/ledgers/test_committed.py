@@ -61,7 +61,7 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     assert ran
     for key in ran:
         left = verification._row(key, OWN, measure=False)
-        here = all(weights_path(key, one.level, one.seed).exists() for one in records.read_run(key).replicas)  # type: ignore[union-attr]
+        here = all(weights_path(key, one.level, one.seed).exists() for one in records.read_run(key).replicas)
         assert ("weights are not here" in str(left)) == (not here)
 
 

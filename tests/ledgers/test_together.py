@@ -93,7 +93,7 @@ def run_of(mechanism: Spending, steps: int) -> Run:
 
 def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None:
     """Clipping, groups, layers, batch, epochs and sampling vary, of which parts and steps come."""
-    tried = [
+    tried: list[dict[str, Any]] = [
         {"clipping": "full"},
         {"clipping": "layerwise"},
         {"clipping": "layerwise", "layers": "module"},

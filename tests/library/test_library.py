@@ -3,14 +3,12 @@
 import importlib
 import math
 import re
-import shutil
 import subprocess
-import sys
 import textwrap
 import tomllib
-import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +23,7 @@ from pipeline.data.catalog import Edition, File, Part
 from pipeline.files import digest_file
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("dprepro", "pipeline", "stages")
-TRAINING = {"examples": 60_000, "batch": 256, "delta": 1e-5}
+TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
 
 
 def test_epsilon_is_bounded_from_both_sides() -> None:
@@ -228,26 +225,6 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
 
     (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{groups()[1]}]\nmine = others:Part\n")
     assert "'others:Part' is no pipeline.data.catalog.Entry" in dprepro("fetch", "shapes").stderr
-
-
-def test_the_wheel_has_all_that_is_read_when_it_runs(tmp_path: Path) -> None:
-    """Types, papers' files and page parts: built as `pip install` builds it."""
-    copy = tmp_path / "copy"
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / file, copy)
-    build = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", *build, str(copy)], check=True)
-    (wheel,) = tmp_path.glob("dprepro-*.whl")
-    there = set(zipfile.ZipFile(wheel).namelist())
-    for package in PACKAGES:
-        wanted = {
-            path.relative_to(ROOT).as_posix()
-            for path in (ROOT / package).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
-        }
-        assert wanted <= there, sorted(wanted - there)
 
 
 def test_what_is_promised_is_there() -> None:

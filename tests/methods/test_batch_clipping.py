@@ -13,18 +13,17 @@ from pipeline.data.prepared import Prepared
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping.method import BatchClipping
-from pipeline.methods.batch_clipping.mini_sets import MiniSets, drawn
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.samples import Sample
 from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
-from tests.methods.conftest import check_alike, trained
+from tests.methods.conftest import CPU, check_ways
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 BN = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
 PLAIN = Model(name="lenet5_tanh")
 SAMPLINGS = ["fixed", "replacement", "shuffled", "poisson"]
@@ -138,10 +137,8 @@ def test_how_it_is_computed_never_changes_the_result(
     tiny: Prepared, model: Model, changes: dict[str, object]
 ) -> None:
     wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
-    ways = (CPU, replace(CPU, replicas_at_once=1, physical=7), replace(CPU, reference=True))
-    models = [trained(make(tiny, model, *wanted, how=how), steps=3) for how in ways]
     # batch norm over a few examples multiplies rounding errors, and so does every step
-    check_alike(models, rtol=1e-3, atol=1e-4)
+    check_ways(lambda how: make(tiny, model, *wanted, how=how), steps=3, rtol=1e-3, atol=1e-4)
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
@@ -158,22 +155,22 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     for name, value in expected["parameters"].items():
         torch.testing.assert_close(found["parameters"][name], value, rtol=1e-4, atol=1e-6)
     spending = method.guarantee(0).spending
-    assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})  # type: ignore[union-attr]
+    assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})
     assert spending is not None
     assert spending.noise_multiplier == pytest.approx(multiplier)
 
 
-def moved(method: BatchClipping, sets: MiniSets, other: MiniSets | None, example: int) -> Tensor:
+def moved(method: BatchClipping, sets: Sample, other: Sample | None, example: int) -> Tensor:
     """(G,) how far each part of the clipped sum moves, in units of its C_g, when an example is replaced.
 
     With ``other``, when the sets become those instead.
     """
-    state, bounds, rates = begun(method)
-    before = method.clipped_sums(state, sets, bounds, rates, 0)[0]
+    state, bounds, _ = begun(method)
+    before = method.sums(state, sets, bounds, 0)[0]
     if other is None:
         method.task.inputs[example] = 255 - method.task.inputs[example]
         method.task.labels[example] = (method.task.labels[example] + 5) % 10
-    after = method.clipped_sums(state, other or sets, bounds, rates, 0)[0]
+    after = method.sums(state, other or sets, bounds, 0)[0]
     squares = torch.stack([(after[name] - before[name]).square().sum() for name in before])
     parts = (squares * bounds.weights[0] ** 2) @ bounds.members[0]
     return parts.sqrt() / bounds.limits[0]
@@ -190,16 +187,17 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
     furthest = torch.zeros(1)
     for step in range(5):
         method = make(tiny, model, own)
-        sets = drawn(method.task.streams, own, step, 200)
+        sets = method.sample(step)
         if sets.mask.sum() == 0:
             continue
         place = int((sets.mask[0].flatten() > 0).nonzero()[0])
-        example = int(sets.index[0].flatten()[place])
-        times = int(((sets.index[0] == example) & (sets.mask[0] > 0)).any(1).sum())
+        example = int(sets.chosen[0].flatten()[place])
+        there = (sets.chosen[0] == example) & (sets.mask[0] > 0)
+        times = int(there.reshape(len(there), -1).any(1).sum())
         if sampling == "poisson":  # the record leaves the sample
             mask = sets.mask.clone()
             mask[0].view(-1)[place] = 0
-            found = moved(method, sets, MiniSets(sets.index, mask), example)
+            found = moved(method, sets, Sample(sets.chosen, mask), example)
         else:
             found = moved(method, sets, None, example)
         assert (found <= times * method.distance * (1 + 1e-3)).all()
@@ -223,7 +221,7 @@ def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
     method = make(tiny, BN, own)
     index = torch.tensor([[[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]]])
     mask = torch.tensor([[[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]])
-    assert (moved(method, MiniSets(index, mask), None, example=0) == 0).all()
+    assert (moved(method, Sample(index, mask), None, example=0) == 0).all()
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,15 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
+from pipeline.privacy.spending import Spending
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
-from tests.methods.conftest import check_alike, trained
-
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
+from tests.methods.conftest import CPU, check_ways
 
 
 def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
-    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization, epsilon=0.1)
     members = [Replica(f"epsilon={own.epsilon:g}", seed, own) for seed, own in enumerate(settings)]
     return Dpsgd(make_task(members, model, True, data, how), settings, normalization)
 
@@ -68,14 +67,7 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
 @pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn", "noisy_bn"])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
-    ways = [
-        CPU,
-        replace(CPU, replicas_at_once=1, physical=7),
-        replace(CPU, replicas_at_once=2, physical=23),
-        replace(CPU, reference=True),
-    ]
-    models = [trained(make(tiny, settings, normalization, how), steps=2) for how in ways]
-    check_alike(models, rtol=1e-4, atol=1e-5)
+    check_ways(lambda how: make(tiny, settings, normalization, how), steps=2, rtol=1e-4, atol=1e-5)
 
 
 def test_momentum_and_rate_are_torchs(tiny: Prepared) -> None:
@@ -224,8 +216,8 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     network = method.network(method.model(state), 0)
     assert torch.equal(network["1.mean"], state["running"]["1.mean"])
     test = torch.from_numpy(tiny.splits["test"].inputs)
-    alone = torch.cat([method.predict(network, test[index : index + 1]) for index in range(5)], 1)
-    assert torch.equal(alone, method.predict(network, test[:5]))
+    alone = torch.cat([method.logits(network, test[index : index + 1]) for index in range(5)], 1).argmax(-1)
+    assert torch.equal(alone, method.logits(network, test[:5]).argmax(-1))
     assert method.guarantee(0).broken == (statement("noisy_averages"),)
 
 
@@ -239,6 +231,9 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         torch.testing.assert_close(
             deviations[replica], torch.full_like(deviations[replica], spent.spending.noise_multiplier)
         )
+        assert isinstance(spent.spending, Spending)
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None
+    claims = make(tiny, [dpsgd(), dpsgd(accountant="pld")], "none")
+    assert [claims.guarantee(replica).claimed_by for replica in range(2)] == ["rdp", "pld"]

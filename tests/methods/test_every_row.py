@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Split
 from pipeline.methods.base import Relevances
 from pipeline.methods.batch_clipping.method import BatchClipping
-from pipeline.methods.batch_clipping.mini_sets import MiniSets
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.registry import build_method
+from pipeline.methods.samples import Sample, padded
 from pipeline.methods.tan.method import Tan
 from pipeline.models.model import Model
 from pipeline.params import Row
@@ -34,7 +34,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 def shape_of(row: Row) -> Shape:
     """Of the row's images, (C, H, W); None for texts."""
     raw = OWN.split(row.data).raw
-    return CATALOG[OWN.raw[raw].of or raw].shape
+    return catalog()[OWN.raw[raw].of or raw].shape
 
 
 MODELS = {(row.model, shape_of(row)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
@@ -80,7 +80,7 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip(
         for count in (SAMPLE, SAMPLE - 1):
             mask = (indices < count).float()
             inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (255 if shape else 1))
-            sums.append(method.statistics.clipper()(network, inputs, method.task.labels, mask, bounds).sums)
+            sums.append(method.clipper(network, inputs, method.task.labels, mask, bounds).sums)
         assert set(sums[0]) == set(network)
         moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
         if not STATISTICS[model.normalization].broken:
@@ -105,8 +105,8 @@ def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
     # the last record, unlike the others, in the place of the first
     sets = [torch.tensor(order).reshape(1, own.sets, own.set_size) for order in ([0, 1, 2, 3], [5, 1, 2, 3])]
     sums = [
-        method.clipped_sums(state, MiniSets(index, torch.ones_like(index).float()), bounds, rates, 0)[0]
-        for index in sets
+        method.sums(state, Sample(index, torch.ones_like(index).float()), bounds, 0)[0]
+        for index in (chosen[..., 0] if method.single else chosen for chosen in sets)
     ]
     squares = torch.stack([(sums[0][name] - sums[1][name]).square().sum() for name in method.names])
     moved = ((squares * bounds.weights[0] ** 2) @ bounds.members[0]).sqrt()
@@ -125,9 +125,12 @@ def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
     task = make_task([Replica("level", 0, own)], model, True, made_up(model, shape, tmp_path), CPU)
     method = Tan(task, [own], model.normalization)
     parameters = method.init()["parameters"]
-    sums = [method.clipped_sums(parameters, [np.arange(count)], 0).sums for count in (SAMPLE, SAMPLE - 1)]
-    moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
-    assert 0.5 * own.clip < moved <= own.clip * (1 + 1e-4)
+    samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
+    for clip in (0.1, own.clip):
+        bounds = method.bounds(torch.tensor([clip]))
+        sums = [method.clipped_sums(parameters, sample, bounds, 0).sums for sample in samples]
+        moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
+        assert 0.5 * clip < moved <= clip * (1 + 1e-4)
 
 
 def perturbed(key: str, own: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:

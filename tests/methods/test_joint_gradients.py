@@ -50,7 +50,7 @@ def lenet5() -> nn.Module:
     return build_net(model, (1, 28, 28), CLASSES)
 
 
-def block() -> nn.Module:
+def block() -> nn.Sequential:
     """One block, whose kernel jumps and whose pools overlap, without biases."""
     return nn.Sequential(
         nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0), bias=False),

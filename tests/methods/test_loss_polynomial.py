@@ -4,11 +4,20 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, logistic, polynomial
+from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 
 LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output
+
+
+def logistic(outputs: Tensor, targets: Tensor) -> Tensor:
+    """(B,) cross-entropies of M logistic outputs; ``outputs`` and one-hot ``targets`` (B, M).
+
+    Eq. 24 has the sign of both terms wrong; this is the one that Eq. 25 approximates.
+    """
+    return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
 
 
 def test_the_polynomial_has_the_losss_value_slope_and_curvature_at_zero() -> None:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import params
-from pipeline.data.catalog import CATALOG
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
 from pipeline.methods.dpsgd import method as dpsgd
+from pipeline.methods.laplace import adlm, perturbed
 from pipeline.methods.registry import build_method, build_net
 from pipeline.models.model import Model
 from pipeline.pretrained.lrp import relevances
@@ -32,7 +33,7 @@ META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
 
 def shape_of(key: str) -> tuple[int, ...] | None:
     raw = BROAD.split(BROAD.rows[key].data).raw
-    return CATALOG[BROAD.raw[raw].of or raw].shape
+    return catalog()[BROAD.raw[raw].of or raw].shape
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,12 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     def normal(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
         return torch.empty(len(self.names), size, device=self.device)
 
+    def laplace(values: Tensor, scales: Tensor, *_: Any) -> Tensor:
+        return torch.empty(len(scales), *values.shape, device=values.device)
+
     monkeypatch.setattr(Streams, "normal", normal)
+    for room in (perturbed, adlm):
+        monkeypatch.setattr(room, "release_laplace", laplace)
     monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
 
 
@@ -98,12 +104,12 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
         with torch.no_grad():
             state, metrics = method.step(method.init(), 0)
             model = method.model(state)
-            classes = method.predict(method.network(model, 0), task.public)
+            logits = method.logits(method.network(model, 0), task.public)
             for predict in method.variants(model).values():
                 assert all_on_meta(predict(task.public, 0))
         assert all(map(all_on_meta, (state, metrics, model)))
-        assert classes.shape == (len(members), len(task.public))
-        assert classes.device.type == "meta"
+        assert logits.shape[:2] == (len(members), len(task.public))
+        assert logits.device.type == "meta"
 
 
 @pytest.mark.parametrize("model", [Model(name="adlm_cnn", normalization="response"), Model(name="lenet5")])

@@ -32,17 +32,17 @@ def streams(*names: str) -> Streams:
 def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
     own = settings(sampling=sampling, mini_set=size)
     found = drawn(streams("a", "b"), own, 3, EXAMPLES)
-    assert found.index.shape == (2, own.sets, own.set_size)
+    assert found.chosen.shape == (2, own.sets, own.set_size)
     assert found.mask.min() == 1
-    distinct = [len(set(replica.flatten().tolist())) for replica in found.index]
+    distinct = [len(set(replica.flatten().tolist())) for replica in found.chosen]
     assert (max(distinct) < 12) == (sampling == "replacement")
-    assert not torch.equal(found.index[0], found.index[1])
+    assert not torch.equal(found.chosen[0], found.chosen[1])
 
 
 def test_shuffled_batches_take_every_example_once_an_epoch() -> None:
     own = settings(sampling="shuffled", batch=10, mini_set=5)
     source = streams()
-    seen = torch.cat([drawn(source, own, step, EXAMPLES).index.flatten() for step in range(3)])
+    seen = torch.cat([drawn(source, own, step, EXAMPLES).chosen.flatten() for step in range(3)])
     assert sorted(seen.tolist()) == list(range(EXAMPLES))
 
 
@@ -52,7 +52,7 @@ def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> Non
     for step in range(20):
         found = drawn(streams("a", "b"), own, step, EXAMPLES)
         samples = streams("a", "b").poisson(step, EXAMPLES, 12 / EXAMPLES)
-        for index, mask, sample in zip(found.index, found.mask, samples, strict=True):
+        for index, mask, sample in zip(found.chosen, found.mask, samples, strict=True):
             assert sorted(index[mask > 0].tolist()) == sorted(sample.tolist())
             for members, present in zip(index, mask, strict=True):
                 # padded with its own: whether another set is longer must not matter
@@ -70,7 +70,7 @@ def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alon
     for step in range(600):
         found = drawn(streams(), own, step, EXAMPLES)
         counts += found.mask[0].sum(1)
-        places = {int(e): k for k, row in enumerate(found.index[0]) for e in row[found.mask[0, k] > 0]}
+        places = {int(e): k for k, row in enumerate(found.chosen[0]) for e in row[found.mask[0, k] > 0]}
         if 0 in places and 1 in places:
             total += 1
             apart += places[0] != places[1]

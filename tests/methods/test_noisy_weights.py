@@ -29,7 +29,7 @@ def noisy(**changes: object) -> NoisyWeightsSettings:
 def make(
     data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
 ) -> NoisyWeights:
-    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization)
     members = [Replica(f"sigma={own.sigma:g}", seed, own) for seed, own in enumerate(settings)]
     return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
 
@@ -131,8 +131,9 @@ def test_at_test_an_image_does_not_depend_on_the_others(tiny: Prepared) -> None:
         method = make(tiny, [noisy(statistics=statistics)], "running_bn")
         network = method.network(method.model(method.init()), 0)
         inputs = torch.from_numpy(np.array(tiny.splits["test"].inputs))
-        together = method.predict(network, inputs)
-        alone = torch.cat([method.predict(network, inputs[i : i + 1]) for i in range(len(inputs))], 1)
+        together = method.logits(network, inputs).argmax(-1)
+        apart = [method.logits(network, inputs[i : i + 1]) for i in range(len(inputs))]
+        alone = torch.cat(apart, 1).argmax(-1)
         assert torch.equal(together, alone)
 
 
@@ -153,7 +154,7 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
         for scale in (1.0, 10.0):
             network = method._drawn(method.model(method.init()), 0, scale)
             found.append(
-                method._logits({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
+                method.outputs({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )
         changed[normalization] = (found[0] - found[1]).abs().max().item()
     # all that is left is the 1e-5 added to variances
@@ -170,14 +171,14 @@ def test_one_training_is_tested_at_every_scale(tiny: Prepared) -> None:
     variants = method.variants(model)
     assert list(variants) == ["scale_1", "scale_100"]
     network = method.network(model, 0)
-    assert torch.equal(variants["scale_1"](inputs, 0), method.predict(network, inputs))
+    assert torch.equal(variants["scale_1"](inputs, 0), method.logits(network, inputs).argmax(-1))
     by_hand = {
         name: value * (100 if name.split(".")[0] in {"0", "4", "9", "12", "15"} else 1)
         for name, value in network.items()
     }
     found = variants["scale_100"](inputs, 0)
-    assert torch.equal(found, method.predict(by_hand, inputs))
-    assert not torch.equal(found, method.predict(network, inputs))
+    assert torch.equal(found, method.logits(by_hand, inputs).argmax(-1))
+    assert not torch.equal(found, method.logits(network, inputs).argmax(-1))
 
 
 def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
+from pipeline.methods.optimizers import Adam, Sgd
 
 STEPS, RATES = 4, (0.1, 0.02)
 
@@ -37,10 +37,10 @@ def by_torch(optimizers: list[tuple[type[torch.optim.Optimizer], dict[str, float
 def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
     momentum, dampening = (0.9, 0.5), (0.0, 0.9)
     parameters, gradients = problem()
-    state = {"parameters": parameters, **sgd_start(parameters)}
+    sgd = Sgd(torch.tensor(momentum), torch.tensor(dampening))
+    state = sgd.start(parameters)
     for step, found in enumerate(gradients):
-        rest = (torch.tensor(momentum), torch.tensor(dampening))
-        state = sgd(state, found, torch.tensor(RATES), step, *rest)
+        state = sgd.update(state, found, torch.tensor(RATES), step)
     expected = by_torch(
         [
             (torch.optim.SGD, {"lr": lr, "momentum": m, "dampening": d})
@@ -52,9 +52,9 @@ def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
 
 def test_adam_is_torchs() -> None:
     parameters, gradients = problem()
-    state = {"parameters": parameters, **adam_start(parameters)}
+    state = Adam().start(parameters)
     for step, found in enumerate(gradients):
-        state = adam(state, found, torch.tensor(RATES), step)
+        state = Adam().update(state, found, torch.tensor(RATES), step)
     torch.testing.assert_close(
         state["parameters"], by_torch([(torch.optim.Adam, {"lr": lr}) for lr in RATES])
     )

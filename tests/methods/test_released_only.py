@@ -1,6 +1,7 @@
 """What a method keeps is made of what was released, and each replica says for itself what it spends."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
-BATCH = {"batch": 20, "learning_rate": 0.5}
+BATCH: dict[str, Any] = {"batch": 20, "learning_rate": 0.5}
 DPSGD = DpsgdSettings(epochs=0.3, epsilon=3, delta=1e-3, momentum=0.5, **BATCH)
 TAN = TanSettings(steps=3, sigma=1.5, delta=1e-3, **BATCH)
 CLIPPING = {"epochs": 0.3, "sigma": 0.5, "clipping": "adaptive", "side": 32, "delta": 1e-3, **BATCH}
@@ -105,7 +106,8 @@ def test_running_averages_are_not_and_the_ledger_says_so(tiny: Prepared) -> None
 def test_each_replica_spends_by_its_own_noise(tiny: Prepared, own: MethodSettings) -> None:
     name = LENET if own is TAN else "lenet5_tanh"
     normalization = "group" if own is TAN else "batch_bn"
-    model = Model(name=name, normalization=normalization, **({"groups": 2} if own is TAN else {}))
+    groups: dict[str, Any] = {"groups": 2} if own is TAN else {}
+    model = Model(name=name, normalization=normalization, **groups)
     louder = own.model_copy(update={"sigma": 3 * own.sigma})  # type: ignore[attr-defined]
     method = build(tiny, model, own, louder)  # levels that differ in sigma alone share a group
     spent = [method.guarantee(replica).spending for replica in range(2)]

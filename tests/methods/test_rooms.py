@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.methods.rooms import METHOD_SETTINGS, implementation
+from pipeline.methods.rooms import implementation, method_settings
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("method", METHOD_SETTINGS)
+@pytest.mark.parametrize("method", method_settings())
 def test_a_method_says_what_it_is(method: str) -> None:
-    own = METHOD_SETTINGS[method]
+    own = method_settings()[method]
     assert own.method == method
     assert own.axis in own.model_fields
     assert "none" in own.normalizations
     module, name = implementation(method)
     assert module.startswith(own.__module__.removesuffix("settings"))
-    for needed in ("init", "step", "model", "network", "predict", "variants", "resumable", "guarantee"):
+    for needed in ("init", "step", "model", "network", "logits", "variants", "resumable", "guarantee"):
         assert callable(getattr(getattr(import_module(module), name), needed))
 
 
@@ -34,11 +34,11 @@ def test_params_are_read_without_torch_and_without_a_methods_code() -> None:
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    rooms = {own.__module__ for own in METHOD_SETTINGS.values()}
+    rooms = {own.__module__ for own in method_settings().values()}
     packages = {room.rpartition(".")[0] for room in rooms}
     assert set(found) == rooms | packages | {"pipeline.methods.rooms", "pipeline.methods.settings"}
 
 
 def test_no_method_is_imported_by_the_registry() -> None:
     code = (ROOT / "pipeline/methods/registry.py").read_text()
-    assert not [method for method in METHOD_SETTINGS if f".{method}" in code]
+    assert not [method for method in method_settings() if f".{method}" in code]

@@ -37,14 +37,14 @@ def test_adlm_cnn_is_as_in_section_iv(
 ) -> None:
     net = build_net(Model(name="adlm_cnn", normalization="response"), shape, 10)
     assert sum(value.numel() for value in net.parameters()) == parameters
-    layers = list(net)
+    layers = list(net.children())
     assert [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)] == maps
     behind = [layers[place + 2] for place, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
     assert all(isinstance(layer, LocalResponse) for layer in behind)
     assert [layer.out_features for layer in layers if isinstance(layer, nn.Linear)] == [units, 10]
     assert net(torch.rand(2, *shape)).shape == (2, 10)
     # the authors' code has batch norm instead, on the last hidden layer alone
-    theirs = list(build_net(Model(name="adlm_cnn", normalization="batch_bn"), shape, 10))
+    theirs = list(build_net(Model(name="adlm_cnn", normalization="batch_bn"), shape, 10).children())
     assert [type(layer) for layer in theirs[-4:]] == [nn.Linear, BatchStatistics, nn.ReLU, nn.Linear]
     assert sum(isinstance(layer, (BatchStatistics, LocalResponse)) for layer in theirs) == 1
 

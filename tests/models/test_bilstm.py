@@ -17,7 +17,7 @@ LENGTHS = (5, 1, 3)
 
 
 def model(normalization: str = "none", unnormalized: int = 0) -> Model:
-    return Model(name="bilstm", normalization=normalization, unnormalized=unnormalized)  # type: ignore[arg-type]
+    return Model(name="bilstm", normalization=normalization, unnormalized=unnormalized)
 
 
 def texts() -> tuple[Tensor, Tensor]:
@@ -116,6 +116,7 @@ def test_padding_says_nothing_and_may_be_all_there_is(normalization: str) -> Non
     torch.testing.assert_close(logits[1], net.dense_norm(net.dense.bias))
     F.cross_entropy(logits, torch.tensor([0, 1])).backward()
     for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
     assert net.embedding.weight.grad[0].abs().sum() == 0
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import models, params
+from pipeline import params
 from pipeline.errors import UserError
+from pipeline.extensions import Extension, Kind, extensions
 from pipeline.models import model
 from tests.params.good import changed
 
@@ -18,7 +19,10 @@ PLAIN = "from torch import nn\n\n\ndef build(model, shape, classes):\n    return
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    def beside(kind: Kind) -> dict[str, Extension]:
+        return {**extensions(kind), **{path.stem: Extension("", path) for path in tmp_path.glob("*.py")}}
+
+    monkeypatch.setattr(model, "extensions", beside)
     model.architectures.cache_clear()
     model.lazy_layers.cache_clear()
     yield tmp_path

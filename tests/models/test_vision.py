@@ -127,7 +127,7 @@ def test_normalisation_comes_before_the_activation(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIVATION_FIRST)
 def test_activation_comes_before_normalisation_and_pooling_behind(name: str) -> None:
-    kinds = [type(layer) for layer in layers_of(name, "batch_bn")]  # type: ignore[union-attr]
+    kinds = [type(layer) for layer in layers_of(name, "batch_bn").children()]
     assert kinds.count(ACTIVATION_FIRST[name]) == 4
     for at, kind in enumerate(kinds):
         if kind is ACTIVATION_FIRST[name]:
@@ -190,9 +190,9 @@ def like_torchvision(net: nn.Module, theirs: nn.Module) -> None:
             own.copy_(other.uniform_(0.5, 1.5) if other.dim() == 1 else other)
         for layer in theirs.modules():
             if isinstance(layer, nn.BatchNorm2d):
-                own = next(norms)
-                own.mean.copy_(layer.running_mean.uniform_(-0.1, 0.1))
-                own.var.copy_(layer.running_var.uniform_(0.5, 1.5))
+                statistics = next(norms)
+                statistics.mean.copy_(layer.running_mean.uniform_(-0.1, 0.1))
+                statistics.var.copy_(layer.running_var.uniform_(0.5, 1.5))
     assert next(norms, None) is None
 
 
@@ -381,7 +381,7 @@ def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
 
 def test_frozen_batch_norm_keeps_its_statistics() -> None:
     net = make("lenet5", "running_bn")
-    first = net[1]  # type: ignore[index]
+    first = net[1]
     assert list(statistics_layers(net)) == ["1", "5", "10", "13", "16"]
     first.requires_grad_(False)
     assert list(statistics_layers(net)) == ["5", "10", "13", "16"]
@@ -393,5 +393,5 @@ def test_frozen_batch_norm_keeps_its_statistics() -> None:
     with torch.no_grad(), measuring(net, inputs.new_ones(4)) as found:
         net(inputs)
     assert sorted(found) == sorted(f"{name}.{part}" for name in (5, 10, 13, 16) for part in ("mean", "var"))
-    expected = (net[0](inputs) - 0.25) / (4.0 + first.epsilon) ** 0.5  # type: ignore[index]
+    expected = (net[0](inputs) - 0.25) / (4.0 + first.epsilon) ** 0.5
     torch.testing.assert_close(seen[0], expected)

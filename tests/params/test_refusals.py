@@ -158,7 +158,7 @@ def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
     row = loaded.rows["davody-t5-ln-lenet5"]
     assert row.resolved[0].delta == 1e-5
     with pytest.raises(ValueError, match="frozen"):
-        row.seeds = 4  # type: ignore[misc]
+        row.seeds = 4
 
 
 @pytest.mark.parametrize(

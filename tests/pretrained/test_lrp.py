@@ -71,7 +71,7 @@ def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
         values.append((values[-1] @ weight + bias).relu())
     outputs = values[-1] @ weights[-1] + biases[-1]
-    relevance = [value if value == outputs.max() else 0 for value in outputs]
+    relevance = [value * (value == outputs.max()) for value in outputs]
     for weight, bias, value in zip(weights[::-1], biases[::-1], values[::-1], strict=True):
         below = [torch.tensor(0.0) for _ in value]
         for m, its in enumerate(relevance):
@@ -99,13 +99,14 @@ def test_a_convolution_follows_the_equations() -> None:
     """As the matrix that it is, whose columns are its answers to single pixels."""
     torch.manual_seed(2)
     convolution = nn.Conv2d(2, 3, 3, padding=1)
-    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(48, 3))
+    linear = nn.Linear(48, 3)
+    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear)
     inputs = images(2, 2, 4)
     with torch.no_grad():
         bias = convolution.bias.repeat_interleave(16)
         matrix = convolution(torch.eye(32).reshape(32, 2, 4, 4)).flatten(1) - bias
         slow = [
-            loop([matrix, net[3].weight.T], [bias, net[3].bias], example) for example in inputs.flatten(1)
+            loop([matrix, linear.weight.T], [bias, linear.bias], example) for example in inputs.flatten(1)
         ]
     found = propagated(net, inputs).flatten(1)
     torch.testing.assert_close(found, torch.stack(slow), rtol=1e-4, atol=1e-6)
@@ -120,7 +121,7 @@ def test_captum_finds_the_same_where_it_has_rules() -> None:
     found, theirs = propagated(net, inputs), copy.deepcopy(net)
     for layer in theirs.modules():
         if isinstance(layer, (BatchStatistics, nn.Flatten)):
-            layer.rule = EpsilonRule()  # type: ignore[assignment]
+            layer.rule = EpsilonRule()
     expected = LRP(theirs).attribute(inputs.clone(), target=net(inputs).argmax(1))
     largest = expected.abs().max().item()
     torch.testing.assert_close(found / largest, expected.detach() / largest, rtol=1e-4, atol=1e-5)
@@ -137,8 +138,8 @@ def test_relevances_are_scaled_for_each_example_alone() -> None:
     for index, own in enumerate(found):
         torch.testing.assert_close(relevances(net, inputs[index : index + 1])[0], own)
     # how sure a network is doesn't count, and neither does a second look
-    net[-1].weight.data *= 7
-    net[-1].bias.data *= 7
+    for parameter in net[-1].parameters():
+        parameter.data.mul_(7)
     for _ in range(2):
         torch.testing.assert_close(relevances(net, inputs), found, rtol=1e-4, atol=1e-5)
 

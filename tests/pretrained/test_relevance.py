@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from pipeline import params
@@ -121,7 +122,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     # the first replica's network, with its running statistics, one example at a time
     path = weights_path("seeing", "sigma=0", 0, mapped)
     net = lenet5.build(Model(**BN), (1, 28, 28), 10)
-    net.load_state_dict(torch.load(path, weights_only=True))
+    net.load_state_dict(load_file(path))
     assert not torch.equal(net[1].mean, torch.zeros(6))
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
@@ -216,17 +217,15 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     with pytest.raises(UserError, match=r"seeing\.json: trained with other settings"):
         make_relevance("map", parsed(levels=[{"sigma": 0.5}]), world)
     train("sharing", world)
-    with pytest.raises(
-        UserError, match=r"epsilon=3,seed=0\.pt: 1\.mean: not kept with the weights; allowed: .*running_bn"
-    ):
+    with pytest.raises(UserError, match=r"seed=0\.safetensors: 1\.mean: not kept .*; allowed: .*running_bn"):
         make_relevance("shared", parsed(), world)
     path, run = weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
-    weights = torch.load(path, weights_only=True)
+    weights = load_file(path)
     weights["0.weight"] *= torch.nan
     assert run is not None
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
-    with pytest.raises(UserError, match=r"sigma=0,seed=0\.pt: relevances to it are not finite"):
+    with pytest.raises(UserError, match=r"sigma=0,seed=0\.safetensors: relevances to it are not finite"):
         make_relevance("map", parsed(), world)
     assert not (world / PREPARED / "map").exists()
 
@@ -270,7 +269,11 @@ def test_a_damaged_file_is_one_line(mapped: Path, content: str) -> None:
     if content == "text":
         data.relevance.write_text("relevant")
     if content in ("shape", "name"):
-        np.savez(data.relevance, **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))})
+        np.savez(
+            data.relevance,
+            allow_pickle=False,
+            **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))},
+        )
     with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
         read_relevance(data, torch.device("cpu"))
 

@@ -233,7 +233,7 @@ def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str
 
 
 def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
-    model = Model(name="lenet5", normalization=normalization)  # type: ignore[arg-type]
+    model = Model(name="lenet5", normalization=normalization)
     return lenet5.build(model, (1, 28, 28), classes)
 
 
@@ -284,7 +284,7 @@ def test_weights_of_another_network_are_refused(
 def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
     saved = save(lenet("none"), tmp_path / START)
     saved["0.weight"] = torch.zeros(6, 3, 5, 5)
-    np.savez(tmp_path / START, **{name: value.numpy() for name, value in saved.items()})
+    np.savez(tmp_path / START, allow_pickle=False, **{name: value.numpy() for name, value in saved.items()})
     with pytest.raises(UserError, match=r"0\.weight: .*of other shapes"):
         load(lenet("none"), tmp_path / START, "linear")
 
@@ -370,7 +370,7 @@ def test_features_are_for_networks_that_can_be_divided_and_rows_that_train_the_r
     with pytest.raises(UserError, match=r"only features, for linear layers; allowed: 'linear'"):
         of_tutorial(True, trainable="all")
     before = parsed().rows["before"]
-    augmented = {
+    augmented: dict[str, Any] = {
         "model": before.model.model_dump() | {"name": "tf_tutorial", "trainable": "linear"},
         "method": before.method,
         "settings": before.settings | {"augment": "crop_flip"},

@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import pytest
@@ -156,6 +157,9 @@ def test_a_plan_of_one_step_is_made_in_seconds() -> None:
     assert time.process_time() - began < 40
 
 
+EDGE: dict[str, Any] = {"examples": 60_000, "batch": 256, "noise_multiplier": 1.1, "delta": 1e-5}
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -166,10 +170,10 @@ def test_a_plan_of_one_step_is_made_in_seconds() -> None:
 )
 def test_what_is_not_taken_is_a_line(asked: dict[str, float], said: str) -> None:
     with pytest.raises(dprepro.UserError, match=said):
-        dprepro.epsilon(**{"examples": 60_000, "batch": 256, "noise_multiplier": 1.1, "delta": 1e-5, **asked})
+        dprepro.epsilon(**(EDGE | asked))
 
 
 def test_noise_for_a_delta_below_what_losses_carry_is_found_by_renyi_dp() -> None:
-    asked = {"examples": 100, "batch": 100, "steps": 1000, "delta": 1e-14}
+    asked: dict[str, Any] = {"examples": 100, "batch": 100, "steps": 1000, "delta": 1e-14}
     noise = dprepro.noise_multiplier(3, **asked)
     assert gaussian_epsilon(1000**0.5 / noise, 1e-14) <= 3

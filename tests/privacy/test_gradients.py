@@ -71,9 +71,9 @@ def make(kind: str) -> nn.Module:
     if kind == "shared":
         return Shared()
     if kind in TEXTS:
-        model = Model(name="bilstm", normalization=TEXTS[kind])  # type: ignore[arg-type]
+        model = Model(name="bilstm", normalization=TEXTS[kind])
         return bilstm.build(model, (LENGTH, WORDS), 10)
-    return lenet5.build(Model(name="lenet5", normalization=kind), (1, 28, 28), 10)  # type: ignore[arg-type]
+    return lenet5.build(Model(name="lenet5", normalization=kind), (1, 28, 28), 10)
 
 
 def tensors_of(net: nn.Module) -> dict[str, Tensor]:
@@ -125,7 +125,7 @@ def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | N
     return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=own)
 
 
-def one_at_a_time(net, tensors, inputs, labels, weights):  # type: ignore[no-untyped-def]
+def one_at_a_time(net, tensors, inputs, labels, weights):
     """The definition: an ordinary backward pass for each example alone."""
     gradients = []
     for example, label in zip(inputs, labels, strict=True):
@@ -225,7 +225,9 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
     theirs.load_state_dict({**theirs.state_dict(), **copied, **zeros}, strict=True)
     wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
     F.cross_entropy(wrapped(inputs.long()), labels, reduction="sum").backward()
-    samples = {name: value.grad_sample for name, value in theirs.named_parameters()}
+    samples: dict[str, Tensor] = {
+        name: vars(value)["grad_sample"] for name, value in theirs.named_parameters()
+    }
     way = BookKeeping(net, inputs[:1], alone=True)
     for example in range(len(labels)):
         alone = torch.eye(len(labels))[example]
@@ -371,7 +373,7 @@ def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> No
 def test_wide_networks_equal_the_reference_in_float32(model: str, kind: str, copies: int) -> None:
     """Convolutions of both ways in one network, with strides and shortcuts; relative error of all numbers."""
     torch.manual_seed(2)
-    net = build_net(Model(name=model, normalization=kind, groups=2, unnormalized=1), (3, 16, 16), 10)  # type: ignore[arg-type]
+    net = build_net(Model(name=model, normalization=kind, groups=2, unnormalized=1), (3, 16, 16), 10)
     tensors = tensors_of(net)
     inputs, labels = torch.rand(4 * copies, 3, 16, 16), torch.arange(4)
     mask = torch.tensor([1.0, 1.0, 1.0, 0.0])

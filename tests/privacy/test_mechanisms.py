@@ -1,8 +1,15 @@
-"""Noise scale, sampling, secrecy of the streams."""
+"""Noise scale, its grid, sampling, secrecy of the streams."""
 
+from collections.abc import Callable
+from fractions import Fraction
+from unittest.mock import patch
+
+import dp_accounting
 import numpy as np
 import pytest
 import torch
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
 
 from pipeline.audits import canaries
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -10,16 +17,20 @@ from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.tan.settings import TanSettings
+from pipeline.privacy import mechanisms
 from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.mechanisms import GaussianMechanism, release_laplace
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 
 CPU = torch.device("cpu")
 
 
-def streams(reproducible: bool = True, names: tuple[str, ...] = ("a", "b")) -> Streams:
-    return Streams(names, reproducible, CPU)
+def streams(
+    reproducible: bool = True, names: tuple[str, ...] = ("a", "b"), noise: Noise | None = None
+) -> Streams:
+    return Streams(names, reproducible, CPU, noise)
 
 
 def mechanism_of(*multipliers: float, distance: float = 1.0) -> GaussianMechanism:
@@ -38,21 +49,27 @@ def whole(tensors: int, *clips: float) -> Bounds:
     return Bounds(*(torch.stack(own) for own in zip(*parts, strict=True)))
 
 
-def test_noise_has_standard_deviation_z_times_clip_for_each_replica() -> None:
+NOISES: tuple[Noise, ...] = ("float32", "grid")
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_noise_has_standard_deviation_z_times_clip_for_each_replica(noise: Noise) -> None:
     mechanism = mechanism_of(1.5, 3.0)
     sums = {"w": torch.zeros(2, 300, 100), "s": torch.zeros(2, 20_000)}
-    noisy = mechanism.release(sums, whole(2, 0.5, 2.0), streams(), step=0)
+    noisy = mechanism.release(sums, whole(2, 0.5, 2.0), streams(noise=noise), step=0)
     for value in noisy.values():
         flat = value.flatten(1)
         assert torch.allclose(flat.std(1), torch.tensor([0.75, 6.0]), rtol=0.02)
         assert (flat.mean(1).abs() < torch.tensor([0.02, 0.15])).all()
 
 
-def test_the_sum_comes_through_the_noise() -> None:
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_sum_comes_through_the_noise(noise: Noise) -> None:
     mechanism, bounds = mechanism_of(2.0, 2.0), whole(1, 1.0, 1.0)
-    zero = mechanism.release({"w": torch.zeros(2, 7)}, bounds, streams(), 3)["w"]
-    five = mechanism.release({"w": torch.full((2, 7), 5.0)}, bounds, streams(), 3)["w"]
-    torch.testing.assert_close(five - zero, torch.full((2, 7), 5.0))
+    zero = mechanism.release({"w": torch.zeros(2, 7)}, bounds, streams(noise=noise), 3)["w"]
+    five = mechanism.release({"w": torch.full((2, 7), 5.0)}, bounds, streams(noise=noise), 3)["w"]
+    rounded = 2.0 / 2 ** mechanism.bits(7)[0] if noise == "grid" else 1e-6
+    torch.testing.assert_close(five - zero, torch.full((2, 7), 5.0), rtol=0, atol=rounded)
 
 
 @pytest.mark.parametrize("shares", [None, torch.tensor([[1.0, 2.0]])])
@@ -73,6 +90,131 @@ def test_parts_together_have_the_multiplier_that_is_accounted(shares: torch.Tens
         assert parts[2] / parts[0] == pytest.approx(2.0)
 
 
+# -- the grid ---------------------------------------------------------------------------------------------
+
+
+def grids(mechanism: GaussianMechanism, size: int, *clips: float) -> torch.Tensor:
+    return mechanism.spacings(whole(1, *clips), size)[:, 0]
+
+
+def test_sum_and_noise_are_rounded_each_and_added_exactly() -> None:
+    """By fractions: an integer of the sum, an integer that doesn't know it, and the nearest float32."""
+    mechanism, size = mechanism_of(0.7, 40.0), 500
+    sums = torch.randn(2, size, generator=torch.Generator().manual_seed(0)) * torch.tensor([[3.0], [90.0]])
+    released = mechanism.release({"w": sums}, whole(1, 0.3, 2.0), streams(noise="grid"), 1)["w"]
+    noise = streams(noise="grid").rounded_normal(1, size, mechanism.bits(size))
+    for replica, spacing in enumerate(grids(mechanism, size, 0.3, 2.0).tolist()):
+        by_hand = [
+            float(np.float32(Fraction(spacing) * (round(Fraction(value) / Fraction(spacing)) + int(drawn))))
+            for value, drawn in zip(sums[replica].tolist(), noise[replica].tolist(), strict=True)
+        ]
+        assert released[replica].tolist() == by_hand
+
+
+def worst_pair(mechanism: GaussianMechanism, size: int, clip: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two sums (1, size) that lie ``clip`` apart, of which rounding moves each coordinate by most."""
+    spacing = grids(mechanism, size, clip)[0]
+    # just below the middle between two multiples, and just above another
+    steps = torch.round(clip / size**0.5 / spacing)
+    middle = torch.full((1, size), 0.5, dtype=torch.float64)
+    return ((middle - 0.01) * spacing).float(), ((middle + steps + 0.01) * spacing).float()
+
+
+@pytest.mark.parametrize(("multiplier", "size"), [(0.7, 3), (1.1, 266_610), (40.0, 5000)])
+def test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides(
+    multiplier: float, size: int
+) -> None:
+    """The distance of what is released with the same noise, over the deviation of that noise, is 1 / z."""
+    mechanism, clip = mechanism_of(multiplier), 0.3
+    pair = worst_pair(mechanism, size, clip)
+    zero = mechanism.release(
+        {"w": torch.zeros(1, size)}, whole(1, clip), streams(names=("a",), noise="grid"), 0
+    )
+    drawn = streams(names=("a",), noise="grid").rounded_normal(0, size, mechanism.bits(size))
+    spacing = float((zero["w"].double() * drawn).sum() / drawn.square().sum())  # as it was released
+    deviation = spacing * 2.0 ** mechanism.bits(size)[0]
+    # float32 would hide what is moved: without noise
+    with patch.object(
+        Streams, "rounded_normal", lambda self, step, size, bits: torch.zeros(1, size).double()
+    ):
+        one, other = (
+            mechanism.release({"w": value}, whole(1, clip), streams(names=("a",), noise="grid"), 0)[
+                "w"
+            ].double()
+            for value in pair
+        )
+    moved, before = (other - one).norm(), (pair[1].double() - pair[0].double()).norm()
+    # of neighbours the sums lie at most `clip` apart; of these they may lie a little less or more
+    assert moved - before > 0.9 * spacing * size**0.5
+    assert (moved - before + clip) / deviation <= 1 / multiplier
+    assert deviation < multiplier * clip * (1 + 2 * mechanisms.FINENESS)
+
+
+def hockey_stick(mechanism: GaussianMechanism, clip: float, epsilon: float) -> float:
+    """Delta of two sums of one coordinate, from the probabilities of the integers that are released."""
+    bits, spacing = mechanism.bits(1)[0], float(grids(mechanism, 1, clip)[0])
+    apart = int(np.floor(clip / spacing)) + 1  # as far as rounding may move them
+    integers = np.arange(-12 * 2**bits, 12 * 2**bits + 1)
+    chances = np.diff(norm.cdf((np.append(integers, integers[-1] + 1) - 0.5) / 2**bits))
+    other = np.concatenate([np.zeros(apart), chances[:-apart]])
+    return float(np.maximum(other - np.exp(epsilon) * chances, 0).sum())
+
+
+def test_integers_spend_no_more_than_dp_accounting_says_of_real_numbers() -> None:
+    """On a grid so coarse that what rounding adds is seen."""
+    multiplier, clip = 0.98, 0.3
+    accountant = PLDAccountant().compose(dp_accounting.GaussianDpEvent(multiplier))
+    with patch.object(mechanisms, "FINENESS", 0.1):
+        mechanism = mechanism_of(multiplier)
+        for epsilon in (0.1, 1.0, 3.0):
+            exact = hockey_stick(mechanism, clip, epsilon)
+            assert 0.75 * accountant.get_delta(epsilon) < exact <= accountant.get_delta(epsilon)
+
+
+def test_a_tensor_that_is_clipped_to_nothing_stays_0() -> None:
+    bounds = Bounds(torch.eye(2)[None], torch.tensor([[0.0, 1.0]]), torch.ones(1, 2))
+    sums = {"w": torch.zeros(1, 4), "v": torch.ones(1, 4)}
+    released = mechanism_of(1.0).release(sums, bounds, streams(names=("a",), noise="grid"), 0)
+    assert not released["w"].any()
+    assert torch.isfinite(released["v"]).all()
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-0.5, 0.5)])
+def test_rounding_lets_laplace_values_lie_no_further_apart(ends: tuple[float, float]) -> None:
+    for scale in 2.0 ** np.arange(-10, 30, 0.7):
+        spacing = float(mechanisms.laplace_spacings(np.array([scale]))[0])
+        values = np.linspace(*ends, 1001) if ends[0] == 0 else np.array(ends)
+        on_grid = np.rint(values / spacing) * spacing
+        assert on_grid.max() - on_grid.min() <= 1
+
+
+def test_laplace_values_and_noise_are_rounded_each_and_added_exactly() -> None:
+    source, scales = streams(names=("a",), noise="grid"), torch.tensor([[0.01, 3.0, 1e6]])
+    values = torch.rand(7, 3, generator=torch.Generator().manual_seed(0))
+    released = release_laplace(values, scales, source, 4, "inputs")[0]
+    spacings = mechanisms.laplace_spacings(scales.double().numpy())
+    ((_, rows, drawn),) = source.rounded_laplace(4, 7, scales.double().numpy() / spacings, "inputs")
+    assert rows == slice(0, 7)
+    for place in np.ndindex(7, 3):
+        spacing = Fraction(spacings[0, place[1]])
+        by_hand = spacing * (round(Fraction(float(values[place])) / spacing) + int(drawn[place]))
+        assert float(released[place]) == float(np.float32(by_hand))
+
+
+def test_nothing_is_added_where_the_scale_is_0() -> None:
+    values = torch.rand(5, 2)
+    for noise in NOISES:
+        released = release_laplace(values, torch.zeros(1, 2), streams(names=("a",), noise=noise), 0, "inputs")
+        assert torch.equal(released[0], values)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_laplace_noise_has_its_scale(noise: Noise) -> None:
+    scales = torch.tensor([[0.2, 5.0], [1e-3, 300.0]])
+    released = release_laplace(torch.zeros(40_000, 2), scales, streams(noise=noise), 0, "inputs")
+    torch.testing.assert_close(released.abs().mean(1), scales, rtol=0.03, atol=0)
+
+
 DELTAS: dict[str, MethodSettings] = {
     "dpsgd": DpsgdSettings(batch=10, epochs=1, learning_rate=1, epsilon=1, delta=1e-5),
     "tan": TanSettings(batch=10, steps=10, sigma=1.2, learning_rate=1.0, delta=1e-5),
@@ -90,9 +232,16 @@ def test_each_replica_is_held_to_its_own_delta(name: str) -> None:
     assert [method.guarantee(replica).delta for replica in range(2)] == [1e-3, 1e-7]
 
 
-def test_noise_is_new_every_step_and_for_every_replica() -> None:
-    drawn = [streams().normal(step, 50) for step in range(3)]
-    rows = torch.cat(drawn)
+DRAWS: dict[str, Callable[[Streams, int], torch.Tensor]] = {
+    "float32": lambda source, step: source.normal(step, 50),
+    "grid": lambda source, step: source.rounded_normal(step, 50, [20, 20]),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_noise_is_new_every_step_and_for_every_replica(noise: Noise) -> None:
+    source = streams()
+    rows = torch.cat([DRAWS[noise](source, step) for step in range(3)])
     assert len({tuple(row.tolist()) for row in rows}) == 6
     correlation = torch.corrcoef(rows) - torch.eye(6)
     assert correlation.abs().max() < 0.6

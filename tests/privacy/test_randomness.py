@@ -4,6 +4,8 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -16,11 +18,14 @@ from pipeline.privacy.randomness import Streams
 
 CPU = torch.device("cpu")
 BYTES = 32  # of the operating system's random numbers that a run must ask for, at least
-DRAWS: dict[str, Callable[[Streams, int], object]] = {
+SCALES = np.full((1, 5), 2.0**20)
+DRAWS: dict[str, Callable[[Streams, int], Any]] = {
     "poisson": lambda streams, step: streams.poisson(step, 1000, 0.5),
     "fixed": lambda streams, step: streams.fixed(step, 1000, 50),
     "replaced": lambda streams, step: streams.replaced(step, 1000, 50),
     "shuffled": lambda streams, step: streams.shuffled(step, 1000, 1000),
+    "rounded_normal": lambda streams, step: streams.rounded_normal(step, 50, [20]),
+    "rounded_laplace": lambda streams, step: next(streams.rounded_laplace(step, 9, SCALES, "inputs"))[2:],
     "normal": lambda streams, step: streams.normal(step, 50),
     "laplace": lambda streams, step: streams.laplace(step, 50, "inputs"),
     "uniform": lambda streams, step: streams.uniform(step, 50, "augment"),
@@ -29,6 +34,12 @@ DRAWS: dict[str, Callable[[Streams, int], object]] = {
 
 def streams() -> Streams:
     return Streams(("a",), reproducible=False, device=CPU)
+
+
+def drawn(source: Streams, step: int = 0) -> list[float]:
+    """Of the noise that protects."""
+    numbers: list[float] = source.rounded_normal(step, 50, [30])[0].tolist()
+    return numbers
 
 
 @contextmanager
@@ -50,38 +61,42 @@ def test_256_bits_are_asked_of_the_operating_system() -> None:
     assert sum(asked) >= BYTES
 
 
+def _padded(bits: bytes, count: int) -> bytes:
+    return bits[:count].ljust(count, b"\0")
+
+
 def test_each_of_them_is_behind_the_noise_and_nothing_else_is() -> None:
     noise = []
     for flipped in range(-1, 8 * BYTES):
         bits = (1 << flipped if flipped >= 0 else 0).to_bytes(BYTES, "big")
-        with operating_system(lambda count, bits=bits: bits[:count].ljust(count, b"\0")):
-            noise.append(tuple(streams().normal(0, 4)[0].tolist()))
+        with operating_system(partial(_padded, bits)):
+            noise.append(tuple(drawn(streams())))
     assert len(set(noise)) == 1 + 8 * BYTES
     with operating_system(bytes):
-        assert tuple(streams().normal(0, 4)[0].tolist()) == noise[0]
+        assert tuple(drawn(streams())) == noise[0]
 
 
 def test_the_clock_is_not_behind_them() -> None:
     with patch("time.time", lambda: 0.0), patch("time.time_ns", lambda: 0):
-        assert not torch.equal(streams().normal(0, 50), streams().normal(0, 50))
+        assert drawn(streams()) != drawn(streams())
 
 
 def test_workers_of_one_process_have_entropy_of_their_own() -> None:
     streams()  # before they part
-    drawn = []
+    numbers = []
     for _ in range(3):
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             try:
-                os.write(writing, streams()._normal(0, 4, "noise").numpy().tobytes())
+                os.write(writing, streams()._rounded_normal(0, 4, [20]).numpy().tobytes())
             finally:
                 os._exit(0)
         os.close(writing)
         os.waitpid(child, 0)
         with os.fdopen(reading, "rb") as pipe:
-            drawn.append(pipe.read())
-    assert len(drawn[0]) == 16
-    assert len(set(drawn)) == 3
+            numbers.append(pipe.read())
+    assert len(numbers[0]) == 32
+    assert len(set(numbers)) == 3
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -127,16 +142,14 @@ def test_seeded_numbers_are_what_they_always_were() -> None:
 def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
     resumed, other = streams(), streams()
     for step in range(3):
-        resumed.normal(step, 50)
+        drawn(resumed, step)
     for _, early in resumed._ahead._next.values():
         early.result()  # the next step's are there
     ahead = streams()
     ahead.entropy = resumed.entropy
-    old = ahead.normal(3, 50)
+    old = drawn(ahead, 3)
     resumed.entropy = other.entropy
-    found = resumed.normal(3, 50)
-    assert torch.equal(found, other.normal(3, 50))
-    assert not torch.equal(found, old)
+    assert drawn(resumed, 3) == drawn(other, 3) != old
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -144,3 +157,8 @@ def test_every_stream_is_secret(name: str) -> None:
     first, second = (DRAWS[name](streams(), 0) for _ in range(2))
     same = [np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(first, second, strict=True)]
     assert not any(same)
+
+
+def test_seeded_noise_is_float32_and_secret_noise_on_a_grid() -> None:
+    assert streams().noise == "grid"
+    assert Streams(("a",), reproducible=True, device=CPU).noise == "float32"

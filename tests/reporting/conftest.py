@@ -3,10 +3,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.reporting import report
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from tests.reporting.made_up import dpsgd
 
 
@@ -21,7 +20,17 @@ def written(root: Path) -> Report:
     return report.write(dpsgd.fill(root), root)
 
 
-# Of a module's own report of one paper, `report_of`
+# Of a module's own example, which its `MADE_UP` fills a folder with: its one paper, tables and claims
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def report_of(request: pytest.FixtureRequest, project: Path) -> Report:
+    return report.write(request.module.MADE_UP.fill(project), project)
 
 
 @pytest.fixture

@@ -2,14 +2,21 @@
 
 from pathlib import Path
 
-from pipeline.reporting.gather import PaperResult
+from pipeline.params import Settings
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.claim_test import Chosen, Rows
+from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import LineResult, RowResult, TableResult
+from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
 
 
 def row(table: TableResult, key: str) -> RowResult:
     return next(found for found in table.rows if found.key == key)
+
+
+def table(declared: Settings, root: Path, key: str) -> TableResult:
+    """A table of the one paper that there are rows of."""
+    return next(part for part in gather(declared, root)[0].tables if part.key == key)
 
 
 def chosen(*rows: RowResult) -> Chosen:
@@ -26,3 +33,8 @@ def plain(result: PaperResult, *references: str) -> Rows:
 def page_of(written: Report) -> Path:
     """The page of the first of its papers."""
     return next(iter(written.pages.values()))
+
+
+def markdown(table: TableResult) -> str:
+    """The table as `dprepro report` writes it beside the pages."""
+    return render("table.md", result=table)

@@ -3,6 +3,7 @@
 import html
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 LOADING = {"src", "srcset", "data", "poster", "action", "background"}
 
@@ -33,3 +34,28 @@ class Elements(HTMLParser):
 def words(page: str) -> str:
     """The page as read: no tags, single spaces."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def check(page: Path) -> None:
+    """The page is well formed, loads nothing, and each of its links leads somewhere."""
+    text = page.read_text(encoding="utf-8")
+    elements = Elements(text)
+    assert elements.open == [], page
+    ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
+    assert len(ids) == len(set(ids)), page
+    assert "@import" not in text
+    assert "url(http" not in text
+    for tag, attributes in elements.found:
+        assert tag not in {"link", "iframe", "img"}
+        assert not LOADING & set(attributes), tag
+        # a link may lead elsewhere, but nothing else may
+        link = attributes.get("href") or ""
+        assert tag == "a" or not any(
+            "http" in (value or "") for key, value in attributes.items() if key != "xmlns"
+        )
+        if tag == "a" and not link.startswith("http"):
+            place, _, anchor = link.partition("#")
+            target = page.parent / place if place else page
+            assert target.exists(), link
+            if anchor and target.suffix == ".html":
+                assert f'id="{anchor}"' in target.read_text(encoding="utf-8"), link

@@ -9,7 +9,6 @@ from pathlib import Path
 from pipeline.params import load
 from pipeline.reporting import findings, tally
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.papers import short
 
@@ -27,7 +26,7 @@ def generated() -> str:
         for result in results
         for finding in findings.said(result.paper.findings, result.tables, assess(result))
     ]
-    counted = (_wrapped(tally.values(values.counts(results))), _wrapped(tally.privacy(results)))
+    counted = (_wrapped(tally.values(*results)), _wrapped(tally.privacy(*results)))
     return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
 
 

@@ -11,109 +11,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.reporting import figures, papers, report
-from pipeline.reporting.claims import overtakes
 from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.claims.overtakes import Overtakes
+from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.figures import relevance_pictures
-from pipeline.reporting.gather import PaperResult, gather
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat, released_noise
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting import lookup
+from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import dpsgd, laplace
-from tests.reporting.markup import Elements, words
+from tests.reporting.markup import check, words
 
 PAPER = papers.load("phan2017")
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("adlm")
-
-
-@pytest.fixture(scope="module")
-def report_of(project: Path) -> Report:
-    return report.write(laplace.fill(project), project)
+MADE_UP = laplace  # whose report `report_of` is
 
 
 @pytest.fixture
 def page(report_of: Report) -> str:
     return page_of(report_of).read_text(encoding="utf-8")
-
-
-# -- what the paper's file says ----------------------------------------------------------------------
-
-
-def test_the_values_that_the_text_prints_are_typed() -> None:
-    printed = {
-        f"{reference} {level.partition('=')[2]}": value.value
-        for reference, line in PAPER.lines.items()
-        for level, value in line.values.items()
-    }
-    assert printed == {
-        "f4a/adlm 0.25": 90.2,
-        "f4a/ilm 0.25": 88.46,
-        "f4a/psgd 0.25": 82.09,
-        "f4b/adlm 0.5": 93.66,
-        "f4b/ilm 0.5": 92.39,
-        "f4b/psgd 0.5": 88.59,
-    }
-
-
-def test_the_papers_own_numbers_bear_its_claims_out() -> None:
-    found = [
-        (claim.key, one.verdict)
-        for claim in PAPER.claims
-        for test in claim.tests
-        for one in test.on_paper(PAPER)
-    ]
-    assert len(found) == 7
-    assert {verdict for _, verdict in found} == {"holds"}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("noises: [noise]", "noises: [loud]", "noises: not in the table's 'also': loud"),
-        ("[epsilon=1, epsilon=2], above", "[], above", "at least 1 item"),
-        (", above: 1}", "}", "needs 'above', 'below' or both"),
-    ],
-)
-def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
-    text = """
-title: A paper
-tables:
-  t:
-    name: Table
-    title: of noise
-    axis: a
-    also: {noise: noise}
-    noises: [noise]
-    margin: 1
-    columns: [epsilon=1, epsilon=2]
-    lines: [{key: one, label: One, values: {epsilon=1: 90.0, epsilon=2: 92.0}}, {key: two, label: Two}]
-claims:
-  - key: c
-    says: s
-    where: w
-    tests: [{kind: difference, mean: true, left: t/one, right: t/two, at: [epsilon=1, epsilon=2], above: 1}]
-"""
-    (tmp_path / "small.yaml").write_text(text)
-    assert papers.load("small", tmp_path).tables["t"].scale_of("noise") == 1
-    (tmp_path / "small.yaml").write_text(text.replace(old, new))
-    with pytest.raises(UserError) as problem:
-        papers.load("small", tmp_path)
-    assert complaint in str(problem.value)
-    assert len(str(problem.value).splitlines()) == 1
 
 
 # -- releases ----------------------------------------------------------------------------------------
@@ -148,10 +71,7 @@ def test_rows_alike_share_the_sentence_that_says_what_they_protect(
 
 
 def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> None:
-    elements = Elements(page)
-    assert elements.open == []
-    ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
-    assert len(ids) == len(set(ids))
+    check(page_of(report_of))
     text = words(page)
     assert f"{laplace.CODE} , {laplace.RUN} : {laplace.NOBODY}" in text
     assert f"{laplace.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
@@ -225,7 +145,7 @@ def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
     found = laplace.record(laplace.SOUND, declared)
     made = found.provenance.model_copy(update={"reproducible": True})
     keep(found.model_copy(update={"origins": (made,)}), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f4a"]
+    table = lookup.table(declared, tmp_path, "f4a")
     assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
 
 
@@ -254,7 +174,7 @@ def average(result: PaperResult, **bounds: float) -> Outcome:
             **bounds,
         }
     )
-    (found,) = test.ours(plain(result, test.left, test.right), PAPER)
+    (found,) = test.ours(plain(result, str(test.left), str(test.right)), PAPER)
     return found
 
 
@@ -306,7 +226,7 @@ def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, 
 def test_the_epoch_of_overtaking(
     left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
 ) -> None:
-    assert overtakes._overtaking(left, right) == epoch
+    assert overtaking(left, right) == epoch
 
 
 @pytest.mark.parametrize(
@@ -318,7 +238,7 @@ def test_curves_cross_where_the_claim_says(
     test = Overtakes.model_validate(
         {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
     )
-    rows = plain(result, test.left, test.right)
+    rows = plain(result, str(test.left), str(test.right))
     (found,) = test.ours(rows, PAPER)
     assert found.verdict == verdict
     assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")
@@ -372,7 +292,7 @@ def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
     ]
     dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
     keep(found, tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    table = lookup.table(declared, tmp_path, "f3")
     ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
 
@@ -381,5 +301,5 @@ def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[
     assert not list(figures.drawn(tables_of["f4a"]))
     declared = laplace.settings()
     keep(laplace.record(laplace.FIGURE, declared), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f3"]
+    table = lookup.table(declared, tmp_path, "f3")
     assert relevance_pictures.draw(table) is None

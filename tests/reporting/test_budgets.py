@@ -41,7 +41,8 @@ def test_without_a_twin_the_papers_file_says_how_long() -> None:
 
 def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
     assert share("row", row={"budget": "own"}) == "own budget: 50 epochs"
-    told, silent = ({"budget": {"epochs": 50}}, {})
+    told: dict[str, Any] = {"budget": {"epochs": 50}}
+    silent: dict[str, Any] = {}
     for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
         (row,) = toys.judged(toys.paper(table=said), toys.settings(row={})).tables[0].rows
         assert (row.budget, row.counts) == (budget, True)

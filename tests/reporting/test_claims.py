@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.params import Settings
-from pipeline.reporting import papers
 from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult, assess
@@ -252,18 +251,3 @@ def test_a_gap_is_a_share_of_anothers_loss(written: Report, share: float, verdic
     # the paper's: 8.52 of 16.20
     (theirs,) = test.on_paper(written.papers[0].paper)
     assert theirs.verdict == ("holds" if share > 0.526 else "fails")
-
-
-def test_the_papers_sentences_that_its_tables_contradict() -> None:
-    paper = papers.load("davody2020")
-    found = {
-        claim.key: [one.text for test in claim.tests for one in test.on_paper(paper)
-                    if one.verdict == "fails"]
-        for claim in paper.claims
-    }  # fmt: skip
-    assert {key: len(texts) for key, texts in found.items() if texts} == {
-        "same-accuracy": 1,
-        "normalization-helps": 1,
-        "normalization-helps-cifar-and-text": 1,
-    }
-    assert found["same-accuracy"][0].startswith("BN-ResNet-18, σ = 2 − σ = 0: −1.45")

@@ -27,24 +27,21 @@ def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
         assert text in svg
 
 
-def test_curves_are_drawn_with_the_epsilon_spent(root: Path, table: TableResult) -> None:
+def test_curves_are_drawn_with_the_epsilon_spent(table: TableResult) -> None:
     svg = curves.draw(table)
     assert svg is not None
     assert "validation accuracy" in svg
     assert "ε spent" in svg
 
 
-def test_a_training_of_one_note_is_a_point(root: Path, table: TableResult) -> None:
+def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -> None:
     """A line needs two."""
-    longer = curves.draw(table)
-    for row in table.rows:
-        path = records.history_path(row.key, root)
-        if path.exists():
-            head, *lines = path.read_text().splitlines()
-            last = max(int(line.split(",")[2]) for line in lines)
-            kept = [line for line in lines if line.split(",")[2] == str(last)]
-            path.write_text("\n".join([head, *kept]) + "\n")
-    short = curves.draw(table)
+    declared = dpsgd.settings()
+    for key in dpsgd.ACCURACY:
+        made = dpsgd.put(dpsgd.record(key, declared), tmp_path)
+        notes = ((one.level, one.seed, 54, 1, "validation_accuracy", 0.5) for one in made.replicas)
+        dpsgd.write_history(key, tmp_path, notes)
+    longer, short = curves.draw(table), curves.draw(gather(declared, tmp_path)[0].tables[0])
     assert longer is not None
     assert short is not None
     assert short.count("<use") > longer.count("<use")
@@ -76,7 +73,7 @@ def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
         histories.averages(path)
 
 
-def test_inlined_figures_take_the_pages_colours_and_share_no_ids(root: Path, table: TableResult) -> None:
+def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableResult) -> None:
     drawn = [levels.draw(table), curves.draw(table)]
     inlined = [style.themed(svg, 'A "title"') for svg in drawn if svg]
     assert len(inlined) == 2

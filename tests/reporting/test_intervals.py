@@ -1,9 +1,10 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 from scipy import stats
 
-from pipeline.reporting.judging.intervals import Mean, computed, contrast, difference, mean
+from pipeline.reporting.judging.intervals import Mean, computed, contrast, mean
 
 
 @dataclass
@@ -17,6 +18,12 @@ class Seeds:
     def mean(self) -> Mean:
         values = list(self.by_seed.values())
         return computed(values[0]) if self.exact else mean(values)
+
+
+def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
+    """Of two rows' seeds, which are independent."""
+    rows = Seeds(dict(enumerate(left))), Seeds(dict(enumerate(right)))
+    return contrast([(1, "left", rows[0]), (-1, "right", rows[1])])
 
 
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)

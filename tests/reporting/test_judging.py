@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting import papers, report
-from pipeline.reporting.claims.guarantee import ProvenCurve, between
+from pipeline.reporting import report
+from pipeline.reporting.claims.ledgers import ProvenCurve
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import convergence_rule
 from tests.reporting.lookup import chosen, page_of
@@ -93,7 +92,7 @@ def test_a_claim_is_tested_or_says_why_not(tmp_path: Path, change: dict[str, Any
 
 # -- what less training may confirm ------------------------------------------------------------------
 
-SHORT = {"budget": "reduced", "label": "One"}
+SHORT: dict[str, Any] = {"budget": "reduced", "label": "One"}
 
 
 def test_a_bound_passed_with_less_training_is_passed_and_says_so() -> None:
@@ -154,7 +153,7 @@ def with_curve(curve: tuple[tuple[float, float], ...], mu: float | None = 1.0) -
     (row,) = toys.judged(toys.paper(), declared, record).tables[0].rows
     cell = row.cells["sigma=0"]
     ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"tradeoff": curve, "mu": mu})
-    state = "holds" if curve else "none_proven"
+    state: Any = "holds" if curve else "none_proven"
     guarantee = replace(cell.guarantee, state=state, ledger=ledger, reason=None if curve else "why")
     return replace(row, cells={"sigma=0": replace(cell, guarantee=guarantee)})
 
@@ -180,7 +179,10 @@ def test_a_theorem_is_judged_by_the_curve_that_is_proven() -> None:
 
 
 def test_between_the_points_of_a_curve_are_straight_lines() -> None:
-    assert between(((0.0, 1.0), (0.2, 0.4), (1.0, 0.0)), 0.1) == pytest.approx(0.7)
+    test = ProvenCurve(kind="proven_curve", of="t/one", at=["sigma=0"])
+    row = with_curve(((0.0, 1.0), (0.2, 0.4), (1.0, 0.0)))
+    (outcome,) = test.ours({"t/one": chosen(row)}, toys.paper())
+    assert outcome.text.endswith("a type II error of 0.7 at type I 0.1")
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, "holds"), (0.06, "fails"), (-0.06, "fails")])
@@ -216,9 +218,3 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     cell = gather(declared, tmp_path)[0].tables[0].rows[0].cells["epsilon=1"]
     assert cell.guarantee.state == "weaker"
     assert cell.guarantee.reason == "what is proven of the mechanism as run is a larger ε than is claimed"
-
-
-def test_a_claim_that_a_file_leaves_without_test_and_reason_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text("title: A\nclaims: [{key: a, says: b, where: c}]\n")
-    with pytest.raises(UserError, match="needs either 'tests' or 'untested'"):
-        papers.load("small", tmp_path)

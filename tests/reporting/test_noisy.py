@@ -1,10 +1,9 @@
 """Training that fails, spread over draws, and data smaller than the paper's, in every format."""
 
-import html
-import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,48 +12,40 @@ from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.drawing import curves, levels
 from pipeline.reporting.gather import gather
-from pipeline.reporting.pages import paper as page
-from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.pages import summary as page
+from pipeline.reporting.report import Report
+from pipeline.reporting.results import Cell, PaperResult, RowResult, TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide, wide_variants
 from pipeline.reporting.wording import CONVERGENCE_RULE, verdict_words
 from pipeline.results import records
 from pipeline.training.evaluation import CONVERGED
 from tests.keeping import keep
-from tests.reporting.lookup import page_of
+from tests.reporting.lookup import markdown, page_of
 from tests.reporting.made_up import dpsgd, noisy
+from tests.reporting.markup import words
 
+MADE_UP = noisy  # whose report `report_of` is
 AGREES = "agrees (0 of 3 seeds converge)"
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("noisy")
-    report.write(noisy.fill(root), root)
-    return root
+@pytest.fixture
+def table(result: PaperResult) -> TableResult:
+    return result.tables[0]
 
 
 @pytest.fixture
-def table(project: Path) -> TableResult:
-    return gather(noisy.settings(), project)[0].tables[0]
-
-
-@pytest.fixture
-def read(project: Path) -> str:
+def read(project: Path, report_of: Report) -> str:
     """The page as read."""
-    text = (project / "reports/papers/davody2020.html").read_text(encoding="utf-8")
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    return words((project / "reports/papers/davody2020.html").read_text(encoding="utf-8"))
 
 
 def one(root: Path, declared: Settings, key: str) -> RowResult:
     return next(row for table in gather(declared, root)[0].tables for row in table.rows if row.key == key)
 
 
-def cell_of(
-    root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: tuple[bool, ...]
-) -> Cell:
+def cell_of(root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **converged: Any) -> Cell:
     """A cell of a row alone, with the search as it lies there."""
     declared = noisy.settings()
     keep(noisy.record(key, declared, **converged), root)
@@ -104,12 +95,7 @@ def test_a_single_seed_cannot_tell(tmp_path: Path) -> None:
 
 def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
     declared = noisy.settings()
-    found = noisy.record(noisy.PLAIN, declared)
-    old = [
-        replica.model_copy(update={"metrics": {"test_accuracy": replica.metrics["test_accuracy"]}})
-        for replica in found.replicas
-    ]
-    keep(found.model_copy(update={"replicas": old}), tmp_path)
+    dpsgd.changed(noisy.record(noisy.PLAIN, declared), tmp_path, metrics={"test_accuracy": 0.0985})
     cell = one(tmp_path, declared, noisy.PLAIN).cells["sigma=1"]
     assert (cell.converged, cell.caveat, cell.draws) == (3, None, None)
 
@@ -210,7 +196,7 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     assert f"LeNet-5, ours ({noisy.SHORT})" in svg
     cell_of(
         tmp_path,
-        **{f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]},
+        **dict[str, Any]({f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]}),
     )
     failed = levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0])
     assert failed is not None
@@ -240,11 +226,11 @@ def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconcl
     declared = noisy.settings(**{noisy.PLAIN: change})
     keep(noisy.record(noisy.PLAIN, declared, examples), tmp_path)
     row = one(tmp_path, declared, noisy.PLAIN)
-    words = f"trained on {examples:,} of 96,000 examples"
-    assert [(mark.words, mark.inconclusive) for mark in row.marks] == (
-        [] if inconclusive is None else [(words, inconclusive)]
+    mark = f"trained on {examples:,} of 96,000 examples"
+    assert [(each.words, each.inconclusive) for each in row.marks] == (
+        [] if inconclusive is None else [(mark, inconclusive)]
     )
-    assert (row.cells["sigma=0"].caveat == words) == bool(inconclusive)
+    assert (row.cells["sigma=0"].caveat == mark) == bool(inconclusive)
     table = gather(declared, tmp_path)[0].tables[-1]
     assert f"N = {examples:,}" in source(table, noisy.PLAIN)["source"]
     assert f"N = {examples:,}" in page_of(report.write(declared, tmp_path)).read_text()

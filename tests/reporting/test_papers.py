@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.params import PAPERS
 from pipeline.params import load as load_settings
 from pipeline.reporting import papers
 from pipeline.reporting.judging.claim_test import ClaimTest
 from pipeline.reporting.wording import printed
 
 ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (ROOT / PAPERS).glob("*.yaml"))
 
 SMALL = """
 title: A paper
@@ -20,6 +22,7 @@ tables:
     title: Noisy weights
     axis: noise σ
     margin: 1
+    also: {last: last weights}
     columns: [sigma=0, sigma=1]
     lines:
       - {key: lenet, label: LeNet, values: {sigma=0: 98.20 ± 0.07, sigma=1: No-convergence}}
@@ -31,20 +34,6 @@ claims: []
 def load(folder: Path, text: str) -> papers.Paper:
     (folder / "small.yaml").write_text(text)
     return papers.load("small", folder)
-
-
-@pytest.mark.parametrize(
-    ("line", "values"),
-    [
-        ("lenet5", [99.20, 97.01, 96.34, 94.11, 91.10, 83.00, 78.96]),
-        ("ln-lenet5", [99.20, 97.35, 97.05, 96.68, 94.81, 87.45, 75.76]),
-        ("bn-lenet5", [99.20, 98.68, 98.18, 97.61, 96.83, 90.68, 88.15]),
-    ],
-)
-def test_table_5_is_typed_as_printed(line: str, values: list[float]) -> None:
-    paper = papers.load("davody2020")
-    printed = paper.lines[f"t5/{line}"].values
-    assert [printed[level].value for level in paper.tables["t5"].columns] == values
 
 
 @pytest.mark.parametrize(
@@ -69,15 +58,84 @@ def test_table_5_is_typed_as_printed(line: str, values: list[float]) -> None:
         ("t6/bn-tf-tutorial", "80.0, 74.1, 71.2, 69.8"),
         ("t6/bn-vgg", "80.7, 79.5, 79.1, 77.4"),
         ("t6/vgg", ""),
+        ("t5/lenet5", "99.20, 97.01, 96.34, 94.11, 91.10, 83.00, 78.96"),
+        ("t5/ln-lenet5", "99.20, 97.35, 97.05, 96.68, 94.81, 87.45, 75.76"),
+        ("t5/bn-lenet5", "99.20, 98.68, 98.18, 97.61, 96.83, 90.68, 88.15"),
         ("t7/bilstm", "88.47, 83.86, 80.00, 81.14, 77.88, 37.49"),
         ("t7/ln-bilstm", "88.18, 84.34, 82.51, 82.03, 79.16, 50.09"),
     ],
 )
-def test_the_other_tables_are_typed_as_printed(line: str, cells: str) -> None:
+def test_tables_are_typed_as_printed(line: str, cells: str) -> None:
     paper = papers.load("davody2020")
     table, values = paper.tables[line.partition("/")[0]], paper.lines[line].values
     shown = [printed(values[level], table.decimals) for level in table.columns if level in values]
     assert ", ".join(shown) == cells
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (
+            "nguyen2023",
+            "f3/sgd 64 90.24, f3/bc-alc 64 67, f6/bc-alc 0.9 59.02, f7/bc-alc 0.1 40.58, "
+            "f9a/bc-alc 0.14 43.42, f10/sgd 64 80.55, f10/sgd 1024 61.19, f11/bc-alc 0.2 84.80, "
+            "f12a/bc-alc 64 50.38, f12a/bc-alc 1024 45.11, f12b/bc-alc 1.5 67, f12b/bc-alc 2.5 50.38, "
+            "f15/css-constant 64 21.12, f18/alc 64 66.66, f18/fgc 64 46.35, gdp/bn-lenet5 2.5 0.52, "
+            "gdp/bn-lenet5 1.5 1.99, gdp/more-data 1.5 0.51",
+        ),
+        (
+            "phan2017",
+            "f4a/adlm 0.25 90.2, f4a/ilm 0.25 88.46, f4a/psgd 0.25 82.09, f4b/adlm 0.5 93.66, "
+            "f4b/ilm 0.5 92.39, f4b/psgd 0.5 88.59",
+        ),
+        (
+            "sander2022",
+            "t4/imagenet 18000 8.00, t4/imagenet 72000 7.97, t5/5k 16 59.9, t5/28k 16 71.1, t5/49k 16 72.9, "
+            "t5/50k 16 74.0, t5-epsilon/cifar10 5001 150.3, t5-epsilon/cifar10 28400 13.7, "
+            "t5-epsilon/cifar10 48800 7.3, t5-epsilon/cifar10 49990 7.1, t6/imagenet 640583 17.98, "
+            "t6/imagenet 1281167 8.00, t6/imagenet:epsilon_tan 640583 18.06, "
+            "t6/imagenet:epsilon_tan 1281167 8.26",
+        ),
+    ],
+)
+def test_the_values_that_a_text_prints_are_typed(name: str, values: str) -> None:
+    paper = papers.load(name)
+    typed = [
+        f"{reference} {level.partition('=')[2]} {printed(value, paper.table_of(reference).decimals)}"
+        for reference, line in paper.lines.items()
+        for level, value in line.values.items()
+    ]
+    assert ", ".join(typed) == values
+
+
+@pytest.mark.parametrize(
+    ("name", "contradicted"),
+    [
+        (
+            "davody2020",
+            {
+                "same-accuracy": "BN-ResNet-18, σ = 2 − σ = 0: −1.45",
+                "normalization-helps": "DPSGD (LN-LeNet-5) − DPSGD (LeNet-5) at ε = 0.05: −3.20",
+                "normalization-helps-cifar-and-text": "",
+            },
+        ),
+        ("nguyen2023", {"thirty-five": "BC + ALC − 35 at C = 0.14: +8.42, to be above -2 and below 2"}),
+        ("phan2017", {}),
+        ("sander2022", {}),
+    ],
+)
+def test_the_sentences_that_a_papers_own_numbers_contradict(name: str, contradicted: dict[str, str]) -> None:
+    paper = papers.load(name)
+    outcomes = [
+        (claim.key, outcome)
+        for claim in paper.claims
+        for test in claim.tests
+        for outcome in test.on_paper(paper)
+    ]
+    assert len(outcomes) >= 5
+    failing = [(key, outcome.text) for key, outcome in outcomes if outcome.verdict == "fails"]
+    assert [key for key, _ in failing] == list(contradicted)
+    assert all(text.startswith(contradicted[key]) for key, text in failing)
 
 
 def test_noisy_running_averages_have_a_line_of_their_own_with_a_comma() -> None:
@@ -87,8 +145,7 @@ def test_noisy_running_averages_have_a_line_of_their_own_with_a_comma() -> None:
 
 
 def test_every_paper_file_is_a_paper() -> None:
-    assert papers.names()
-    for name in papers.names():
+    for name in NAMES:
         assert papers.load(name).tables
 
 
@@ -131,7 +188,7 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
             "claims: []",
             "claims: [{key: a, says: b, where: c, tests: "
             "[{kind: difference, left: t2/vgg, right: t2/lenet, at: [sigma=0], above: 0}]}]",
-            "no line 't2/vgg'; there are: t2/lenet, t2/lenet-big",
+            "no line 't2/vgg'; there are: t2/lenet, t2/lenet:last, t2/lenet-big",
         ),
         (
             "claims: []",
@@ -159,6 +216,24 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
         ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
         ("    margin: 1\n", "", "margin: a table that prints values needs one"),
+        ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
+        (
+            "values: {sigma=0: 99}",
+            "also: {loud: {sigma=0: 2.0}}",
+            "lenet-big: also: not in the table's",
+        ),
+        (
+            "values: {sigma=0: 99}",
+            "also: {last: {sigma=2: 2.0}}",
+            "lenet-big: not in columns: sigma=2",
+        ),
+        (
+            "claims: []",
+            "claims: [{key: a, says: b, where: c, tests: "
+            "[{kind: ratio, left: t2/lenet, right: 't2/lenet:loud', at: [sigma=0], above: 1}]}]",
+            "no line 't2/lenet:loud'; there are: t2/lenet, t2/lenet:last, t2/lenet-big",
+        ),
+        ("claims: []", "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
         ("margin: 1", "margin: 3", "margin: above 2 'margin_why' must say why"),
     ],
 )
@@ -187,7 +262,7 @@ def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
 
 def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
     known: dict[str, set[str]] = defaultdict(set)
-    found = {name: papers.load(name) for name in papers.names()}
+    found = {name: papers.load(name) for name in NAMES}
     for key, row in load_settings(ROOT / "params.yaml").lines.items():
         table = found[row.paper].tables[row.table]
         line, _ = table.line_of(row.label)

@@ -10,9 +10,9 @@ from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from pipeline.reporting.tables.remarks import reasons
+from tests.reporting.lookup import markdown
 from tests.reporting.made_up import dpsgd
 
 
@@ -62,7 +62,7 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
     found = reasons(gather(declared, tmp_path)[0].tables[0])
-    assert [rows for rows, _, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
+    assert [rows for rows, _ in found] == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
 
 
 def test_one_seed_shows_no_interval(tmp_path: Path) -> None:

@@ -9,114 +9,26 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting import figures, papers, report
+from pipeline.reporting import figures, papers
 from pipeline.reporting.claims.contrast import Contrast, best
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.drawing.levels import _places
 from pipeline.reporting.figures import gradient_norms
-from pipeline.reporting.gather import PaperResult, gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.pages import summary as page
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import TableResult
+from pipeline.reporting.results import PaperResult, TableResult
 from pipeline.reporting.tables import flat
-from pipeline.reporting.tables.markdown import markdown
 from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
-from tests.reporting.lookup import chosen, page_of, plain, row
+from tests.reporting import lookup
+from tests.reporting.lookup import chosen, markdown, page_of, plain, row
 from tests.reporting.made_up import tan
-from tests.reporting.markup import Elements, words
+from tests.reporting.markup import check, words
 
 PAPER = papers.load("sander2022")
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tan")
-
-
-@pytest.fixture(scope="module")
-def report_of(project: Path) -> Report:
-    return report.write(tan.fill(project), project)
-
-
-# -- what the paper's file says ----------------------------------------------------------------------
-
-
-def test_the_values_that_the_text_prints_are_typed() -> None:
-    printed = {
-        f"{reference} {level.partition('=')[2]}": value.value
-        for reference, line in PAPER.lines.items()
-        for level, value in line.values.items()
-    }
-    assert printed == {
-        "t4/imagenet 18000": 8.00,
-        "t4/imagenet 72000": 7.97,
-        "t5/5k 16": 59.9,
-        "t5/28k 16": 71.1,
-        "t5/49k 16": 72.9,
-        "t5/50k 16": 74.0,
-        "t5-epsilon/cifar10 5001": 150.3,
-        "t5-epsilon/cifar10 28400": 13.7,
-        "t5-epsilon/cifar10 48800": 7.3,
-        "t5-epsilon/cifar10 49990": 7.1,
-        "t6/imagenet 640583": 17.98,
-        "t6/imagenet 1281167": 8.00,
-        "t6/imagenet:epsilon_tan 640583": 18.06,
-        "t6/imagenet:epsilon_tan 1281167": 8.26,
-    }
-
-
-def test_the_papers_own_numbers_bear_its_claims_out() -> None:
-    found = [
-        (claim.key, one.verdict)
-        for claim in PAPER.claims
-        for test in claim.tests
-        for one in test.on_paper(PAPER)
-    ]
-    assert len(found) == 5
-    assert {verdict for _, verdict in found} == {"holds"}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        (
-            "values: {a=1: 2.0}",
-            "also: {vote: {a=1: 2.0}}",
-            "lines: one: also: not in the table's 'also': vote",
-        ),
-        ("values: {a=1: 2.0}", "also: {last: {a=2: 2.0}}", "lines: one: not in columns: a=2"),
-        ("right: t/one:last", "right: t/one:vote", "no line 't/one:vote'; there are: t/one, t/one:last"),
-    ],
-)
-def test_mistakes_about_further_metrics_are_one_clear_line(
-    tmp_path: Path, old: str, new: str, complaint: str
-) -> None:
-    text = """
-title: A paper
-tables:
-  t:
-    name: Table
-    title: of two metrics
-    axis: a
-    also: {last: last weights}
-    margin: 1
-    columns: [a=1]
-    lines:
-      - {key: one, label: One, values: {a=1: 2.0}}
-claims:
-  - {key: c, says: s, where: w, tests: [{kind: ratio, left: t/one, right: t/one:last, at: [a=1], above: 1}]}
-"""
-    (tmp_path / "small.yaml").write_text(text)
-    assert papers.load("small", tmp_path).lines["t/one:last"].label == "One, last weights"
-    (tmp_path / "small.yaml").write_text(text.replace(old, new))
-    with pytest.raises(UserError) as problem:
-        papers.load("small", tmp_path)
-    assert complaint in str(problem.value)
-    assert len(str(problem.value).splitlines()) == 1
+MADE_UP = tan  # whose report `report_of` is
 
 
 # -- several metrics side by side --------------------------------------------------------------------
@@ -163,13 +75,8 @@ def test_rows_show_the_weights_without_average_and_the_vote(tables_of: dict[str,
 
 
 def test_the_page_shows_them_and_stays_well_formed(report_of: Report) -> None:
+    check(page_of(report_of))
     text = page_of(report_of).read_text(encoding="utf-8")
-    found = Elements(text)
-    assert found.open == []
-    for tag, attributes in found.found:
-        link = attributes.get("href") or ""
-        if tag == "a" and not link.startswith(("http", "#")):
-            assert (page_of(report_of).parent / link.partition("#")[0]).exists(), link
     read = words(text)
     assert "The numbers: test accuracy of the weights' EMA; below them last weights; majority vote." in read
     assert re.search(r"majority vote 72\.60 ± \d\.\d+ 78\.60 ± ", read)
@@ -204,7 +111,7 @@ def test_a_simulation_is_told_at_a_glance(report_of: Report, tables_of: dict[str
 
 
 def test_a_simulation_is_one_before_it_is_run(tmp_path: Path) -> None:
-    (table,) = [one for one in gather(tan.settings(), tmp_path)[0].tables if one.key == "f5"]
+    table = lookup.table(tan.settings(), tmp_path, "f5")
     assert [one.words[:10] for one in row(table, tan.SIMULATED).marks] == ["simulation"]
 
 
@@ -353,7 +260,7 @@ def test_histograms_of_norms_have_a_figure_of_their_own(
 def test_without_histograms_no_figure_of_norms(tmp_path: Path) -> None:
     declared = tan.settings()
     keep(tan.record(tan.NORMS, declared), tmp_path)
-    (table,) = [one for one in gather(declared, tmp_path)[0].tables if one.key == "f7"]
+    table = lookup.table(declared, tmp_path, "f7")
     assert gradient_norms.draw(table) is None
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.gather import PaperResult
+from pipeline.reporting import tally
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.pages import paper as page
+from pipeline.reporting.results import PaperResult
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
 
@@ -148,7 +148,7 @@ def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
         "below",
         True,
     )
-    assert values.counts([planned(5)]).planned == 1
+    assert tally.metrics(planned(5))["decided_as_planned"] == 1
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     paper = toys.paper(values=PRINTED, table={"own": True})
     assert values.judge(toys.judged(paper, toys.settings(row={}))) == []
-    assert page.verdicts(toys.judged(paper, toys.settings(row={}))) == ""
+    assert tally.values(toys.judged(paper, toys.settings(row={}))) == ""
 
 
 def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None:
@@ -237,7 +237,7 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
         toys.record("three-reduced", declared, sigma_0=(80.0, 80.0, 80.0)),
         gpu_hours={"four": 2.5},
     )
-    assert page.verdicts(result) == (
+    assert tally.values(result) == (
         "Of 6 printed values 1 agree and 1 differ: 2 at a budget of our own (1 agree). Of the 2 that were "
         "trained none had a plan beforehand: all are exploratory. The others: 1 not judged (too small a "
         "budget), 2 waiting for a GPU (about 2.5 GPU hours by their operations, 1 row not counted) and 1 not "
@@ -251,23 +251,26 @@ def test_reasons_are_counted_where_there_are_several() -> None:
         {"key": "three", "label": "Three", "values": PRINTED},
     ]
     result = toys.judged(toys.paper(values=PRINTED, lines=lines), toys.settings(row={}))
-    assert page.verdicts(result).endswith("3 not run (no row is declared: 2, still to be trained: 1).")
+    assert tally.values(result).endswith("3 not run (no row is declared: 2, still to be trained: 1).")
 
 
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
     declared = toys.settings(row={}, other={"label": "Two"})
     found = [toys.record(key, declared, sigma_0=SURE) for key in declared.rows]
-    counts = values.counts([toys.judged(toys.paper(values=PRINTED, lines=lines), declared, *found)])
-    assert [value.status for value in counts.values] == ["agrees", "not counted"]
-    assert counts.values[1].words == "agrees; not counted: printed twice"
-    assert (counts.printed, counts.decided, counts.of("not counted")) == (2, 1, 1)
+    result = toys.judged(toys.paper(values=PRINTED, lines=lines), declared, *found)
+    assert [(value.status, value.words) for value in values.judge(result)] == [
+        ("agrees", "agrees"),
+        ("not counted", "agrees; not counted: printed twice"),
+    ]
+    counts = tally.metrics(result)
+    assert (counts["printed"], counts["agree"], counts["differ"], counts["not_counted"]) == (2, 1, 0, 1)
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     declared = toys.settings(row={})
     record = toys.record("row", declared, sigma_0=SURE)
-    for budget, strength in (({}, "a budget of our own"), ({"epochs": 50}, "the paper's settings")):
+    for budget, strength in (({}, "decided_at_own_budget"), ({"epochs": 50}, "decided_at_paper_settings")):
         paper = toys.paper(values=PRINTED, table={"budget": budget})
-        counts = values.counts([toys.judged(paper, declared, record)])
-        assert [name for name in values.STRENGTHS if counts.by_strength(name) == (1, 0)] == [strength]
+        counts = tally.metrics(toys.judged(paper, declared, record))
+        assert [name for _, name in tally.STRENGTHS.values() if counts[name]] == [strength]

@@ -1,9 +1,12 @@
 """Verdicts, of every combination of what is claimed, accounted, computed and shown."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from pipeline.reporting.judging.verdicts import arithmetic, closeness, verdict
-from pipeline.reporting.ledger_overview import attack_words
+from pipeline.privacy.parameters import Noise
+from pipeline.reporting.judging.verdicts import closeness, of_cell, verdict
+from pipeline.reporting.wording import attack_words
 from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
 from tests.reporting.made_up import dpsgd
 
@@ -53,12 +56,41 @@ def test_the_verdict_is_computed(own: Ledger, attacks: list[Attack], name: str) 
 
 def test_an_attack_on_arithmetic_is_told_apart() -> None:
     of_floats = attack(60.0, 3.2).model_copy(update={"attack": FLOATING_POINT})
-    judged = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], reproducible=False)
-    assert (judged.name, judged.attack) == ("sound", attack(3.0, 3.2))
-    assert arithmetic([attack(3.0, 3.2), of_floats]) == "holds for real numbers only"
-    less = of_floats.model_copy(update={"accounted": 61.0})
-    assert arithmetic([less]) == "no more shown than accounted"
-    assert arithmetic([attack(60.0, 3.2)]) == "not audited"
+    exceeded = verdict(ledger(1.0, 0.9), [attack(3.0, 3.2), of_floats], False, "float32")
+    assert (exceeded.name, exceeded.attack) == ("sound", attack(3.0, 3.2))
+    assert exceeded.floating_point == "float32: holds for real numbers only"
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "noise", "told"),
+    [
+        ({"float32": 3.0}, "float32", "float32: no more shown than accounted"),
+        ({"float32": 60.0, "grid": 0.0}, "float32", "float32: holds for real numbers only"),
+        ({"float32": 60.0, "grid": 0.0}, "grid", "grid: no more shown than accounted"),
+        ({"float32": 60.0}, "grid", "grid: not audited"),
+        ({}, "float32", "float32: not audited"),
+        ({}, None, "nothing ran"),
+    ],
+)
+def test_each_noise_has_attacks_of_its_own(
+    epsilons: dict[Noise, float], noise: Noise | None, told: str
+) -> None:
+    attacks = [
+        attack(epsilon, 3.2).model_copy(update={"attack": FLOATING_POINT, "noise": of})
+        for of, epsilon in epsilons.items()
+    ]
+    assert verdict(ledger(1.0, 0.9), attacks, False, noise).floating_point == told
+
+
+def test_a_level_with_replicas_of_both_noises_is_told_of_by_the_weaker() -> None:
+    record = dpsgd.record(dpsgd.PLAIN, dpsgd.settings())
+    replicas = [one.model_copy(update={"noise": "grid"}) for one in record.replicas[:3]]
+    for changed, told in (
+        (replicas, "grid: not audited"),
+        ([*replicas[:2], record.replicas[2]], "float32: not audited"),
+    ):
+        cell = SimpleNamespace(replicas=changed, guarantee=SimpleNamespace(ledger=changed[0].ledger))
+        assert of_cell(cell, record).floating_point == told  # type: ignore[arg-type]
 
 
 def test_seeded_noise_is_void_and_what_claims_nothing_has_none() -> None:

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -41,8 +42,8 @@ def test_commands() -> None:
 
 @pytest.mark.parametrize("command", pages())
 def test_help_is_quick(command: list[str]) -> None:
-    arguments = [DPREPRO, *command, "--help"]
-    spent = []
+    arguments: list[Any] = [DPREPRO, *command, "--help"]
+    spent: list[float] = []
     while not spent or (min(spent) >= 0.7 and len(spent) < 5):  # the best, as a busy machine slows it
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         shown = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dp_accounting.pld import PLDAccountant
@@ -22,7 +23,7 @@ SETTINGS = ("--examples", "60000", "--batch", "256", "--epochs", "20")
 def asked(warm: Path) -> Asked:
     def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        line = [warm / "dprepro", "epsilon", *arguments]
+        line: list[Any] = [warm / "dprepro", "epsilon", *arguments]
         return subprocess.run(line, env=environment, capture_output=True, text=True)
 
     return ask

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from typer.testing import CliRunner
 from pipeline import params
 from pipeline.data import prepared
 from pipeline.errors import UserError
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.ledgers.declared import declared
+from pipeline.ledgers.ledger import bounds_of
+from pipeline.methods.rooms import method_settings
 from pipeline.params.adding import Adding
+from pipeline.params.documents import parse_yaml
 from pipeline.params.suggested import batch_for, delta_for, settings_for
 from stages.app import app
 
@@ -67,8 +71,8 @@ def row(name: str, *options: str) -> list[str]:
 def test_data_and_a_row_of_them(project: Path) -> None:
     before = (project / "params.yaml").read_text().splitlines()
     said = run("data", "mine", "--npz", "mine.npz")
-    assert said.splitlines()[0].endswith("data/prepared/mine: train 85, validation 10, test 20, public 5")
-    assert "5 of them are public from here on, without protection" in said
+    assert said.splitlines()[0].endswith("data/prepared/mine: train 90, validation 10, test 20, public 0")
+    assert "none is public: methods that need public examples say so" in said
     assert "`dvc repro evaluate@second ledger@second`" in run(
         *row("second", "--method", "dpsgd", "--epsilon", "3")
     )
@@ -81,6 +85,7 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     settings = params.load()
     assert settings.own["mine"].classes == ["0", "1", "2", "3"]
     own = settings.rows["second"].resolved[0]
+    assert own.accountant == "pld"
     assert (own.epsilon, own.batch, own.delta, own.clip) == (3.0, 16, 0.01, 1.0)
     assert settings.rows["second"].reproducible is False
     assert prepared.load("mine").classes == 4
@@ -95,14 +100,20 @@ def test_data_and_a_row_of_them(project: Path) -> None:
         (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
-        (["data", "mine", "--npz", "../none.npz"], "leads out of the folder of params.yaml"),
-        (["data", "mine", "--npz", "/dev/null"], "/dev/null: leads out of the folder of params.yaml"),
+        (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
+        (["data", "mine", "--npz", "/dev/null"], "no regular file"),
         (
             ["data", "mine", "--npz", "mine.npz", "--inputs", "x"],
             "no array 'x'; there are: 'inputs', 'labels'",
         ),
-        (["data", "mine", "--npz", "mine.npz", "--test", "119"], "--test 119: leaves 1 examples"),
-        (["data", "mine", "--npz", "mine.npz", "--test", "121"], "--test 121: leaves 0 examples"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--test", "119"],
+            "--test 119, --public 0: of 1 examples too few are left",
+        ),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--test", "121"],
+            "--test 121, --public 0: of 0 examples too few are left",
+        ),
     ],
 )
 def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -> None:
@@ -124,10 +135,10 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert line == "params.yaml: no data set 'other'; there are: mine"
 
 
-@pytest.mark.parametrize("method", sorted(METHOD_SETTINGS.keys() - {"adlm"}))  # which needs relevances
+@pytest.mark.parametrize("method", sorted(method_settings().keys() - {"adlm"}))  # which needs relevances
 def test_every_method_has_something_to_begin_with(project: Path, method: str) -> None:
-    run("data", "mine", "--npz", "mine.npz")
-    axis = METHOD_SETTINGS[method].axis
+    run("data", "mine", "--npz", "mine.npz", "--public", "8")
+    axis = method_settings()[method].axis
     told = "epsilon" if axis == "epsilon" else "sigma"
     run(*row("begun", "--method", method, f"--{told}", "2"))
     assert len(params.load().rows["begun"].resolved) == 1
@@ -146,18 +157,75 @@ def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> Non
     assert other == ("params.yaml: rows.second: is there already, and says otherwise; allowed: another name")
 
 
+@pytest.mark.parametrize(("batch", "epochs", "epsilon"), [(16, 4, 3.0), (64, 20, 8.0), (8, 1, 0.5)])
+def test_what_is_asked_for_is_what_is_proven(
+    project: Path, batch: int, epochs: float, epsilon: float
+) -> None:
+    """To one in a hundred, and never less private than that."""
+    run("data", "mine", "--npz", "mine.npz")
+    told = ("--method", "dpsgd", "--epsilon", f"{epsilon}", "--batch", f"{batch}", "--epochs", f"{epochs}")
+    run(*row("second", *told))
+    settings = params.load()
+    declared_row = settings.rows["second"]
+    own, examples = declared_row.resolved[0], settings.data["mine"].train
+    spent = declared("dpsgd", own, declared_row.model, "mine", examples, settings, project)
+    assert spent is not None
+    bounds, _ = bounds_of(spent.spending, own.total_steps(examples), own.delta)
+    proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
+    assert 0.99 * epsilon <= proven <= epsilon
+
+
+def test_a_level_is_added_behind_the_others(project: Path) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    said = run("level", "second", "--epsilon", "2.5")
+    assert said == "second: has the level epsilon=2.5; train it with `dprepro repro second`\n"
+    assert "    levels: [{epsilon: 3.0}, {epsilon: 2.5}]  # one entry for each value" in Path(
+        "params.yaml"
+    ).read_text().replace("      levels", "    levels")
+    run("level", "first", "--epsilon", "1.5")
+    assert [own.epsilon for own in params.load().rows["first"].resolved] == [3, 1.5]
+    assert "rows.second: its levels are told apart by 'epsilon'; needed: --epsilon" in refused(
+        "level", "second", "--sigma", "1"
+    )
+    assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
+
+
+def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
+    lines = """\
+rows:
+  first:
+    levels:
+      - {epsilon: 3}  # kept
+
+      - epsilon: 2
+        seeds: 5
+    label: x
+  second: {<<: *other}
+"""
+    (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
+    adding = Adding()
+    adding.level("first", {"epsilon": 1.0})
+    assert adding.text.endswith(
+        "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
+    )
+    assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
+    with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
+        adding.level("second", {"epsilon": 1.0})
+
+
 def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
     run("data", "mine", "--npz", "mine.npz")
     run(*row("plain", "--method", "dpsgd", "--epsilon", "inf"))
     assert not params.load().rows["plain"].resolved[0].private
 
 
-@pytest.mark.parametrize("method", METHOD_SETTINGS)
+@pytest.mark.parametrize("method", method_settings())
 def test_beginnings_are_settings(method: str) -> None:
-    declared = METHOD_SETTINGS[method]
-    given = {name: 1.0 for name in ("epsilon", "sigma") if name in declared.model_fields}
-    declared.model_validate(settings_for(method, 1000, given))
-    assert declared.beginnings.keys() <= declared.model_fields.keys()
+    kind = method_settings()[method]
+    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in kind.model_fields}
+    kind.model_validate(settings_for(method, 1000, given))
+    assert kind.beginnings.keys() <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 USERS = ("postgres", "nobody")  # the server refuses to be root
 FAST = ("-c", "fsync=off", "-c", "full_page_writes=off")  # for tests: nobody pulls the plug on them
@@ -40,13 +41,18 @@ def running(*options: str) -> Iterator[str]:
     try:
         if user is not None:
             shutil.chown(folder, user)
-        own = {"user": user, "cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        command = [_binary("initdb"), "-D", folder / "data", "-U", "postgres", "-A", "trust", "-N"]
-        made = subprocess.run(command, **own, text=True)
+        own: dict[str, Any] = {
+            "user": user,
+            "cwd": folder,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
+        command: list[Any] = [_binary("initdb"), "-D", folder / "data", "-U", "postgres", "-A", "trust", "-N"]
+        made = subprocess.run(command, **own)
         if made.returncode:
             raise RuntimeError(made.stdout)
         command = [_binary("postgres"), "-D", folder / "data", "-k", folder, "-c", "listen_addresses="]
-        server = subprocess.Popen([*command, *options], **own, text=True)
+        server = subprocess.Popen([*command, *options], **own)
         try:
             address = f"postgresql+psycopg2://postgres@/postgres?host={folder}"
             _wait(folder, server)

@@ -10,8 +10,10 @@ import torch
 from mlflow import MlflowClient
 
 from pipeline.data import prepared
+from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.tracking.models import publish_models, with_weights
+from pipeline.tracking.notes import NOTE
 from pipeline.tracking.publishing import declared, publish
 from pipeline.tracking.store import STORE_ENV, address
 from tests.faults import project
@@ -42,8 +44,16 @@ def test_a_logged_network_has_the_measured_accuracy(
     network = mlflow.pytorch.load_model(f"models:/{output.model_id}")
     test = prepared.load("mnist").splits["test"]
     predicted = network(torch.from_numpy(np.array(test.inputs))).numpy()
-    (measured,) = records.read_evaluation(project.ROW).replicas  # type: ignore[union-attr]
+    (measured,) = records.read_evaluation(project.ROW).replicas
     assert (predicted == test.labels).mean() == pytest.approx(measured.metrics["test_accuracy"])
+
+    # what an export would say of its privacy
+    (ledger,) = (one.ledger for one in records.read_ledgers(project.ROW).replicas)
+    note = client.get_logged_model(output.model_id).tags[NOTE]
+    assert "No differential privacy is proven" in note
+    assert "DOES NOT HOLD" in note
+    assert f"| mechanism | `{ledger.event}` |" in note
+    assert all(words(one) in note for one in ledger.not_covered)
 
     signature = mlflow.models.get_model_info(f"models:/{output.model_id}").signature
     assert signature is not None

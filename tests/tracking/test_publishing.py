@@ -16,6 +16,7 @@ from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.tracking import store
 from pipeline.tracking.publishing import MARKER, declared, publish, publish_tables, unpublished
+from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.publishers import RUNS, small
 
@@ -35,7 +36,8 @@ def runs(root: Path, view: int = ViewType.ACTIVE_ONLY) -> list[Run]:
 
 def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Settings) -> None:
     other = example.put(small(PLAIN, settings), root)
-    old = example.put(small(LAYER, settings), root, history=False)
+    old = small(LAYER, settings)
+    keep(old, root)
     assert unpublished([other, old], settings, root) == [other.row, LAYER]
     publish([other, old], settings, root)
     assert unpublished([other, old], settings, root) == []

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -75,7 +76,7 @@ def test_a_row_cut_short_is_made_anew(
 ) -> None:
     original, calls = getattr(MlflowClient, stop_at), []
 
-    def stops(*arguments: object, **named: object) -> object:
+    def stops(*arguments: Any, **named: Any) -> object:
         calls.append(arguments)
         if len(calls) == (1 if stop_at in ("log_dict", "set_tag") else 2):
             raise KeyboardInterrupt
@@ -127,9 +128,9 @@ def test_doubles_go_those_of_older_versions_too(row: Row) -> None:
 
 
 def test_who_writes_is_waited_for(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    create, others = MlflowClient.create_run, []
+    create, others = MlflowClient.create_run, list[Any]()
 
-    def meanwhile(self: MlflowClient, *arguments: object, **named: object) -> object:
+    def meanwhile(self: MlflowClient, *arguments: Any, **named: Any) -> object:
         """When the first run is begun, another publisher looks."""
         made = create(self, *arguments, **named)
         if not others:
@@ -146,7 +147,7 @@ def test_who_writes_is_waited_for(row: Row, monkeypatch: pytest.MonkeyPatch) -> 
 def test_of_two_records_the_one_that_was_finished_last_stays(
     row: Row, monkeypatch: pytest.MonkeyPatch, finished: bool, last: float
 ) -> None:
-    tag, others = MlflowClient.set_tag, []
+    tag, others = MlflowClient.set_tag, list[Any]()
 
     def meanwhile(self: MlflowClient, run: str, name: str, value: object) -> None:
         """Somebody publishes another record, when we have just finished, or takes us for dead before."""
@@ -170,7 +171,7 @@ def test_where_both_of_two_were_deleted_one_is_written_again(
 ) -> None:
     row.publish()
     row.begin(**{PUBLICATION: "000000-0"})
-    others_go, done = Upsert._others_go, []
+    others_go, done = Upsert._others_go, list[Any]()
 
     def meanwhile(self: Upsert, there: upserting.Publications) -> bool:
         """Somebody deletes ours, when we have just deleted theirs."""
@@ -192,7 +193,7 @@ def test_a_write_that_fails_is_tried_again_and_leaves_nothing(
 ) -> None:
     log, left = MlflowClient.log_inputs, [None] * failures
 
-    def fails(self: MlflowClient, *arguments: object, **named: object) -> None:
+    def fails(self: MlflowClient, *arguments: Any, **named: Any) -> None:
         """As where two make the same data set in the same moment."""
         if left:
             left.pop()

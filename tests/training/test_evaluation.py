@@ -1,6 +1,7 @@
 """What is measured again and what is kept; what a replica's ledger says besides epsilon."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(members: list[loop.Replica], *arguments: Any) -> list[dict[str, float]]:
+    def noted(members: list[loop.Replica], *arguments: Any) -> Iterator[tuple[int, dict[str, float]]]:
         seeds.extend(member.seed for member in members)
         return real(members, *arguments)
 
@@ -134,7 +135,7 @@ def test_weights_that_are_not_here_can_not_be_measured(
     records.evaluation_path("row", measured).unlink()
     weights_path("row", "epsilon=3", 1, measured).unlink()
     with pytest.raises(
-        UserError, match=r"seed=1\.pt: No such file or directory; `dvc pull train@row` brings"
+        UserError, match=r"seed=1\.safetensors: No such file or directory; `dvc pull train@row` brings"
     ):
         evaluation.evaluate("row", declared(), tiny, cpu, measured)
 
@@ -296,7 +297,7 @@ def test_every_replica_is_shown_however_many_are_measured_at_once(
         loop.Replica(one.level, one.seed, DpsgdSettings.model_validate(one.settings)) for one in run.replicas
     ]
     together = evaluation.measure(members, weights, own.model, own.method, True, tiny, cpu)
-    assert [{**one.metrics} for one in found.replicas] == together
+    assert [{**one.metrics} for one in found.replicas] == [metrics for _, metrics in together]
     # nothing is left to measure: all are shown as measured, and the record stays
     before = path.read_bytes()
     evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)

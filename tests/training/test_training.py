@@ -12,10 +12,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pipeline import params
 from pipeline.data import prepared
@@ -23,7 +25,7 @@ from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
-from pipeline.files import read_sealed, write_bytes
+from pipeline.files import read_sealed, write_bytes, write_sealed
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
@@ -33,9 +35,11 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
+from pipeline.privacy.randomness import Streams
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
+from pipeline.results.schema import Run
 from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
@@ -156,9 +160,33 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
     assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
     saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "1"))), weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
-    assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy"}
-    assert saved["entropy"] is None
+    assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy", "noise"}
+    assert (saved["entropy"], saved["noise"]) == (None, "grid")
     assert set(saved["state"]) == {"parameters", "momentum", "running"}
+
+
+def test_a_run_that_began_with_float32_noise_goes_on_with_it_and_says_so(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    """Its first half was made by a version from before the grid, whose checkpoints say nothing of noise."""
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+    fresh = context(tiny, cpu, tmp_path, reproducible=False, checkpoint_every=0.0)
+
+    def kill(state: Progress) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        train_replicas(wanted, replace(fresh, show=kill))
+    path = checkpoint_in(tmp_path)
+    saved = torch.load(io.BytesIO(read_sealed(path)), weights_only=True)
+    del saved["noise"]
+    content = io.BytesIO()
+    torch.save(saved, content)
+    write_sealed(path, content.getvalue())
+    with patch.object(Streams, "rounded_normal") as on_grid:
+        (group,) = train_replicas(wanted, fresh)
+    assert group.noise == "float32"
+    assert not on_grid.called
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
@@ -375,8 +403,8 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     assert names(done) == left
     assert kept(done, left) == before
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
-        "epsilon=3,seed=0.pt",
-        "epsilon=inf,seed=0.pt",
+        "epsilon=3,seed=0.safetensors",
+        "epsilon=inf,seed=0.safetensors",
     ]
 
 
@@ -452,10 +480,7 @@ def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Exec
         project, project.parent / "whole", ignore=shutil.ignore_patterns(".dprepro", "reports")
     )
     training.train("quick", own, data, cpu, quiet, 1e9, whole)
-    one, other = (
-        torch.load(weights_path("quick", "epsilon=3", 1, root), weights_only=True)
-        for root in (project, whole)
-    )
+    one, other = (load_file(weights_path("quick", "epsilon=3", 1, root)) for root in (project, whole))
     for name, value in one.items():
         torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
 
@@ -483,15 +508,25 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     assert kept is not None
     assert 0 < kept.done < 60
     # and a machine with the packages for training alone, and no network, can do it
-    absent = ("dvc", "mlflow", "torchvision", "torchtext", "pandas", "matplotlib", "jinja2")
+    absent = (
+        "dvc",
+        "mlflow",
+        "parsl",
+        "torchtext",
+        "pandas",
+        "matplotlib",
+        "jinja2",
+        "PIL",
+        "pooch",
+        "requests",
+    )
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
     again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
     assert again.returncode == 0, again.stderr
     assert "4 replicas trained, 0 stand" in again.stdout
     for name in names(project):
         found, expected = (
-            torch.load(weights_path("quick", *name, root), weights_only=True)
-            for root in (project, trained_project)
+            load_file(weights_path("quick", *name, root)) for root in (project, trained_project)
         )
         for key, value in expected.items():
             torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
@@ -512,7 +547,7 @@ def test_a_finished_row_says_what_it_bought(done: Path) -> None:
     assert private.reasons == (statement("seeded"),)
     assert private.spent == ()
     opinions = {opinion.accountant.split(" ")[0]: opinion.epsilon for opinion in private.opinions}
-    assert opinions["pld"] < opinions["rdp"]  # type: ignore[operator]
+    assert opinions["pld"] < opinions["rdp"]
     assert open_.claimed is None
     assert open_.event is None
     assert record.replicas[2].metrics["test_accuracy"] > 0.5
@@ -543,6 +578,14 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.accounted
     assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
+    assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
+    # a ledger of other noise is another training's
+    run = records.read_run("quick", project)
+    assert run is not None
+    older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
+    records.write(Run.model_validate(older), project)
+    with pytest.raises(UserError, match="accounts for another training"):
+        records.read("quick", own.row("quick"), project)
 
 
 def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:
@@ -555,7 +598,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     # two batch sizes are two groups; the record is in the order of the levels
     assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + ["sigma=300"] * 2
     for one in record.replicas:
-        saved = torch.load(weights_path("noisy", one.level, one.seed, project), weights_only=True)
+        saved = load_file(weights_path("noisy", one.level, one.seed, project))
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
         settings = NoisyWeightsSettings.model_validate(one.settings)
         task = loop.make_task(
@@ -648,7 +691,7 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
                 training.train("quick", more, data, cpu, quiet, 1e9, done)
         assert names(done) == old
         assert kept(done, old) == before
-        assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".pt"]
+        assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".safetensors"]
     assert grow(done, more, data, cpu).trained == 2
     assert kept(done, old) == before
 
@@ -664,7 +707,7 @@ def test_damaged_weights_are_one_clear_line(done: Path, cpu: Execution, damage: 
     if damage != "missing":
         path.write_bytes(content if damage == "flipped" else b"")
     said = "No such file" if damage == "missing" else "is not what training left"
-    with pytest.raises(UserError, match=rf"epsilon=3,seed=1\.pt: {said}") as problem:
+    with pytest.raises(UserError, match=rf"epsilon=3,seed=1\.safetensors: {said}") as problem:
         evaluation.evaluate("quick", own, data, cpu, done)
     assert len(str(problem.value).splitlines()) == 1
     assert "`dvc pull train@quick`" in str(problem.value)

@@ -73,9 +73,9 @@ def _answer(connection: socket.socket, base: list[str]) -> None:
         connection.sendall(f"{os.getpid()}\n".encode())
         status = _run(asked, base)
     finally:
-        for stream in (sys.stdout, sys.stderr):
+        for output in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
-                stream.flush()
+                output.flush()
         connection.sendall(f"{status}\n".encode())
         os._exit(status)
 
@@ -94,7 +94,8 @@ def _run(asked: dict[str, Any], base: list[str]) -> int:
         if name in MAIN:
             found = import_module(MAIN[name]).main()
         elif arguments[0] == "-c":  # python -c CODE
-            found = exec(arguments[1], {"__name__": "__main__"}) and 0
+            found = None
+            exec(arguments[1], {"__name__": "__main__"})
         else:  # python -m MODULE ARGUMENTS, or python FILE ARGUMENTS
             module = arguments[0] == "-m"
             sys.argv = arguments[module:]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from pipeline.data.own import files as declared
@@ -14,8 +15,8 @@ from pipeline.params.own import KINDS
 from pipeline.params.problems import problem_lines
 
 UNKNOWN = "sha256:" + 64 * "0"
-TEST, VALIDATION, PUBLIC = 6, 10, 20  # one example in so many
-MOST_PUBLIC = 128  # as many as Davody et al. take
+TEST, VALIDATION = 6, 10  # one example in so many
+PUBLIC = 128  # taken of another raw data set where nobody says how many: as many as Davody et al. take
 LEAST = 40  # examples
 ENLARGED = 4  # times that images may be scaled up
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
@@ -29,25 +30,23 @@ class Described:
     data: Data
 
 
-def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) -> Described:
+def describe(
+    name: str, kind: str, said: dict[str, Any], root: Path = Path(), public: Public | None = None
+) -> Described:
     """Read classes, shape, digest and numbers of examples off the files that somebody names.
 
     Args:
         name: what the data will be called.
         kind: npz, images or texts.
-        said: the fields that were told, `path` at least; of images `shape` may be (None, H, W), the size to
+        said: the fields that were told, `path` below ``root`` at least (`private.placed`); of images `shape` may be (None, H, W), the size to
             scale them to. Where there is no test part, and `test` isn't told, a sixth of the examples is it.
         root: the folder of params.yaml.
+        public: which examples lose their protection; None: none do.
 
     Raises:
         UserError: the files are missing, or not what they must be.
     """
     place = root / said["path"]
-    declared.check_inside(place, root)
-    if place.is_absolute():
-        said = {**said, "path": place.resolve().relative_to(root.resolve()).as_posix()}
-    if not place.exists():
-        raise UserError(f"{place}: missing; allowed: files in the folder of params.yaml")
     parts = {"all": place}
     if place.is_dir() and "test" not in said:
         ending = "" if kind == "images" else ".npz" if kind == "npz" else ".csv"
@@ -64,23 +63,22 @@ def describe(name: str, kind: str, said: dict[str, Any], root: Path = Path()) ->
     if "all" in parts and not said.get("test_inputs"):
         test = said.get("test", count // TEST)
         count -= test
-    fields = {"kind": kind, "digest": UNKNOWN, **found, **said, "test": test}
-    if "shape" in found:
-        fields["shape"] = found["shape"]
+    fields = {"kind": kind, "digest": UNKNOWN, **said, **found, "test": test}
     own = _declared(name, fields)
     digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
-    public = max(1, min(MOST_PUBLIC, count // PUBLIC))
+    public = public or Public(raw=name, count=0)
     validation = count // VALIDATION
-    train = count - public - validation
-    if train < 1:
+    train = count - validation - (public.count if public.raw == name else 0)
+    if train < 1 or not validation:
         raise UserError(
-            f"--test {test}: leaves {max(0, count)} examples to train on, validate on and make public"
+            f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to train on "
+            "and to validate on"
         )
     splits = Data(
         raw=name,
         train=train,
         validation=validation,
-        public=Public(raw=name, count=public),
+        public=public,
         text=TEXT if kind == "texts" else None,
     )
     return Described(_declared(name, {**fields, "digest": digest}), splits)
@@ -100,7 +98,8 @@ def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     examples = npz.read(path, said.get("inputs", "inputs"), said.get("labels", "labels"))
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
-    return {"classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
+    kind = "features" if examples.inputs.dtype == np.float32 else "npz"
+    return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
 def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:

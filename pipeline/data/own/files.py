@@ -6,8 +6,9 @@ from pathlib import Path
 from pipeline.errors import UserError, reading
 from pipeline.files import digest_file, digest_json
 from pipeline.limits import OWN_BYTES, OWN_FILES
-from pipeline.params import PARAMS, OwnFiles, OwnImages, OwnNpz
+from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages
 
+FOLDER = Path("data/own")  # links to files that lie elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")
 # of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
@@ -15,12 +16,19 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
 
 def ending(own: OwnFiles) -> str:
     """Of the names of its files, where there are no images in it."""
-    return ".npz" if isinstance(own, OwnNpz) else ".csv"
+    return ".npz" if isinstance(own, OwnArrays) else ".csv"
 
 
 def parted(own: OwnFiles) -> bool:
     """Whether its path is a folder with a part `train` and a part `test`."""
-    return own.test is None and not (isinstance(own, OwnNpz) and own.test_inputs)
+    return own.test is None and not (isinstance(own, OwnArrays) and own.test_inputs)
+
+
+def bound(own: OwnFiles, root: Path) -> Path:
+    """What nothing of a declaration may lead out of: ``root``, or what a link below `FOLDER` leads to."""
+    place = root / own.path
+    linked = place.parent == root / FOLDER and place.is_symlink()
+    return place.resolve() if linked else root
 
 
 def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
@@ -29,19 +37,19 @@ def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
     Args:
         name: a key of ``own`` in params.yaml.
         own: what it declares.
-        root: the folder of params.yaml, which nothing may lead out of.
+        root: the folder of params.yaml, which nothing may lead out of but a link of `FOLDER` itself.
 
     Raises:
         UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
     """
-    place = root / own.path
-    check_inside(place, root)
+    place, within = root / own.path, bound(own, root)
+    check_inside(place, within)
     parts = PARTS if parted(own) else ("",)
     if isinstance(own, OwnImages):
         found = {
             path.relative_to(place).as_posix(): path
             for part in parts
-            for path in _images(name, place / part, own, root)
+            for path in _images(name, place / part, own, within)
         }
     elif parted(own):
         found = {f"{part}{ending(own)}": place / f"{part}{ending(own)}" for part in parts}
@@ -50,7 +58,7 @@ def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
     if len(found) > OWN_FILES:
         raise UserError(f"{place}: more than {OWN_FILES:,} files")
     for path in found.values():
-        _check_file(name, path, own, root)
+        _check_file(name, path, own, within)
     return found
 
 
@@ -94,11 +102,11 @@ def images_of(folder: Path) -> list[Path]:
     return images
 
 
-def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path]:
+def _images(name: str, folder: Path, own: OwnFiles, within: Path) -> Iterator[Path]:
     """The images of a part, class by class."""
     if not folder.is_dir():
         raise UserError(_missing(name, folder, own))
-    check_inside(folder, root)
+    check_inside(folder, within)
     there = class_folders(folder)
     if strange := [each for each in there if each not in own.classes]:
         raise UserError(f"{folder / strange[0]}: no class of own.{name}.classes in {PARAMS}")
@@ -108,8 +116,8 @@ def _images(name: str, folder: Path, own: OwnFiles, root: Path) -> Iterator[Path
         yield from images_of(folder / each)
 
 
-def _check_file(name: str, path: Path, own: OwnFiles, root: Path) -> None:
-    check_inside(path, root)
+def _check_file(name: str, path: Path, own: OwnFiles, within: Path) -> None:
+    check_inside(path, within)
     if not path.is_file():
         raise UserError(_missing(name, path, own))
     if path.stat().st_size > OWN_BYTES:
@@ -131,15 +139,15 @@ def check_regular(path: Path) -> None:
         raise UserError(f"{path}: no regular file; allowed: files on a disk")
 
 
-def check_inside(path: Path, root: Path) -> None:
-    """Make sure that a path leads nowhere else; links are followed as long as they stay in the folder.
+def check_inside(path: Path, within: Path) -> None:
+    """Make sure that a path leads nowhere else; links are followed as long as they stay within.
 
     Raises:
         UserError: it does.
     """
     try:
-        inside = path.resolve().is_relative_to(root.resolve())
+        inside = path.resolve().is_relative_to(within.resolve())
     except (OSError, RuntimeError):  # a link that leads to itself; before Python 3.13 a RuntimeError
         inside = False
     if not inside:
-        raise UserError(f"{path}: leads out of the folder of {PARAMS}; copy the files into it")
+        raise UserError(f"{path}: leads out of {within.resolve()}; allowed: files in it")

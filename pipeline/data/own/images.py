@@ -39,7 +39,7 @@ def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resi
     check_size(folder, len(found), shape)
     inputs = np.empty((len(found), *shape), np.uint8)
     for pixels, (path, _) in zip(inputs, found, strict=True):
-        pixels[:] = _pixels(path, shape, resize)
+        pixels[:] = read_image(path, shape, resize)
     return Examples(inputs, np.array([label for _, label in found], np.int64))
 
 
@@ -70,7 +70,8 @@ def look(path: Path) -> tuple[int, int, bool]:
         raise UserError(f"{path}: {_what(problem)}") from problem
 
 
-def _pixels(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
+def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
+    """Pixels uint8 (C, H, W) of one image; otherwise as `read`."""
     channels, height, width = shape
     try:
         with warnings.catch_warnings():
@@ -79,11 +80,11 @@ def _pixels(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray
                 _check(path, image)
                 if not resize and (image.height, image.width) != (height, width):
                     raise UserError(
-                        f"{path}: {image.height}x{image.width} pixels instead of {height}x{width}; "
-                        "`resize: true` cuts and scales"
+                        f"{path}: {image.height}x{image.width} pixels instead of {height}x{width}; only data "
+                        "with `resize: true` are cut and scaled"
                     )
                 if channels == 1 and image.mode not in GREY:
-                    raise UserError(f"{path}: is in colour, but `shape` has 1 channel; allowed: 3")
+                    raise UserError(f"{path}: is in colour; allowed: grey, as data of 1 channel are")
                 plain = image.convert("L" if channels == 1 else "RGB")
         if plain.size != (width, height):
             plain = ImageOps.fit(plain, (width, height), Image.Resampling.BILINEAR)

@@ -22,15 +22,17 @@ _CORRUPT = (
 
 
 def read(path: Path, inputs: str, labels: str) -> Examples:
-    """Images uint8 (N, C, H, W) and their labels, as the arrays called ``inputs`` and ``labels`` hold them.
+    """Examples and their labels, as the arrays called ``inputs`` and ``labels`` hold them.
+
+    Whole numbers are images, uint8 (N, C, H, W); floats are features, float32 (N, D) or (N, C, H, W).
 
     Raises:
         UserError: the file is none, lacks an array, or an array is not what it must be.
     """
-    found = Examples(_images(path, inputs, _array(path, inputs)), _labels(path, labels, _array(path, labels)))
-    images, numbers = len(found.inputs), len(found.labels)
-    if images != numbers:
-        raise UserError(f"{path}: {inputs!r} has {images} images, but {labels!r} has {numbers} labels")
+    found = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
+    examples, numbers = len(found.inputs), len(found.labels)
+    if examples != numbers:
+        raise UserError(f"{path}: {inputs!r} has {examples} examples, but {labels!r} has {numbers} labels")
     return found
 
 
@@ -80,11 +82,17 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, kind
 
 
+def read_inputs(path: Path, name: str) -> np.ndarray:
+    """Images or features of the array called ``name``, as `read` returns them."""
+    array = _array(path, name)
+    return (_features if array.dtype.kind == "f" else _images)(path, name, array)
+
+
 def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Pixels as they are stored everywhere here, with the channels first."""
+    """uint8 (N, C, H, W)."""
     where = f"{path}: {name!r}"
     if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
-        raise UserError(f"{where} is of {array.dtype}; allowed: whole numbers from 0 to 255 (uint8)")
+        raise UserError(f"{where} is of {array.dtype}; allowed: whole numbers from 0 to 255, or floats")
     array = array.astype(np.uint8, copy=False)
     if array.ndim == 3:
         return array[:, None]
@@ -94,6 +102,20 @@ def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
             f"{where} is of shape {array.shape}; allowed: (N, H, W), (N, H, W, C) or (N, C, H, W), C 1 or 3"
         )
     return array if first else np.ascontiguousarray(array.transpose(0, 3, 1, 2))
+
+
+def _features(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    """float32, in an array of its own."""
+    if array.ndim not in (2, 4):
+        raise UserError(
+            f"{path}: {name!r} is {array.dtype} of shape {array.shape}; allowed: floats (N, D) or "
+            "(N, C, H, W), which are features, or whole numbers from 0 to 255, which are images"
+        )
+    with np.errstate(over="ignore"):
+        features = array.astype(np.float32)
+    if not np.isfinite(features).all():
+        raise UserError(f"{path}: {name!r} has values that are no finite float32; allowed: finite numbers")
+    return features
 
 
 def _labels(path: Path, name: str, array: np.ndarray) -> np.ndarray:

@@ -13,15 +13,15 @@ from typing import cast
 import numpy as np
 
 from pipeline.data import catalog, raw
-from pipeline.data.catalog import Edition, Entry, Format, Part
+from pipeline.data.catalog import Edition, Entry, Features, Format, Part
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
+from pipeline.data.own import private
+from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, SOURCE, RawSet
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
-from pipeline.params import OWN, PARAMS, OwnFiles, OwnImages, OwnNpz, OwnTexts, Settings
-
-CATALOGUED = frozenset(catalog.CATALOG)
+from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts, Settings
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
@@ -39,8 +39,9 @@ def entry(name: str, own: OwnFiles) -> Entry:
         licence=own.licence,
         format=cast(Format, OWN),
         classes=tuple(own.classes),
-        shape=own.image_shape,
+        shape=own.example_shape,
         editions={OWN: nothing},
+        features=Features(own.range, own.clip) if isinstance(own, OwnFeatures) else None,
     )
 
 
@@ -50,8 +51,10 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     Raises:
         UserError: they are not, or can't be copied.
     """
-    if name in CATALOGUED:
+    if name in catalog.catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
+    private.ignore([RAW, PREPARED, Path(own.path)], root)
+    private.refuse_tracked(private.tracked([Path(own.path)], root))
     found = declared.find(name, own, root)
     told = declared.digest_of(declared.digests(found))
     if told != own.digest:
@@ -91,16 +94,11 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     return RawSet(entry(name, own), OWN, found, _parts(name, own, folder))
 
 
-def entered(settings: Settings) -> None:
-    """Enter own data sets in the catalogue of this process, for who asks there for a shape."""
-    catalog.CATALOG.update({name: entry(name, own) for name, own in settings.own.items()})
-
-
 def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
     """Training and test part of the files in ``folder``, as they are declared."""
     if declared.parted(own):
         parts = {part: _read(own, folder, part) for part in declared.PARTS}
-    elif isinstance(own, OwnNpz) and own.test_inputs and own.test_labels:
+    elif isinstance(own, OwnArrays) and own.test_inputs and own.test_labels:
         parts = {
             "train": _read(own, folder, "all"),
             "test": _npz(folder / "all.npz", own.test_inputs, own.test_labels),
@@ -113,12 +111,12 @@ def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
 
 
 def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
-    """One part, or `all`."""
+    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 
         return images.read(folder if part == "all" else folder / part, own.classes, own.shape, own.resize)
-    if isinstance(own, OwnNpz):
+    if isinstance(own, OwnArrays):
         return _npz(folder / f"{part}.npz", own.inputs, own.labels)
     assert isinstance(own, OwnTexts)
     from pipeline.data.own import texts
@@ -148,9 +146,20 @@ def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
     inputs, labels, where = examples.inputs, examples.labels, f"{own.path}: its {part} part"
     if not len(labels):
         raise UserError(f"{where} has no examples")
-    if own.image_shape is not None and inputs.shape[1:] != own.image_shape:
-        there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.image_shape))
-        raise UserError(f"{where} has images of {there}; own.{name}.shape in {PARAMS} says {due}")
+    if isinstance(own, OwnArrays) and (inputs.dtype == np.float32) != isinstance(own, OwnFeatures):
+        kind = "features" if isinstance(own, OwnFeatures) else "npz"
+        raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {kind!r}")
+    if own.example_shape is not None and inputs.shape[1:] != own.example_shape:
+        there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.example_shape))
+        raise UserError(f"{where} has examples of {there}; own.{name}.shape in {PARAMS} says {due}")
+    if isinstance(own, OwnFeatures) and own.range is not None:
+        low, high = own.range
+        if not own.clip and not low <= inputs.min() <= inputs.max() <= high:
+            raise UserError(
+                f"{where} has values from {inputs.min():g} to {inputs.max():g}, beyond own.{name}.range in "
+                f"{PARAMS}, {low:g} to {high:g}; `clip: true` moves them to its end"
+            )
+        np.clip(inputs, low, high, out=inputs)
     if not 0 <= labels.min() <= labels.max() < len(own.classes):
         wrong = labels.min() if labels.min() < 0 else labels.max()
         raise UserError(

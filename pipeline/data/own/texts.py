@@ -27,11 +27,11 @@ def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
     return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
 
 
-def columns(path: Path, text: str, label: str) -> tuple[list[str], list[str]]:
-    """The texts and the names of their classes.
+def columns(path: Path, *names: str) -> list[list[str]]:
+    """What stands in the columns called ``names``, such as the texts and the names of their classes.
 
     Raises:
-        UserError: the file is none, lacks a column, or a row lacks one of the two.
+        UserError: the file is none, lacks a column, or a row has nothing in one.
     """
     try:
         with warnings.catch_warnings():
@@ -53,11 +53,11 @@ def columns(path: Path, text: str, label: str) -> tuple[list[str], list[str]]:
         raise UserError(f"{path}: can't be read: {problem.strerror}") from problem
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
-    for name in (text, label):
+    for name in names:
         if name not in found.columns:
             there = ", ".join(shown(each) for each in found.columns[:20])
             raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}")
-    short = (found[[text, label]] == "").any(axis=1)
+    short = (found[[*names]] == "").any(axis=1)
     if short.any():
-        raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {text} or no {label}")
-    return found[text].tolist(), found[label].tolist()
+        raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {' or no '.join(names)}")
+    return [found[name].tolist() for name in names]

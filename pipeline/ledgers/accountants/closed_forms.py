@@ -20,5 +20,7 @@ def epsilons(spending: Spending, steps: int, delta: float, least: float) -> Iter
     yield Opinion(
         accountant=f"rdp, classic conversion ({library('dp-accounting')})", epsilon=classic, note=CLASSIC
     )
+    if spending.first_release is not None:
+        return  # which the total amount of noise has no place for
     eta = signal_to_noise(spending, steps)
     yield Opinion(accountant="tan (Eq. 4)", epsilon=tan_epsilon(eta, delta), note=TAN)

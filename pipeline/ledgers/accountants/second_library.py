@@ -17,7 +17,7 @@ def epsilons(spending: Spending, steps: int, delta: float, least: float) -> Iter
     """By Renyi DP, and by numerical composition (Gopi et al. 2021) where ``least`` isn't too large for it."""
     if spending.sampling != "poisson":
         return
-    numbers = (spending.rate, spending.noise_multiplier, steps, delta)
+    numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)
     opacus = library("opacus")
     # at a delta of a half, say, it lands below 0, and what is true there is true at 0
     yield Opinion(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))

@@ -38,10 +38,10 @@ def layers_of(net: nn.Module, tensors: list[str], unit: str) -> Layers:
     owners = {name: name.rpartition(".")[0] for name in tensors}
     layer = {name: name if unit == "tensor" else owners[name] for name in tensors}
     kinds = {layer[name]: _kind(owners[name], modules[owners[name]]) for name in tensors}
-    found = list(kinds)
-    members = torch.zeros(len(tensors), len(found))
+    layers = list(kinds)
+    members = torch.zeros(len(tensors), len(layers))
     for row, name in enumerate(tensors):
-        members[row, found.index(layer[name])] = 1
+        members[row, layers.index(layer[name])] = 1
     return Layers(members, tuple(f"{kind}/{name}" for name, kind in kinds.items()))
 
 

@@ -1,8 +1,8 @@
 """The mini-sets of a batch: who is in which, and the gradient of one (Nguyen et al. 2023, Eqs. 6 and 7)."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,61 +10,54 @@ from torch.nn import functional as F
 from pipeline.methods.base import Execution
 from pipeline.methods.base import gradient as differentiated
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.samples import Sample, padded
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 
 
-@dataclass(frozen=True)
-class MiniSets:
-    """Which examples are in which mini-set, for each replica."""
-
-    index: Tensor  # (R, K, S)
-    mask: Tensor  # (R, K, S) 1 for examples that are there, 0 for padding
-
-
-def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> MiniSets:
-    """The mini-sets of a step, fresh ones each time.
+def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
+    """The mini-sets of a step, fresh ones each time: (R, K, S).
 
     A Poisson sample has no fixed size: each of its examples goes into one of the k sets by chance, so that
     one example more changes one set only. With s = 1 every example is a set of its own.
     """
     batch, size = settings.batch, settings.set_size
     if settings.sampling == "poisson":
-        return _poisson(streams, settings, step, examples)
+        samples = streams.poisson(step, examples, batch / examples)
+        if size > 1:
+            return _divided(streams, samples, settings.sets, step)
+        sample = padded(samples, streams.device)
+        return Sample(sample.chosen[..., None], sample.mask[..., None])
     draw = {"fixed": streams.fixed, "replacement": streams.replaced, "shuffled": streams.shuffled}
     index = draw[settings.sampling](step, examples, batch).unflatten(1, (settings.sets, size))
-    return MiniSets(index, torch.ones(index.shape, device=index.device))
+    return Sample(index, torch.ones(index.shape, device=index.device))
 
 
-def _poisson(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> MiniSets:
-    samples = streams.poisson(step, examples, settings.batch / examples)
+def _divided(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
+    """Samples divided into ``count`` sets by chance, padded to the longest set."""
     most = max(1, max(len(sample) for sample in samples))
-    places = torch.from_numpy(streams.uniform_values(step, most, "mini-sets"))
-    sets: list[list[Tensor]] = []
-    for sample, place in zip(samples, places, strict=True):
-        members = torch.from_numpy(sample)
-        if settings.set_size == 1:
-            sets.append(list(members.split(1)))
-        else:
-            chosen = (place[: len(members)] * settings.sets).long()
-            sets.append([members[chosen == number] for number in range(settings.sets)])
-    count = max(1, max(len(own) for own in sets))
-    longest = max(1, max(len(members) for own in sets for members in own) if any(sets) else 1)
+    places = streams.uniform_values(step, most, "mini-sets")
+    sets = [
+        [torch.from_numpy(sample[chosen == number]) for number in range(count)]
+        for sample, place in zip(samples, places, strict=True)
+        for chosen in ((place[: len(sample)] * np.float32(count)).astype(np.int64),)
+    ]
+    longest = max(1, max(len(members) for of_replica in sets for members in of_replica))
     index = torch.zeros(len(samples), count, longest, dtype=torch.long)
     mask = torch.zeros(index.shape)
-    for row, own in enumerate(sets):
-        for number, members in enumerate(own):
+    for row, of_replica in enumerate(sets):
+        for number, members in enumerate(of_replica):
             # padded with one of its own, so that nothing of a set depends on another
             index[row, number] = members[0] if len(members) else 0
             index[row, number, : len(members)] = members
             mask[row, number, : len(members)] = 1
-    return MiniSets(index.to(streams.device), mask.to(streams.device))
+    return Sample(index.to(streams.device), mask.to(streams.device))
 
 
 class Gradient(NamedTuple):
-    """What a mini-set gives."""
+    """What one mini-set gives to the step, before it is clipped."""
 
     values: Tensors  # g(w; S), the shapes of the parameters
     loss: Tensor  # () mean over its examples
@@ -86,23 +79,16 @@ def gradient(
     The mini-set is scanned in `local_steps` pieces by SGD with momentum from w on, at step size ``rate``.
     What it moves by, over step size and number of pieces, is g; with one piece that is the mean gradient.
 
-    Args:
-        net: the network.
-        settings: of the method.
-        execution: how to compute.
-        inputs: (S, ...) the mini-set's; where the mask is 0 they have no part in it.
-        labels: (S,)
-        mask: (S,)
-        parameters: w.
-        rate: () step size inside the mini-set.
+    ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples whose mask is 0 have no part in it.
+    ``parameters`` are w, and ``rate`` () is the step size inside the mini-set.
     """
 
-    def loss(own: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
+    def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
         counted = None if execution.alone and bool(mask.all()) else mask
-        with measuring(net, counted) as found:
-            losses = F.cross_entropy(functional_call(net, own, (inputs,)), labels, reduction="none")
+        with measuring(net, counted) as statistics:
+            losses = F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="none")
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
-        return mean, (mean, found)
+        return mean, (mean, statistics)
 
     differentiate = differentiated(loss, net, execution)
     size = -(-len(labels) // settings.local_steps)
@@ -111,8 +97,8 @@ def gradient(
     velocity = way = {name: torch.zeros_like(value) for name, value in parameters.items()}
     statistics: Tensors = {}
     for piece in pieces:
-        found, (mean, measured) = differentiate(place, *piece)
-        velocity = {name: settings.momentum * velocity[name] + value for name, value in found.items()}
+        gradients, (mean, measured) = differentiate(place, *piece)
+        velocity = {name: settings.momentum * velocity[name] + value for name, value in gradients.items()}
         way = {name: value + velocity[name] for name, value in way.items()}
         place = {name: value - rate * velocity[name] for name, value in place.items()}
         total = total + mean

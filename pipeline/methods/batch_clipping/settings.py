@@ -19,6 +19,7 @@ class BatchClippingSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
+    varying: ClassVar[frozenset[str]] = frozenset({"rate_decay", "clip_decay", "averaging"})
     audited_without: ClassVar[dict[str, Any]] = {
         **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
         "local_steps": 1,
@@ -84,7 +85,7 @@ class BatchClippingSettings(EpochSettings):
         return super().shortened(batch, steps).changed(changes)
 
     def parts(self, net: Any) -> int:
-        """L of the guarantee."""
+        """L of the guarantee: parts of the gradient that are clipped and noised each on its own."""
         from pipeline.methods.batch_clipping.layer_bounds import layers_of, parts_of
 
         names = [name for name, value in net.named_parameters() if value.requires_grad]
@@ -94,13 +95,6 @@ class BatchClippingSettings(EpochSettings):
     def private(self) -> bool:
         """Whether gradients are clipped and noised."""
         return self.clipping != "none" and self.sigma > 0
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        own = {"learning_rate", "schedule", "rate_decay", "clip", "clip_decay", "sigma", "averaging", "delta"}
-        shared = (value for name, value in self if name not in own)
-        return (*shared, self.private)
 
     @property
     def set_size(self) -> int:
@@ -123,6 +117,10 @@ class BatchClippingSettings(EpochSettings):
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored if self.side is None else (stored[0], self.side, self.side)
+
+    def needs_public(self, normalization: str) -> bool:
+        """Always: they give the scale of the inputs."""
+        return True
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

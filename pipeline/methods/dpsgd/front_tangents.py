@@ -73,11 +73,12 @@ class FrontTangents:
 
     def gradients(self, out: Tensor) -> Tensors:
         """Of every tensor of the blocks, (S, ...), from S gradients at the outputs, (S, N, O, H', W')."""
-        found = self.passed.gradients(out)  # (O, S, columns)
-        own = self.last.conv.weight[0].numel()
-        gradients = _named(self.last, found[..., -2:].transpose(0, 1), found[..., :own].transpose(0, 1))
+        parts = self.passed.gradients(out)  # (O, S, columns)
+        kernels = self.last.conv.weight[0].numel()
+        gradients = _named(self.last, parts[..., -2:].transpose(0, 1), parts[..., :kernels].transpose(0, 1))
         for block in self.earlier:
-            shared = found[..., own:-2].sum(0).unflatten(1, (block.conv.out_channels, -1))  # (S, C, columns)
+            channels = block.conv.out_channels
+            shared = parts[..., kernels:-2].sum(0).unflatten(1, (channels, -1))  # (S, C, columns)
             gradients |= _named(block, shared[..., -2:], shared[..., :-2])
         return gradients
 
@@ -118,18 +119,18 @@ class Pooled:
         before = (out * self.there).flatten(3).permute(2, 0, 1, 3).flatten(2)  # (O, S, N Q)
         scale = before @ self.chosen.flatten(1)[..., None]
         shift = before.sum(2, keepdim=True)
-        found = before @ self.columns.flatten(1, 2)
-        found.sub_(shift @ self.averages[:, :1]).sub_(scale @ self.averages[:, 1:])
-        return torch.cat([found * self.rate[:, None, None], scale, shift], 2)
+        gradients = before @ self.columns.flatten(1, 2)
+        gradients.sub_(shift @ self.averages[:, :1]).sub_(scale @ self.averages[:, 1:])
+        return torch.cat([gradients * self.rate[:, None, None], scale, shift], 2)
 
     def tangents(self) -> Tensor:
         """(O, N, columns + 2, H', W') of the block's outputs, of the same, each of its own channel's."""
         mean, along = self.averages[:, None, None].unbind(3)
         chosen = self.chosen[..., None]
-        found = self.columns.sub(mean).addcmul_(chosen, along, value=-1).mul_(self.rate[:, None, None, None])
-        found = torch.cat([found, chosen, torch.ones_like(chosen)], 3)
-        found = found.transpose(2, 3).unflatten(3, self.pooled.shape[2:])
-        return found.mul_(self.there.transpose(0, 1)[:, :, None])
+        moved = self.columns.sub(mean).addcmul_(chosen, along, value=-1).mul_(self.rate[:, None, None, None])
+        moved = torch.cat([moved, chosen, torch.ones_like(chosen)], 3)
+        moved = moved.transpose(2, 3).unflatten(3, self.pooled.shape[2:])
+        return moved.mul_(self.there.transpose(0, 1)[:, :, None])
 
 
 def _columns(
@@ -153,8 +154,8 @@ def _columns(
     Returns:
         (O, N, Q, I K K + I J); (O, 2, I K K + I J) the average, and that of the product with ``normalized``.
     """
-    (outputs, own), before = conv.weight.flatten(1).shape, 0 if tangents is None else tangents.shape[2]
-    columns = images.new_empty(outputs, len(images), places.shape[2], own + conv.in_channels * before)
+    (outputs, kernels), before = conv.weight.flatten(1).shape, 0 if tangents is None else tangents.shape[2]
+    columns = images.new_empty(outputs, len(images), places.shape[2], kernels + conv.in_channels * before)
     averages = images.new_zeros(outputs, 2, columns.shape[3])
     # what the averages of a channel are taken with, (O, N, 2, P)
     weights = torch.stack([torch.ones_like(normalized), normalized], 2) * share[:, None, None, None]
@@ -165,16 +166,16 @@ def _columns(
             windows(conv, images[piece]).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
         )  # (n, P, I K K)
         which = places[piece].transpose(0, 1)
-        columns[:, piece, :, :own] = seen[torch.arange(len(seen))[:, None], which]
-        averages[..., :own] += (weights[:, piece] @ seen).sum(1)
+        columns[:, piece, :, :kernels] = seen[torch.arange(len(seen))[:, None], which]
+        averages[..., :kernels] += (weights[:, piece] @ seen).sum(1)
         if tangents is None:
             continue
         which = places[piece, None].expand(-1, before, -1, -1)
         for channel, of_all in enumerate(tangents):
-            at = slice(own + channel * before, own + (channel + 1) * before)
-            kernel, one = conv.weight[:, channel : channel + 1], of_all[piece]
-            moved = F.conv2d(one.flatten(0, 1)[:, None], kernel, None, conv.stride, conv.padding)
-            moved = moved.flatten(2).unflatten(0, one.shape[:2])  # (n, J, O, P)
+            at = slice(kernels + channel * before, kernels + (channel + 1) * before)
+            kernel, part = conv.weight[:, channel : channel + 1], of_all[piece]
+            moved = F.conv2d(part.flatten(0, 1)[:, None], kernel, None, conv.stride, conv.padding)
+            moved = moved.flatten(2).unflatten(0, part.shape[:2])  # (n, J, O, P)
             columns[:, piece, :, at] = moved.gather(3, which).permute(2, 0, 3, 1)
             for output in range(outputs):
                 product = weights[output, piece] @ moved[:, :, output].transpose(1, 2)  # (n, 2, J)

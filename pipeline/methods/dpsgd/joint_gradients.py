@@ -7,7 +7,7 @@ gradient. So a batch takes as many backward passes as it has examples, all throu
 import copy
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,22 +26,10 @@ from pipeline.privacy.layers import trained_layers, watched
 PASSES = 16
 
 
-class JointClipper(Protocol):
-    """A way to compute `ClippedSum` of losses that each depend on a whole batch.
-
-    ``losses`` makes the (B,) losses of one replica's ``tensors``; mask (B,) with 1 for examples that are
-    there and 0 for padding; ``at_once`` whole backward passes fit into memory side by side.
-    """
-
-    def __call__(
-        self,
-        losses: Callable[[Tensors], Tensor],
-        tensors: Tensors,
-        mask: Tensor,
-        bounds: Bounds,
-        at_once: int,
-    ) -> ClippedSum:
-        """The sums of one batch."""
+# A way to compute `ClippedSum` of losses that each depend on a whole batch. It takes a function that makes
+# the (B,) losses of one replica's tensors, these tensors, a mask (B,) with 1 for examples that are there
+# and 0 for padding, the bounds, and how many whole backward passes fit into memory side by side.
+JointClipper = Callable[[Callable[[Tensors], Tensor], Tensors, Tensor, Bounds, int], ClippedSum]
 
 
 def joint_clipper(net: nn.Module, example: Tensor, reference: bool, alone: bool) -> JointClipper:
@@ -68,9 +56,9 @@ def _on_random_inputs(clipper: JointClipper, net: nn.Module, example: Tensor) ->
     tensors = {name: value.detach() for name, value in net.named_parameters() if value.requires_grad}
     like = inputs.new_ones(len(tensors))
 
-    def losses(own: Tensors) -> Tensor:
+    def losses(tensors: Tensors) -> Tensor:
         with measuring(net, inputs.new_ones(3)):
-            logits = functional_call(net, own, (inputs.clone(),))
+            logits = functional_call(net, tensors, (inputs.clone(),))
         return F.cross_entropy(logits, logits.new_zeros(3, dtype=torch.long), reduction="none")
 
     return clipper(losses, tensors, inputs.new_ones(3), Bounds(like.diag(), torch.inf * like, like), 1)
@@ -80,15 +68,15 @@ def through_everything(
     losses: Callable[[Tensors], Tensor], tensors: Tensors, mask: Tensor, bounds: Bounds, at_once: int
 ) -> ClippedSum:
     """The reference: each example's gradient by a whole backward pass, then clip, then sum."""
-    found, pullback = vjp(losses, tensors)[:2]
+    values, pullback = vjp(losses, tensors)[:2]
     parts: list[ClippedSum] = []
     picks = torch.eye(len(mask), device=mask.device)
     # pieces in a plain loop: every example's gradient at once would not fit
-    pieces = zip(picks.split(at_once), mask.split(at_once), found.split(at_once), strict=True)
-    for pick, present, own in pieces:
+    pieces = zip(picks.split(at_once), mask.split(at_once), values.split(at_once), strict=True)
+    for pick, present, of_piece in pieces:
         gradients = vmap(lambda which: pullback(which)[0])(pick)
-        parts.append(clipped(gradients, own, present, bounds))
-    return ClippedSum.of(parts)._replace(losses=found)
+        parts.append(clipped(gradients, of_piece, present, bounds))
+    return ClippedSum.of(parts)._replace(losses=values)
 
 
 class JointBookKeeping:
@@ -128,28 +116,28 @@ class JointBookKeeping:
         at_once: int,
     ) -> ClippedSum:
         """The sums of one batch; see `JointClipper`."""
-        found, outputs, shared = self._pass(losses, tensors)
+        values, outputs, shared = self._pass(losses, tensors)
         # passes for those that are there; of none at all one stays, and adds nothing
         here = mask > 0
         here[:1] = True
-        of_all = (torch.eye(len(mask)), mask, found.detach())
+        of_all = (torch.eye(len(mask)), mask, values.detach())
         ends, size = list(outputs.values()), max(at_once, PASSES)
         parts: list[ClippedSum] = []
-        for pick, present, own in zip(*(every[here].split(size) for every in of_all), strict=True):
-            backs = torch.autograd.grad(found, ends, pick, retain_graph=True, is_grads_batched=True)
+        for pick, present, of_piece in zip(*(every[here].split(size) for every in of_all), strict=True):
+            backs = torch.autograd.grad(values, ends, pick, retain_graph=True, is_grads_batched=True)
             gradients = {
                 f"{prefix}{key}": value
                 for prefix, back in zip(outputs, backs, strict=True)
                 for key, value in shared[prefix].gradients(back).items()
             }
-            parts.append(clipped({name: gradients[name] for name in tensors}, own, present, bounds))
+            parts.append(clipped({name: gradients[name] for name in tensors}, of_piece, present, bounds))
         sums, some, _ = ClippedSum.of(parts)
         for prefix, layer in shared.items():
             if layer.basis is not None:
                 sums[f"{prefix}weight"] = sums[f"{prefix}weight"] @ layer.basis.T
         norms = mask.new_zeros(len(mask), len(bounds.limits))
         norms[here] = some
-        return ClippedSum(sums, norms, found.detach())
+        return ClippedSum(sums, norms, values.detach())
 
     def _pass(
         self, losses: Callable[[Tensors], Tensor], tensors: Tensors
@@ -198,8 +186,8 @@ def _linear(layer: nn.Linear, inputs: Tensor) -> Shared:
 
     def gradients(out: Tensor) -> Tensors:
         flat = out.flatten(1, -2)  # (S, B P, O)
-        found = {"weight": flat.transpose(1, 2) @ seen}
-        return found if layer.bias is None else {**found, "bias": flat.sum(1)}
+        named = {"weight": flat.transpose(1, 2) @ seen}
+        return named if layer.bias is None else {**named, "bias": flat.sum(1)}
 
     return Shared(gradients, basis)
 

@@ -5,170 +5,107 @@ gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends. What an exam
 norm is in the network, is said in `pipeline.methods.dpsgd.statistics`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
+from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
-from pipeline.methods.optimizers import sgd, sgd_start
-from pipeline.methods.samples import clipped_sums, padded
+from pipeline.methods.optimizers import Sgd
+from pipeline.methods.private_steps import PrivateSteps
+from pipeline.methods.samples import Sample
 from pipeline.privacy.accounting import noise_for
-from pipeline.privacy.gradients import Bounds, Clipper, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.spending import Spending, relation_of, sensitivity
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.statements import statement
 
-PLAIN = statement("no_clipping_no_noise")
 
-
-class Dpsgd:
+class Dpsgd(PrivateSteps):
     """DP-SGD over R replicas that share batch size, steps and whether they are private."""
 
-    test_draws = 1
-    noise_drawn_once = False
+    settings: tuple[DpsgdSettings, ...]
+    first: DpsgdSettings
+    without_noise = statement("no_clipping_no_noise")
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
-        first = settings[0]
-        self.task = task
-        self.settings = tuple(settings)
-        self.examples = len(task.labels)
-        self.steps = first.total_steps(self.examples)
-        self.batch = first.batch
-        self.rate = first.batch / self.examples
-        self.statistics = STATISTICS[normalization](task, first)
-        self.clips = task.numbers(own.clip for own in settings)
+        super().__init__(task, settings, normalization)
+        self.batch = self.first.batch
+        self.statistics = STATISTICS[normalization](task, self.first)
+        self.broken = self.statistics.broken
         # of each tensor inside the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
-        self.decay = task.numbers(own.momentum for own in settings)
+        self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
+
+    def noise_multiplier(self, settings: DpsgdSettings) -> float:
+        """As much as spends the target epsilon, by the accountant that the settings name."""
+        rate = self.batch / self.examples
+        return noise_for(settings.epsilon, settings.delta, rate, self.steps, settings.accountant)
+
+    def claimed_by(self, settings: DpsgdSettings) -> str:
+        """The accountant that the noise is calibrated by."""
+        return settings.accountant
+
+    @property
+    def clipper(self) -> Callable[..., ClippedSum]:
+        """By the normalisation's statistics; of a training that is not private nothing is clipped."""
+        return self.of_examples if self.first.private else self._unclipped
 
     @cached_property
-    def mechanism(self) -> GaussianMechanism | None:
-        """The mechanism with every replica's noise calibrated; None where nothing is private.
-
-        Raises:
-            UserError: a target epsilon can't be reached.
-        """
-        if not self.settings[0].private:
-            return None
-        noise = [
-            noise_for(own.epsilon, own.delta, self.rate, self.steps, own.accountant) for own in self.settings
-        ]
-        return GaussianMechanism(
-            tuple(
-                Spending(
-                    sampling="poisson",
-                    noise_multiplier=multiplier,
-                    examples=self.examples,
-                    batch=self.batch,
-                )
-                for multiplier in noise
-            ),
-            distance=sensitivity(relation_of("poisson")),
-        )
-
-    @cached_property
-    def clipper(self) -> Clipper:
-        """How clipped sums are computed; made once, as the fast way runs an example to know its layers."""
+    def of_examples(self) -> Clipper:
+        """Clipped sums of examples' gradients, as the normalisation's statistics say what these are."""
         return self.statistics.clipper()
 
     def init(self) -> State:
         """Initial parameters, no momentum, and running averages where the normalisation keeps any."""
-        parameters, replicas = self.task.parameters, self.task.replicas
+        running = self.statistics.running().items()
+        replicas = self.task.replicas
         return {
-            "parameters": parameters,
-            **sgd_start(parameters),
-            "running": {
-                name: value.expand(replicas, *value.shape)
-                for name, value in self.statistics.running().items()
-            },
+            **self.optimizer.start(self.task.parameters),
+            "running": {name: value.expand(replicas, *value.shape) for name, value in running},
         }
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica; metrics are of its private sample."""
         parameters, running = state["parameters"], state["running"]
-        samples = self.task.streams.poisson(step, self.examples, self.rate)
-        if self.mechanism is None:
-            sums, metrics = self._plain(parameters, samples)
-        else:
-            tensors, bounds = self.network(self.model(state), 0), self.bounds(self.clips)
-            batch = clipped_sums(self.clipper, tensors, self._batches(samples), bounds, self.task.execution)
-            metrics = batch.metrics(self.clips)
-            released = self.mechanism.release(
-                batch.sums, self.bounds(self.clips * self.statistics.lengthening), self.task.streams, step
-            )
+        tensors = self.network(self.model(state), 0) if self.first.private else parameters
+        batch = self.clipped_sums(tensors, self.sample(step), self.bounds(self.clips), step)
+        sums = batch.sums
+        if self.first.private:
+            released = self.released(sums, self.bounds(self.clips * self.statistics.lengthening), step)
             sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
             running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
-        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.batch for name, value in sums.items()}
-        descended = sgd(state, gradients, rates, step, self.decay, torch.zeros_like(self.decay))
-        return {**descended, "running": running}, metrics
-
-    def model(self, state: State) -> Tensors:
-        """The parameters and the running averages."""
-        return {**state["parameters"], **state["running"]}
+        after = self.optimizer.update(state, gradients, self.rates(step), step)
+        return {**after, "running": running}, batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The parameters and the statistics that normalise with them."""
         return {**model, **over_replicas(self.statistics.given, self.task.execution)(model)}
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes by the test protocol of the network's normalisation."""
-        logits = over_replicas(self.statistics.logits, self.task.execution, shared=1)
-        return logits(network, as_input(inputs)).argmax(-1)
-
-    def variants(self, model: Tensors) -> dict[str, Predict]:
-        """None."""
-        return {}
-
-    def resumable(self, done: int) -> bool:
-        """Always: each step draws a fresh sample."""
-        return True
-
-    def guarantee(self, replica: int) -> Guarantee:
-        """What a replica's steps spend."""
-        if self.mechanism is None:
-            return Guarantee(None, None, None, broken=(PLAIN,))
-        own = self.settings[replica]
-        return Guarantee(
-            spending=self.mechanism.spendings[replica],
-            delta=own.delta,
-            claimed_by=own.accountant,
-            broken=self.statistics.broken,
-            not_covered=(CURVES,),
-        )
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) by the test protocol of the network's normalisation."""
+        return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:
         """(R, ...) the parameters and the statistics as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.weights))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
 
-    def _plain(self, parameters: Tensors, samples: list[np.ndarray]) -> tuple[Tensors, Tensors]:
-        """Sums of gradients, unclipped: training without privacy."""
+    def at_once(self, sample: Sample) -> int:
+        """All of a sample where its examples share statistics."""
+        return super().at_once(sample) if self.statistics.divisible else sample.chosen.shape[1]
 
-        def total(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-            loss = (self.statistics.losses(tensors, inputs, labels, mask) * mask).sum()
-            return loss, loss
+    def _unclipped(
+        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+    ) -> ClippedSum:
+        """Sums of gradients by one ordinary backward pass: training without privacy."""
 
-        gradient_sum = over_replicas(gradient(total, self.task.net, self.task.execution), self.task.execution)
-        sums = {name: torch.zeros_like(value) for name, value in parameters.items()}
-        loss = torch.zeros(len(samples), device=self.task.labels.device)
-        for batch in self._batches(samples):
-            part, value = gradient_sum(parameters, *batch)
-            sums = {name: total + part[name] for name, total in sums.items()}
-            loss = loss + value
-        return sums, {"train_loss": loss / loss.new_tensor([max(1, len(sample)) for sample in samples])}
+        def total(tensors: Tensors, inputs: Tensor) -> tuple[Tensor, Tensor]:
+            losses = self.statistics.losses(tensors, inputs, labels, mask)
+            return (losses * mask).sum(), losses
 
-    def _batches(self, samples: list[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Samples as (R, L, ...) inputs, (R, L) labels and masks, L at a time."""
-        task = self.task
-        longest = max(1, *(len(sample) for sample in samples))
-        at_once = task.execution.examples_at_once(len(samples)) if self.statistics.divisible else longest
-        for piece in padded(samples, at_once, task.execution.device):
-            yield as_input(task.inputs[piece.chosen]), task.labels[piece.chosen], piece.mask
+        sums, losses = gradient(total, self.task.net, self.task.execution)(parameters, inputs)
+        return ClippedSum(sums, losses.new_zeros(len(losses), 0), losses)

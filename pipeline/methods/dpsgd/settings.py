@@ -23,6 +23,7 @@ class DpsgdSettings(EpochSettings):
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     audited_without: ClassVar[dict[str, Any]] = {"momentum": 0.0}
+    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "accountant"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
     momentum: Share = 0.0
@@ -44,11 +45,9 @@ class DpsgdSettings(EpochSettings):
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        statistics = (self.statistics_weight, self.activation_range, self.statistics_share, self.averaging)
-        return (*super().batching_key, self.private, *statistics)
+    def needs_public(self, normalization: str) -> bool:
+        """Where batch norm's statistics are theirs, or theirs too."""
+        return normalization in ("public_bn", "batch_bn")
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

@@ -4,6 +4,7 @@ Each class here is one answer; all functions take and return one replica's tenso
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -131,7 +132,8 @@ class JointStatistics(NoStatistics):
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         at_once = max(1, self.at_once // (len(labels) + len(self.public)))
-        return self.joint(lambda own: self.losses(own, inputs, labels, mask), tensors, mask, bounds, at_once)
+        losses = partial(self.losses, inputs=inputs, labels=labels, mask=mask)
+        return self.joint(losses, tensors, mask, bounds, at_once)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
@@ -152,7 +154,9 @@ class JointStatistics(NoStatistics):
             functional_call(self.net, tensors, (self.public,))
 
         def joined(example: Tensor) -> Tensor:
-            join = self.first.register_forward_pre_hook(lambda layer, own: (torch.cat([own[0], seen[0]]),))
+            join = self.first.register_forward_pre_hook(
+                lambda layer, arguments: (torch.cat([arguments[0], seen[0]]),)
+            )
             with join, measuring(self.net, example.new_ones(1 + len(self.public))):
                 return functional_call(self.net, tensors, (example[None],))[0]
 
@@ -200,25 +204,25 @@ class NoisyAverages(JointStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        own = {name: value for name, value in tensors.items() if name not in self.scales}
+        parameters = {name: value for name, value in tensors.items() if name not in self.scales}
         clip = bounds.limits[0]
-        found = super()._clipped(own, inputs, labels, mask, Bounds.whole(clip, len(own)))
-        truncated = self._truncated(own, inputs, mask)
+        joint = super()._clipped(parameters, inputs, labels, mask, Bounds.whole(clip, len(parameters)))
+        truncated = self._truncated(parameters, inputs, mask)
         scaled = {name: clip * self.scales[name] * value for name, value in truncated.items()}
-        return ClippedSum({**found.sums, **scaled}, found.norms, found.losses)
+        return ClippedSum({**joint.sums, **scaled}, joint.norms, joint.losses)
 
     def _truncated(self, parameters: Tensors, inputs: Tensor, mask: Tensor) -> Tensors:
         """Mean and variance of each neuron's truncated summed input."""
-        found: Tensors = {}
+        statistics: Tensors = {}
 
         def note(name: str, summed: Tensor, output: Tensor) -> None:
             # clamp would hand on a NaN, and one overflowing example would spoil what is released of all
             values = torch.nan_to_num(summed).clamp(-self.half_range, self.half_range)
-            found[f"{name}.mean"], found[f"{name}.var"] = moments(values, mask)
+            statistics[f"{name}.mean"], statistics[f"{name}.var"] = moments(values, mask)
 
         with watched(statistics_layers(self.net), note), measuring(self.net, mask):
             functional_call(self.net, parameters, (inputs,))
-        return found
+        return statistics
 
     # at test the running averages normalise
     logits = NoStatistics.logits
@@ -236,10 +240,10 @@ class NoisyAverages(JointStatistics):
 
 def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
     """Those that are trained, the first one first."""
-    found = statistics_layers(net)
-    if not found:
+    layers = statistics_layers(net)
+    if not layers:
         raise UserError("model.normalization: no batch norm is trained here; use 'none'")
-    return found
+    return layers
 
 
 STATISTICS: dict[str, type[NoStatistics]] = {

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import floor, log2
 
 import numpy as np
 from torch import Tensor
@@ -13,6 +14,7 @@ from pipeline.methods.laplace.sensitivities import relevance_sensitivity
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace
+from pipeline.privacy.mechanisms import FINENESS, release_laplace
 from pipeline.privacy.statements import statement
 
 # What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
@@ -44,8 +46,13 @@ class Adlm(Perturbed):
     @cached_property
     def noisy(self) -> Tensor:
         """(R, d) relevances with their noise (lines 3 to 7)."""
-        scales = self.task.numbers(self._scale(own) for own in self.adaptive)
-        return self.mean + scales[:, None] * self.task.streams.laplace(0, self.features, "relevance")
+        streams, spacing, room = self.task.streams, None, 1.0
+        if streams.noise == "grid":
+            # how far a mean may move is no multiple of any spacing
+            spacing, room = 2.0 ** floor(log2(self._distance * FINENESS / 2)), 1 + FINENESS
+        scales = self.task.numbers(room * self._scale(settings) for settings in self.adaptive)
+        scales = scales[:, None].expand(-1, self.features)
+        return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[:, 0]
 
     @cached_property
     def ratios(self) -> Tensor:
@@ -68,23 +75,23 @@ class Adlm(Perturbed):
 
     def guarantee(self, replica: int) -> Guarantee:
         """As every perturbed training's, and nothing where relevances carry private images without noise."""
-        found = super().guarantee(replica)
-        if found.spending is None or not (self.relevance.public and self.relevance.informed):
-            return found
-        return replace(found, broken=(*found.broken, INFORMED), protects=None)
+        guarantee = super().guarantee(replica)
+        if guarantee.spending is None or not (self.relevance.public and self.relevance.informed):
+            return guarantee
+        return replace(guarantee, broken=(*guarantee.broken, INFORMED), protects=None)
 
     def relevance_releases(self, replica: int) -> list[Laplace]:
         """The mean relevances; none where they are of public images, which have no noise."""
         if self.relevance.public:
             return []
-        own = self.adaptive[replica]
+        settings = self.adaptive[replica]
         return [
             Laplace(
                 quantity="relevances",
-                claimed=own.relevance_share * own.epsilon,
+                claimed=settings.relevance_share * settings.epsilon,
                 # scaled to [0, 1] after averaging, as in 'code', a mean may jump
                 distance=None if self.variant == "code" else self._distance,
-                scales=(self._scale(own),),
+                scales=(self._scale(settings),),
                 repeats=self.features,
                 span=(self.mean.amax() - self.mean.amin()).item() or 1.0,
             )
@@ -98,12 +105,12 @@ class Adlm(Perturbed):
         """
         return 1.0 if self.relevance.informed else 1 / self.relevance.examples
 
-    def _scale(self, own: AdlmSettings) -> float:
+    def _scale(self, settings: AdlmSettings) -> float:
         """b of the noise on a relevance: Delta_R / epsilon_1 (line 6), or of 'sound' for all it may move."""
-        if self.relevance.public or not own.private:
+        if self.relevance.public or not settings.private:
             return 0.0
-        if own.variant == "sound":
+        if settings.variant == "sound":
             whole = self.features * self._distance
         else:
             whole = relevance_sensitivity(self.features, self.relevance.examples)
-        return whole / (own.relevance_share * own.epsilon)
+        return whole / (settings.relevance_share * settings.epsilon)

@@ -1,19 +1,10 @@
-"""The logistic loss of Phan et al. 2017 (Eq. 24) and its polynomial of second order (Eq. 25)."""
+"""The polynomial of second order of the logistic loss of Phan et al. 2017 (Eqs. 24 and 25)."""
 
 import math
 
 from torch import Tensor
-from torch.nn import functional as F
 
 SECOND = 1 / 8  # phi^(2), whatever the label
-
-
-def logistic(outputs: Tensor, targets: Tensor) -> Tensor:
-    """(B,) cross-entropies of M logistic outputs; ``outputs`` and one-hot ``targets`` (B, M).
-
-    Eq. 24 has the sign of both terms wrong; this is the one that Eq. 25 approximates.
-    """
-    return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
 
 
 def first_coefficients(targets: Tensor) -> Tensor:

@@ -16,18 +16,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.base import CURVES, Guarantee, Predict, State, Task, as_input, gradient, over_replicas
+from pipeline.methods.base import CURVES, Guarantee, Method, State, Task, as_input, gradient, over_replicas
 from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
 from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.laplace.split_network import split_network
-from pipeline.methods.optimizers import adam, adam_start, sgd, sgd_start
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd
+from pipeline.methods.private_steps import NOISELESS
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.mechanisms import release_laplace
 from pipeline.privacy.statements import statement
 
-NOISELESS = statement("no_noise")
 SHARED = statement("shared_noise")
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
@@ -47,33 +48,27 @@ class Noisy:
     units: Tensor
 
 
-class Perturbed:
+class Perturbed(Method):
     """Training on noisy inputs and a noisy loss over R replicas that share batches and optimiser."""
 
-    test_draws = 1
-    noise_drawn_once = True
+    settings: tuple[IlmSettings, ...]
+    first: IlmSettings
+    noise_drawn_once = True  # so that a resumed run spends no more
     trust = "local"  # who is trusted: nobody
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
-        first = settings[0]
-        self.task = task
-        self.settings = tuple(settings)
-        self.variant, self.limit = first.variant, first.limit
-        self.adaptive_steps = first.optimizer == "adam"
-        self.batch = first.batch
-        self.examples = len(task.labels)
-        self.steps = first.total_steps(self.examples)
-        self.parts = split_network(task.net, as_input(task.public[:1]))
+        super().__init__(task, settings, normalization)
+        self.variant, self.limit, self.batch = self.first.variant, self.first.limit, self.first.batch
+        self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
+        self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
         # the extremes of a unit come from the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
 
     def init(self) -> State:
         """Initial parameters and what the optimiser keeps."""
-        parameters = self.task.parameters
-        kept = adam_start(parameters) if self.adaptive_steps else sgd_start(parameters)
-        return {"parameters": parameters, **kept}
+        return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
@@ -82,11 +77,7 @@ class Perturbed:
         gradients, losses = over_replicas(
             gradient(self._loss, self.task.net, self.task.execution), self.execution
         )(state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors)
-        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
-        if self.adaptive_steps:
-            return adam(state, gradients, rates, step), {"train_loss": losses}
-        none = torch.zeros_like(rates)
-        return sgd(state, gradients, rates, step, none, none), {"train_loss": losses}
+        return self.optimizer.update(state, gradients, self.rates(step), step), {"train_loss": losses}
 
     def model(self, state: State) -> Tensors:
         """The parameters, and the extremes and statistics that bound the last hidden layer at test.
@@ -106,33 +97,17 @@ class Perturbed:
             "bias_factor": self.bias_factors,
         }
 
-    def network(self, model: Tensors, draw: int) -> Tensors:
-        """The model: nothing is noised at test."""
-        return model
-
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes of images as they are."""
-        return over_replicas(self._classes, self.task.execution, shared=1)(network, as_input(inputs))
-
-    def variants(self, model: Tensors) -> dict[str, Predict]:
-        """None."""
-        return {}
-
-    def resumable(self, done: int) -> bool:
-        """Always: a resumed run goes on with the same noise."""
-        return True
-
     def guarantee(self, replica: int) -> Guarantee:
         """What the releases of one replica spend, however long it trains."""
-        own = self.settings[replica]
-        if not own.private:
+        settings = self.settings[replica]
+        if not settings.private:
             return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
         # with 1/|L| of the noise on an example, |L| times the epsilon is spent
         at = "claimed" if self.variant == "sound" else "accounted"
         protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
-        if own.exact != "nothing":
-            left = {"inputs": "inputs", "loss": "labels"}[own.exact]
+        if settings.exact != "nothing":
+            left = {"inputs": "inputs", "loss": "labels"}[settings.exact]
             protects = protects if reasons else statement("nobodys", quantity=left)
             reasons.append(statement("exact", quantity=left))
         return Guarantee(
@@ -158,8 +133,10 @@ class Perturbed:
     def identical(self) -> Tensor:
         """(R,) b of the noise on a feature where all have the same; 0: none."""
         return self.task.numbers(
-            0.0 if own.exact == "inputs" else self._layer(own) / (own.input_share * own.epsilon)
-            for own in self.settings
+            0.0
+            if setting.exact == "inputs"
+            else self._layer(setting) / (setting.input_share * setting.epsilon)
+            for setting in self.settings
         )
 
     @cached_property
@@ -171,34 +148,36 @@ class Perturbed:
     def loss_scales(self) -> Tensor:
         """(R,) b of the noise on each coefficient of the loss; 0: none."""
         return self.task.numbers(
-            0.0 if own.exact == "loss" else self._coefficients(own) / (own.loss_share * own.epsilon)
-            for own in self.settings
+            0.0
+            if setting.exact == "loss"
+            else self._coefficients(setting) / (setting.loss_share * setting.epsilon)
+            for setting in self.settings
         )
 
     @cached_property
     def bias_factors(self) -> Tensor:
         """(R,) the first layer's bias feature: 1, and no data, so that only 'paper' noises it (line 14)."""
-        noise = self.task.streams.laplace(0, 1, "bias")[:, 0]
-        return 1 + self.identical * noise if self.variant == "paper" else torch.ones_like(noise)
+        bias = torch.ones(1, 1, device=self.identical.device)
+        if self.variant != "paper":
+            return bias[0].expand(self.task.replicas)
+        return release_laplace(bias, self.identical[:, None], self.task.streams, 0, "bias")[:, 0, 0]
 
     @cached_property
     def release(self) -> Noisy:
         """All N examples with their noise, drawn once (lines 12, 13, 18 and 19)."""
         task = self.task
-        # in place: this is the largest thing there is
-        inputs = task.streams.laplace(0, self.examples * self.features, "inputs")
-        inputs = inputs.reshape(task.replicas, self.examples, self.features).mul_(self.input_scales[:, None])
-        inputs.add_(as_input(task.inputs).flatten(1))
+        exact = as_input(task.inputs).flatten(1)
+        inputs = release_laplace(exact, self.input_scales, task.streams, 0, "inputs")
         if self.limit is not None:
             inputs.clamp_(-self.limit, self.limit)
         first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
         noisy = self._second
         if self.variant == "paper":
             # 1/8 is no data, but is noised all the same; the noise of phi^(0) would change no gradient
-            noisy = noisy + self._coefficient_noise("second")
+            noisy = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
         return Noisy(
             inputs.unflatten(2, task.inputs.shape[1:]),
-            first + self._coefficient_noise("first"),
+            self._noisy_coefficients(first, "first"),
             noisy,
             torch.zeros(task.replicas, self.parts.units, device=inputs.device),
         )
@@ -207,10 +186,10 @@ class Perturbed:
     def _second(self) -> Tensor:
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
-    def _coefficient_noise(self, purpose: str) -> Tensor:
-        """(R, N, M)."""
-        noise = self.task.streams.laplace(0, self.examples * self.parts.classes, purpose)
-        return (self.loss_scales[:, None] * noise).unflatten(1, (self.examples, self.parts.classes))
+    def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
+        """(R, N, M) coefficients (N, M) with their noise."""
+        scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
+        return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
     def _released(self, chosen: Tensor) -> Noisy:
         """Released examples at ``chosen`` (R, B)."""
@@ -222,45 +201,49 @@ class Perturbed:
     def _shared(self, chosen: Tensor, step: int) -> Noisy:
         """A batch as the authors' code noises it: one tensor for all its examples, anew at each step."""
         task = self.task
-        noise = self.input_scales * task.streams.laplace(step, self.features, "inputs")
+        noise = self._alone(self.input_scales, step, "inputs")
         inputs = as_input(task.inputs[chosen]) + noise.reshape(-1, 1, *task.inputs.shape[1:])
         if self.limit is not None:
             inputs = inputs.clamp(-self.limit, self.limit)
         targets = F.one_hot(task.labels[chosen], self.parts.classes).float()
-        units = self.loss_scales[:, None] * task.streams.laplace(step, self.parts.units, "units")
+        units = self._alone(self.loss_scales[:, None].expand(-1, self.parts.units), step, "units")
         return Noisy(inputs, first_coefficients(targets), self._second, units)
 
-    def _layer(self, own: IlmSettings) -> float:
-        """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""
-        if own.variant == "sound":
-            return float(self.features)
-        if isinstance(own.sensitivity, float):
-            return own.sensitivity / own.scale_batch
-        hidden = self.parts.maps if own.sensitivity == "maps" else self.parts.neurons
-        return layer_sensitivity(hidden, self.features) / own.scale_batch
+    def _alone(self, scales: Tensor, step: int, purpose: str) -> Tensor:
+        """(R, d) noise of ``scales`` (R, d) on nothing."""
+        return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
-    def _coefficients(self, own: IlmSettings) -> float:
+    def _layer(self, settings: IlmSettings) -> float:
+        """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""
+        if settings.variant == "sound":
+            return float(self.features)
+        if isinstance(settings.sensitivity, float):
+            return settings.sensitivity / settings.scale_batch
+        hidden = self.parts.maps if settings.sensitivity == "maps" else self.parts.neurons
+        return layer_sensitivity(hidden, self.features) / settings.scale_batch
+
+    def _coefficients(self, settings: IlmSettings) -> float:
         """Over epsilon_3: Delta_F / |L| (line 19), or how far a label moves its coefficients: two by 1."""
-        if own.variant == "sound":
+        if settings.variant == "sound":
             return 2.0
-        return loss_sensitivity(self.parts.classes, self.parts.units) / own.scale_batch
+        return loss_sensitivity(self.parts.classes, self.parts.units) / settings.scale_batch
 
     def _releases(self, replica: int) -> list[Laplace]:
-        own, distance = self.settings[replica], None if self.variant == "code" else 1.0
+        settings, distance = self.settings[replica], None if self.variant == "code" else 1.0
         inputs, labels = self.input_scales[replica].tolist(), self.loss_scales[replica].item()
         return [
             Laplace(
                 quantity="inputs",
-                claimed=own.input_share * own.epsilon,
+                claimed=settings.input_share * settings.epsilon,
                 distance=distance,
-                scales=() if own.exact == "inputs" else tuple(inputs),
+                scales=() if settings.exact == "inputs" else tuple(inputs),
                 span=1.0,
             ),
             Laplace(
                 quantity="labels",
-                claimed=own.loss_share * own.epsilon,
+                claimed=settings.loss_share * settings.epsilon,
                 distance=distance,
-                scales=() if own.exact == "loss" else (labels,),
+                scales=() if settings.exact == "loss" else (labels,),
                 repeats=2,  # 1/2 - y of the class before and the class after
                 span=1.0,
             ),
@@ -290,13 +273,13 @@ class Perturbed:
         return loss, loss
 
     def _measured(self, parameters: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensors:
-        with measuring(self.parts.features, inputs.new_ones(len(inputs))) as found:
+        with measuring(self.parts.features, inputs.new_ones(len(inputs))) as statistics:
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
-        return {**found, "low": hidden.amin(0), "high": hidden.amax(0)}
+        return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
-    def _classes(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(B,) most likely classes."""
-        own = dict(network)
-        low, high, bias_factor = own.pop("low"), own.pop("high"), own.pop("bias_factor")
-        hidden = self.parts.hidden(own, inputs, bias_factor)
-        return self.parts.outputs(own, self._bounded(hidden, low, high)).argmax(-1)
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, M) of one replica, by the extremes and the bias feature that are part of its model."""
+        tensors = dict(tensors)
+        low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
+        hidden = self.parts.hidden(tensors, inputs, bias_factor)
+        return self.parts.outputs(tensors, self._bounded(hidden, low, high))

@@ -25,11 +25,13 @@ class IlmSettings(EpochSettings):
     """The identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
 
     method: ClassVar[str] = "ilm"
-    trained_by: ClassVar[str] = "ilm.Ilm"
+    trained_by: ClassVar[str] = "perturbed.Perturbed"
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "ILM (Phan et al.)"
+    unit_inputs: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share", "exact"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
@@ -51,7 +53,7 @@ class IlmSettings(EpochSettings):
 
     @property
     def private(self) -> bool:
-        """Whether anything is noised."""
+        """Whether anything is noised, which an infinite epsilon says not."""
         return math.isfinite(self.epsilon)
 
     @property
@@ -66,18 +68,13 @@ class IlmSettings(EpochSettings):
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon."""
+        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
         return 1 - self.loss_share
 
     @property
     def scale_batch(self) -> int:
         """|L| in the noise's scale."""
         return self.noise_batch or self.batch
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.private, self.variant, self.limit, self.optimizer)
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
@@ -107,19 +104,15 @@ class AdlmSettings(IlmSettings):
     version: ClassVar[int] = 1
     title: ClassVar[str] = "AdLM (Phan et al.)"
     uses_relevances: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = IlmSettings.varying | {"relevance_share"}
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
     note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon."""
+        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
         return super().input_share - self.relevance_share
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.note_relevance)
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

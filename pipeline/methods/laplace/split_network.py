@@ -23,31 +23,31 @@ class SplitNetwork:
 
     @property
     def units(self) -> int:
-        """|h_k|."""
+        """|h_k|: units of the last hidden layer."""
         return self.output.in_features
 
     @property
     def classes(self) -> int:
-        """M."""
+        """M: outputs of the network."""
         return self.output.out_features
 
     def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:
         """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the first bias's feature."""
-        own = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
+        features = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
         if self.bias is not None:
             # a layer that is not trained has its bias in the network
-            bias = own.get(self.bias, self.features.get_parameter(self.bias))
-            own[self.bias] = bias * bias_factor
-        return functional_call(self.features, own, (inputs,))
+            bias = features.get(self.bias, self.features.get_parameter(self.bias))
+            features[self.bias] = bias * bias_factor
+        return functional_call(self.features, features, (inputs,))
 
     def outputs(self, tensors: Tensors, hidden: Tensor) -> Tensor:
         """(B, M) of states (B, |h_k|)."""
-        own = {
+        output = {
             name.removeprefix(self.prefix): value
             for name, value in tensors.items()
             if name.startswith(self.prefix)
         }
-        return functional_call(self.output, own, (hidden,))
+        return functional_call(self.output, output, (hidden,))
 
 
 def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:

@@ -12,10 +12,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import Guarantee, Predict, State, Task, as_input, each, gradient, over_replicas
+from pipeline.methods.base import (
+    Guarantee,
+    Method,
+    Predict,
+    State,
+    Task,
+    as_input,
+    each,
+    gradient,
+    over_replicas,
+)
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.optimizers import adam, adam_start
-from pipeline.models.functional import functional_call
+from pipeline.methods.optimizers import Adam
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -25,48 +34,39 @@ ROBUSTNESS = statement("noisy_weights")  # gradients are neither clipped nor noi
 MEASURED = 1000  # training examples that give the statistics of a draw
 
 
-class NoisyWeights:
+class NoisyWeights(Method):
     """Adam on noisy weights over R replicas that share batch size and steps."""
 
-    noise_drawn_once = False
+    settings: tuple[NoisyWeightsSettings, ...]
+    first: NoisyWeightsSettings
 
     def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
-        first = settings[0]
-        self.task = task
-        self.settings = tuple(settings)
-        self.batch = first.batch
-        self.augment = first.augment == "crop_flip"
-        self.examples = len(task.labels)
-        self.steps = first.total_steps(self.examples)
-        self.test_draws = first.draws
-        self.remeasured = normalization == "running_bn" and first.statistics == "draw"
+        super().__init__(task, settings, normalization)
+        self.batch, self.test_draws = self.first.batch, self.first.draws
+        self.optimizer = Adam()
+        self.remeasured = normalization == "running_bn" and self.first.statistics == "draw"
         self.noisy = noisy_names(task.net)
         # f(lambda theta) of section 2: a matrix and the bias added to its product are one map
         self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
-        self.sigmas = task.numbers(own.sigma for own in settings)
-        self.scales = first.scales
-        self.shares = task.numbers(own.averaging for own in settings)
+        self.sigmas = task.numbers(setting.sigma for setting in settings)
+        self.averaging = task.numbers(setting.averaging for setting in settings)
         # the noise at test protects nobody: it is the same for everyone who evaluates on such a device
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
         """Initial means, no moments, and running averages of a standard normal."""
-        parameters = self.task.parameters
+        running = initial_statistics(self.task.net).items()
         return {
-            "parameters": parameters,
-            **adam_start(parameters),
-            "running": {
-                name: value.expand(self.task.replicas, -1)
-                for name, value in initial_statistics(self.task.net).items()
-            },
+            **self.optimizer.start(self.task.parameters),
+            "running": {name: value.expand(self.task.replicas, -1) for name, value in running},
         }
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of Adam on a batch of every replica, under fresh noise."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         inputs, labels = self.task.inputs[chosen], self.task.labels[chosen]
-        if self.augment:
+        if self.first.augment == "crop_flip":
             inputs = crop_flip(inputs, self.task.streams.uniform(step, 3 * self.batch, "augment"))
         weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
@@ -74,24 +74,15 @@ class NoisyWeights:
             gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
-            name: value + each(value, self.shares) * (measured[name] - value)
+            name: value + each(value, self.averaging) * (measured[name] - value)
             for name, value in state["running"].items()
         }
-        rates = self.task.numbers(own.rate_at(step, self.steps) for own in self.settings)
-        return {**adam(state, gradients, rates, step), "running": running}, {"train_loss": losses}
-
-    def model(self, state: State) -> Tensors:
-        """The weights' means and the running averages."""
-        return {**state["parameters"], **state["running"]}
+        after = self.optimizer.update(state, gradients, self.rates(step), step)
+        return {**after, "running": running}, {"train_loss": losses}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The weights of one draw, and the statistics that go with them."""
         return self._drawn(model, draw, scale=1.0)
-
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes."""
-        logits = over_replicas(self._logits, self.task.execution, shared=1)
-        return logits(network, as_input(inputs)).argmax(-1)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'scale_L' for each of `scales`: all weights of the first draw multiplied by L."""
@@ -100,11 +91,7 @@ class NoisyWeights:
             network = self._drawn(model, 0, scale)
             return lambda inputs, place: self.predict(network, inputs)
 
-        return {f"scale_{scale:g}": tested(scale) for scale in self.scales}
-
-    def resumable(self, done: int) -> bool:
-        """Always: nothing is private."""
-        return True
+        return {f"scale_{scale:g}": tested(scale) for scale in self.first.scales}
 
     def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
@@ -135,17 +122,13 @@ class NoisyWeights:
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
         """Mean loss of a batch by its own statistics, and those statistics."""
-        with measuring(self.task.net) as found:
-            loss = F.cross_entropy(self._logits(tensors, inputs), labels)
-        return loss, (loss, found)
-
-    def _logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        return functional_call(self.task.net, tensors, (inputs,))
+        with measuring(self.task.net) as statistics:
+            loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
+        return loss, (loss, statistics)
 
     def _measured(self, tensors: Tensors) -> Tensors:
         """Statistics of the first `MEASURED` training examples under these weights."""
         inputs = as_input(self.task.inputs[:MEASURED])
-
         measure = partial(measured, self.task.net)
         return over_replicas(measure, self.task.execution.holding(len(inputs)), shared=1)(tensors, inputs)
 

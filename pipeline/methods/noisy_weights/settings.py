@@ -17,6 +17,7 @@ class NoisyWeightsSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "noisy weights (Davody et al.)"
+    varying: ClassVar[frozenset[str]] = frozenset({"averaging"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight
@@ -38,8 +39,3 @@ class NoisyWeightsSettings(EpochSettings):
         if isinstance(values, dict) and values.get("scale") == 1:
             return {name: value for name, value in values.items() if name != "scale"}
         return values
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        return (*super().batching_key, self.augment, self.statistics, self.draws, self.scales)

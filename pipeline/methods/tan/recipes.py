@@ -97,8 +97,8 @@ def _in_turn(*recipes: Recipe) -> Recipe:
     parts = [recipe.draws for recipe in recipes]
 
     def apply(images: Tensor, draws: Tensor) -> Tensor:
-        for recipe, own in zip(recipes, draws.split(parts, dim=1), strict=True):
-            images = recipe.apply(images, own)
+        for recipe, numbers in zip(recipes, draws.split(parts, dim=1), strict=True):
+            images = recipe.apply(images, numbers)
         return images
 
     return Recipe(sum(parts), apply)

@@ -23,6 +23,7 @@ class TanSettings(MethodSettings):
     canaries_without: ClassVar[dict[str, Any]] = {"augment": "none", "copies": 1, "note_norms": False}
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
+    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
     NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
 
     steps: Count  # S
@@ -47,12 +48,6 @@ class TanSettings(MethodSettings):
         return self.sigma > 0
 
     @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
-        shared = (self.steps, self.copies, self.augment, self.optimizer, self.note_norms)
-        return (*super().batching_key, self.private, *shared)
-
-    @property
     def passes_per_step(self) -> int:
         """Every copy of every example."""
         return self.batch * self.copies
@@ -71,6 +66,10 @@ class TanSettings(MethodSettings):
     def logs_after(self, done: int, examples: int) -> bool:
         """Whether another tenth of the steps is done."""
         return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
+
+    def needs_public(self, normalization: str) -> bool:
+        """Always: they give the scale of the inputs."""
+        return True
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

@@ -1,33 +1,36 @@
 """Kinds of claims, one module each: what a paper's file says for it, and how it is judged.
 
-A module is found by standing here, and its kind by the name that its class gives to ``kind``.
+A module is found by standing here or where `pipeline.extensions` looks, and its kind by the name that its
+class gives to ``kind``.
 """
 
 from functools import reduce
-from importlib import import_module
 from operator import or_
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, TypeAdapter
 
+from pipeline.extensions import cached, extensions
 from pipeline.reporting.judging.claim_test import ClaimTest
 
 
-def _kinds() -> list[type[ClaimTest]]:
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    return [
+@cached
+def _any_kind() -> TypeAdapter[ClaimTest]:
+    kinds = [
         value
-        for module in modules
-        for value in vars(module).values()
+        for extension in extensions("claims").values()
+        for value in vars(extension.load()).values()
         if isinstance(value, type)
         and issubclass(value, ClaimTest)
-        and value.__module__ == module.__name__
+        and value.__module__ == extension.module
         and "kind" in value.model_fields
     ]
+    any_kind: Any = Annotated[reduce(or_, kinds), Field(discriminator="kind")]
+    return TypeAdapter(any_kind)
 
 
-if TYPE_CHECKING:
-    Test = ClaimTest
-else:
-    Test = Annotated[reduce(or_, _kinds()), Field(discriminator="kind")]
+def _test(value: Any) -> ClaimTest:
+    return _any_kind().validate_python(value)
+
+
+Test = Annotated[ClaimTest, PlainValidator(_test)]

@@ -10,24 +10,22 @@ from pydantic import Field
 from pipeline.reporting.judging.claim_test import (
     Bounded,
     Chosen,
+    Compared,
     Levels,
     Outcome,
+    PrintedCell,
     Reference,
     Rows,
-    Verdict,
     at_least,
-    caveat_of,
     not_run,
 )
 from pipeline.reporting.judging.intervals import Mean, computed, contrast
 from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import Cell
-from pipeline.reporting.wording import level_words, number, signed, with_interval
+from pipeline.reporting.wording import level_words, number, with_interval
 
 BEST, PREVIOUS = "best", "previous"
 Place = tuple[str, str]  # (reference, level)
-Terms = dict[Place, float]  # weights
-Gap = Callable[[float, float], Mean]  # by the factor of ``right`` and what else is subtracted
+Terms = dict[Place, float]  # weights of a sum
 
 
 class Contrast(Bounded):
@@ -51,102 +49,85 @@ class Contrast(Bounded):
     def references(self) -> tuple[str, ...]:
         """The lines compared."""
         others = (self.right, (self.right_at or "").partition(f"{BEST} of ")[2])
-        return (self.left, *(one for one in others if isinstance(one, str) and one))
+        return (self.left, *(other for other in others if isinstance(other, str) and other))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """With the 95 % interval of the contrast."""
-        for title, terms in self._contrasts(paper, rows):
-            cells = {place: rows[place[0]].cell(place[1]) for place in terms}
-            known = {place: cell for place, cell in cells.items() if cell is not None}
-            yield self._ours(title, terms, known, paper) if len(known) == len(cells) else not_run(title)
-
-    def _ours(self, title: str, terms: Terms, cells: Mapping[Place, Cell], paper: PrintedTables) -> Outcome:
-        def gap(factor: float, less: float) -> Mean:
-            weights = self._scaled(terms, factor)
-            return contrast(
-                [(weight, cells[place].row, cells[place]) for place, weight in weights.items()], less
-            )
-
-        constant = self.right if isinstance(self.right, float) else 0.0
-        if self.kind == "ratio":
-            verdict = self._ratio(gap)
-            left, right = (fmean(cells[place].mean.value for place in side) for side in self._sides(terms))
-            text = f"{title}: {number(left / right)}, {self.needs}"
-        else:
-            found = gap(self.times, constant)
-            verdict = found.where(self.above, self.below)
-            text = f"{title}: {with_interval(found, paper.decimals_of(self.left), sign=True)}, {self.needs}"
-        if isinstance(self.right, float) and self.below is None:
-            return at_least(verdict, text, next(iter(cells.values())))
-        return Outcome(verdict, text, caveat_of(*cells.values()))
-
-    def _ratio(self, gap: Gap) -> Verdict:
-        """``left / right`` is above a where ``left - a right`` is above zero."""
-        found: list[Verdict] = []
-        if self.above is not None:
-            found.append(gap(self.above, 0.0).where(0, None))
-        if self.below is not None:
-            found.append(gap(self.below, 0.0).where(None, 0))
-        return next((one for one in ("fails", "undecided") if one in found), found[0])
+        return self._outcomes(paper, rows, lambda reference, level: rows[reference].cell(level))
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
-        """The contrast of the printed numbers, where all are there."""
-        if any(level.startswith(BEST) for level in (*self.at, self.right_at or "")):
-            return
-        for title, terms in self._contrasts(paper, {}):
-            values = {place: paper.value(*place) for place in terms}
-            known = {place: value for place, value in values.items() if value is not None}
-            if len(known) < len(values):
-                continue
-            if self.kind == "ratio":
-                left, right = (fmean(known[place] for place in side) for side in self._sides(terms))
-                found, shown = left / right, number(left / right)
-            else:
-                weights = self._scaled(terms, self.times)
-                found = sum(weight * known[place] for place, weight in weights.items())
-                found -= self.right if isinstance(self.right, float) else 0.0
-                shown = signed(found, paper.decimals_of(self.left))
-            yield Outcome(computed(found).where(self.above, self.below), f"{title}: {shown}, {self.needs}")
+        """The contrast of the printed numbers, where all are there; none tell what validates best."""
 
-    def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms]]:
-        """Each contrast with its title; negative weights are of ``right``, before ``times``."""
+        def printed(reference: str, level: str) -> PrintedCell | None:
+            value = paper.value(reference, level)
+            return None if value is None else PrintedCell(reference, computed(value))
+
+        outcomes = self._outcomes(paper, {}, printed)
+        return (outcome for outcome in outcomes if outcome.verdict != "not run")
+
+    def _outcomes(
+        self, paper: PrintedTables, rows: Rows, cell_at: Callable[[str, str], Compared | None]
+    ) -> Iterator[Outcome]:
+        for title, left, right in self._contrasts(paper, rows):
+            cells = {place: cell_at(*place) for place in (*left, *right)}
+            known = {place: cell for place, cell in cells.items() if cell is not None}
+            ran = len(known) == len(cells)
+            yield self._judged(title, left, right, known, paper) if ran else not_run(title)
+
+    def _judged(
+        self, title: str, left: Terms, right: Terms, cells: Mapping[Place, Compared], paper: PrintedTables
+    ) -> Outcome:
+        constant = 0.0 if isinstance(self.right, str) else self.right
+
+        def less(times: float) -> Mean:
+            weights = left | {place: left.get(place, 0.0) - times * weight for place, weight in right.items()}
+            terms = [(weight, cells[place].row, cells[place]) for place, weight in weights.items()]
+            return contrast(terms, constant)
+
+        if self.kind == "ratio":
+            # left / right is above a where left - a right is above zero
+            verdicts = [] if self.above is None else [less(self.above).where(0, None)]
+            verdicts += [] if self.below is None else [less(self.below).where(None, 0)]
+            verdict = min(verdicts, key=("fails", "undecided", "holds").index)
+            above, below = (
+                sum(weight * cells[place].mean.value for place, weight in side.items())
+                for side in (left, right)
+            )
+            shown = number(above / below)
+        else:
+            verdict = less(self.times).where(self.above, self.below)
+            shown = with_interval(less(self.times), paper.decimals_of(self.left), sign=True)
+        text = f"{title}: {shown}, {self.needs}"
+        if isinstance(self.right, float) and self.below is None:
+            return at_least(verdict, text, next(iter(cells.values())))
+        return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
+
+    def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms, Terms]]:
+        """Each contrast with its title: the weights of ``left``, and those of ``right`` before ``times``."""
         pairs = list(self._pairs(rows))
         if self.mean:
-            terms: Terms = {}
-            for level, other in pairs:
-                for place, weight in self._terms(level, other).items():
-                    terms[place] = terms.get(place, 0.0) + weight / len(pairs)
-            yield f"{self._lines(paper)}, mean over {', '.join(map(level_words, self.at))}", terms
+            title = f"{self._lines(paper)}, mean over {', '.join(map(level_words, self.at))}"
+            lefts, rights = zip(*pairs, strict=True)
+            yield title, self._terms(self.left, *lefts), self._terms(self.right, *rights)
             return
         for level, other in pairs:
-            yield self._title(paper, level, other), self._terms(level, other)
+            left, right = self._terms(self.left, level), self._terms(self.right, other)
+            yield self._title(paper, level, other), left, right
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[str, str]]:
+        """The levels of ``left`` and ``right`` that are compared."""
         if self.right_at == PREVIOUS:
             yield from ((after, before) for before, after in pairwise(self.at))
             return
         for level in self.at:
             yield _level(level, self.left, rows), _level(self.right_at or level, str(self.right), rows)
 
-    def _terms(self, level: str, other: str) -> Terms:
-        terms: Terms = {(self.left, level): 1.0}
-        if isinstance(self.right, str):
-            terms[self.right, other] = terms.get((self.right, other), 0.0) - 1.0
-        if self.since:
-            terms[self.left, self.since] = -1.0
-            terms[str(self.right), self.since] = 1.0
-        return terms
-
-    def _sides(self, terms: Terms) -> tuple[list[Place], list[Place]]:
-        return [one for one in terms if terms[one] > 0], [one for one in terms if terms[one] < 0]
-
-    def _scaled(self, terms: Terms, factor: float) -> Terms:
-        """With ``right`` so many times; of one line's levels it is the subtracted one."""
-        if self.left == self.right:
-            return {place: weight * (factor if weight < 0 else 1.0) for place, weight in terms.items()}
-        return {
-            place: weight * (factor if place[0] == self.right else 1.0) for place, weight in terms.items()
-        }
+    def _terms(self, side: str | float, *levels: str) -> Terms:
+        """The weights of a side's cells: their mean, or its change; none of a number."""
+        if not isinstance(side, str):
+            return {}
+        since = {(side, self.since): -1.0} if self.since else {}
+        return {(side, level): 1 / len(levels) for level in levels} | since
 
     def _lines(self, paper: PrintedTables) -> str:
         sign = "÷" if self.kind == "ratio" else "−" if self.times == 1 else f"− {number(self.times)} ×"
@@ -165,9 +146,8 @@ class Contrast(Bounded):
 
 def _level(level: str, reference: str, rows: Rows) -> str:
     """The level meant by `best`, or `best of LINE`; its name where nothing ran."""
-    if not level.startswith(BEST):
-        return level
-    return best(rows[level.partition(" of ")[2] or reference]) or level
+    chosen = rows.get(level.partition(" of ")[2] or reference)
+    return level if chosen is None or not level.startswith(BEST) else best(chosen) or level
 
 
 def best(chosen: Chosen) -> str | None:

@@ -1,50 +1,41 @@
 """One picture over all papers: accuracy against the epsilon that is proven, beside independent results."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import TypeAdapter
+from ruamel.yaml import YAML
 
-from pipeline.methods.rooms import METHOD_SETTINGS
+from pipeline.fields import Strict
+from pipeline.methods.rooms import method_settings
 from pipeline.reporting.drawing.style import COLOURS, columns, svg
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.results import RowResult
+from pipeline.reporting.results import PaperResult, RowResult
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
-@dataclass(frozen=True)
-class Anchor:
+class Anchor(Strict):
     """Results of others, at delta 1e-5 and from scratch: (epsilon, percent)."""
 
     source: str
     marker: str
-    points: tuple[tuple[float, float], ...]
+    points: list[tuple[float, float]]
 
 
-ANCHORS = {
-    "MNIST": (
-        Anchor("R+R (ACSAC 2024), WRN-16-4", "X", ((1, 96.80), (4, 98.27), (8, 98.51))),
-        Anchor("Tramèr and Boneh (2021), end to end", "P", ((3, 98.1),)),
-        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", "d", ((3, 98.7),)),
-    ),
-    "CIFAR-10": (
-        Anchor("De et al. (2022), WRN", "*", ((1, 56.8), (2, 64.9), (3, 69.2), (4, 73.5), (8, 81.4))),
-        Anchor("R+R (ACSAC 2024), WRN-16-4", "X", ((1, 42.45), (4, 60.20), (8, 66.56))),
-        Anchor("Tramèr and Boneh (2021), ScatterNet CNN", "d", ((3, 69.3),)),
-    ),
-}
+ANCHORS = TypeAdapter(dict[str, list[Anchor]]).validate_python(
+    YAML(typ="safe", pure=True).load(Path(__file__).with_name("others.yaml").read_text(encoding="utf-8"))
+)
 
 
 def draw(papers: Sequence[PaperResult]) -> str | None:
     """A panel a data set that has points; None where there are none."""
-    found = {name: _points(papers, key) for key, name in SETS.items()}
-    shown = {name: points for name, points in found.items() if points}
+    shown = {name: points for key, name in SETS.items() if (points := _points(papers, key))}
     if not shown:
         return None
     methods = sorted({method for points in shown.values() for method, _, _ in points})
@@ -84,13 +75,13 @@ def _data(row: RowResult) -> str:
 
 def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]], methods: Sequence[str]) -> None:
     for number, method in enumerate(methods):
-        own = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
-        if own:
-            colour, label = COLOURS[number % len(COLOURS)], METHOD_SETTINGS[method].title
-            axes.plot(*columns(own), "o", color=colour, ms=5, alpha=0.8, label=label)
+        of_method = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
+        if of_method:
+            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
+            axes.plot(*columns(of_method), "o", color=colour, ms=5, alpha=0.8, label=label)
     for anchor in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
-        axes.plot(*columns(list(anchor.points)), marker=anchor.marker, label=anchor.source, **look)
+        axes.plot(*columns(anchor.points), marker=anchor.marker, label=anchor.source, **look)
     axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
     axes.text(VACUOUS * 1.1, 12, "no privacy to speak of", fontsize=8.5)
     axes.set_xscale("log")

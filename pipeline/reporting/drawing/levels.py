@@ -93,13 +93,13 @@ def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
 
 def _far_apart(values: Iterable[float]) -> bool:
     """Whether the largest finite number is more than `SPREAD` times the smallest, which is above zero."""
-    found = [value for value in values if isfinite(value)]
-    return bool(found) and min(found) > 0 and max(found) > SPREAD * min(found)
+    finite = [value for value in values if isfinite(value)]
+    return bool(finite) and min(finite) > 0 and max(finite) > SPREAD * min(finite)
 
 
 def _plot_further(axes: Axes, row: RowResult, table: Table, places: dict[str, float], colour: str) -> None:
-    for number, (metric, words) in enumerate(row.further(table)):
-        cells = row.also[metric]
+    further = [(words, row.also[metric]) for metric, words in table.also.items() if row.also[metric]]
+    for number, (words, cells) in enumerate(further):
         points = [(x, cells[level].mean.value) for level, x in places.items() if level in cells]
         style = FURTHER[number % len(FURTHER)]
         axes.plot(*columns(points), style, color=colour, lw=1, label=f"{row.declared.label}, {words}")

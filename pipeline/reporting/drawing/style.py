@@ -5,14 +5,16 @@ figures fit into one page without their clip paths and markers getting mixed up.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.results import RowResult
@@ -23,6 +25,8 @@ INK, FAINT = "#1c2430", "#c9d0d9"
 COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
 LEGEND_LINE = 0.21  # inches
 POINTS = 200  # drawn of a curve; a screen shows no more
+
+T = TypeVar("T")
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -56,26 +60,50 @@ def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tupl
     return [x for x, _ in points], [y for _, y in points]
 
 
-def down(count: int, across: int) -> int:
-    """Rows of panels, of which ``across`` stand beside one another."""
-    return -(-count // across)
-
-
 def remark(row: RowResult, form: str) -> str:
     """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
     words = ", ".join(mark.words for mark in row.marks if mark.inconclusive)
     return form.format(words) if words else ""
 
 
-def panels(figure: Figure, count: int, across: int, ylabel: str, sharex: bool = True) -> list[Axes]:
-    """``count`` panels with one y axis, which is labelled at the left ones; and one x axis if ``sharex``."""
-    across = min(across, count)
-    grid = figure.subplots(down(count, across), across, squeeze=False, sharex=sharex, sharey=True)
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    for axes in grid[:, 0]:
-        axes.set_ylabel(ylabel)
-    return list(grid.flat[:count])
+@dataclass(frozen=True)
+class Panels:
+    """A figure of panels with one y axis, which is labelled at the left ones; sizes are in inches."""
+
+    across: int  # beside one another, at most
+    width: float  # of one
+    height: float
+    ylabel: str = ""
+    sharex: bool = True  # one x axis too
+
+    def svg(
+        self,
+        name: str,
+        shown: Sequence[T],
+        plot: Callable[[Axes, T], None],
+        legend: Mapping[str, Line2D] | None = None,
+        columns: int | None = None,
+        below: float = 0.0,
+    ) -> str | None:
+        """A panel for each of ``shown``, drawn by ``plot``, and ``below`` for a legend; None of nothing."""
+        if not shown:
+            return None
+        across = min(self.across, len(shown))
+        down = -(-len(shown) // across)
+
+        def draw(figure: Figure) -> None:
+            grid = figure.subplots(down, across, squeeze=False, sharex=self.sharex, sharey=True)
+            for axes in grid.flat[len(shown) :]:
+                axes.set_axis_off()
+            for axes in grid[:, 0]:
+                axes.set_ylabel(self.ylabel)
+            for axes, item in zip(grid.flat, shown, strict=False):
+                plot(axes, item)
+            if legend:
+                place: Any = {"loc": "outside lower center", "ncols": columns or len(legend)}
+                figure.legend(legend.values(), legend.keys(), **place)
+
+        return svg(name, (max(8.4, self.width * across), self.height * down + below), draw)
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:

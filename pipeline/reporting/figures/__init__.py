@@ -1,4 +1,5 @@
-"""Figures that a paper's file asks for by their modules' names, one module each.
+"""Figures that a paper's file asks for by their modules' names, one module each, here or where
+`pipeline.extensions` looks.
 
 A module has `draw`, which gives a table's figure as SVG text or None where there is nothing to draw, the
 `SUFFIX` of its file's name, its `TITLE` for screen readers, with the table's name in it, and its `CAPTION`.
@@ -6,10 +7,10 @@ A module has `draw`, which gives a table's figure as SVG text or None where ther
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 
 from markupsafe import Markup
 
+from pipeline.extensions import extensions
 from pipeline.reporting.results import TableResult
 
 
@@ -30,7 +31,7 @@ def drawn(result: TableResult) -> Iterator[Drawn]:
         UserError: a row's history is not one.
     """
     for kind in result.table.figures:
-        module = import_module(f"{__name__}.{kind}")
+        module = extensions("figures")[kind].load()
         svg = module.draw(result)
         if svg is not None:
             name = f"{result.name}-{module.SUFFIX}"

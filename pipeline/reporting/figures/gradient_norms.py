@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from math import sqrt
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, down, panels, svg
+from pipeline.reporting.drawing.style import COLOURS, INK, Panels
 from pipeline.reporting.histories import Curve, averages
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words, number
@@ -21,7 +20,7 @@ CAPTION = (
 PREFIX = "gradient_norms/"  # of a history's metrics: gradient_norms/EDGE, a share of the examples
 BIN = sqrt(2)  # upper over lower edge of the bins between the first and the last, which are open
 NOTES = ("first note", "middle", "last")  # of the history, that are drawn
-ACROSS, WIDTH, HEIGHT = 2, 4.2, 2.6  # panels beside one another; inches of one
+PANELS = Panels(2, 4.2, 2.6, "share of examples (%)")
 Shares = dict[float, Curve]  # lower edge of a bin -> share of the examples in it, over the epochs
 
 
@@ -31,26 +30,21 @@ def draw(result: TableResult) -> str | None:
     Raises:
         UserError: a row's history is not one.
     """
+
+    def plot(axes: Axes, panel: tuple[RowResult, str, Shares]) -> None:
+        row, level, shares = panel
+        clip = row.cells[level].replicas[0].settings["clip"]
+        axes.set_title(f"{row.declared.label}, {level_words(level)}\n{row.key}")
+        axes.axvline(clip, color=INK, ls=":", lw=1.2)
+        axes.set_xlabel("norm of an example's gradient before clipping")
+        _plot(axes, shares)
+
     shown = [(row, level, shares) for row in result.rows for level, shares in _shares(row)]
-    if not shown:
-        return None
-
-    def plot(figure: Figure) -> None:
-        grid = panels(figure, len(shown), ACROSS, "share of examples (%)")
-        for axes, (row, level, shares) in zip(grid, shown, strict=True):
-            clip = row.cells[level].replicas[0].settings["clip"]
-            axes.set_title(f"{row.declared.label}, {level_words(level)}\n{row.key}")
-            axes.axvline(clip, color=INK, ls=":", lw=1.2)
-            axes.set_xlabel("norm of an example's gradient before clipping")
-            _plot(axes, shares)
-        handles = [Line2D([], [], color=colour, lw=1.6) for colour in COLOURS[: len(NOTES)]]
-        handles.append(Line2D([], [], color=INK, ls=":", lw=1.2))
-        words = [*NOTES, "C, where gradients are clipped"]
-        figure.legend(handles, words, loc="outside lower center", ncols=len(words))
-
-    across = min(ACROSS, len(shown))
-    size = (max(8.4, WIDTH * across), HEIGHT * down(len(shown), across) + 0.8)
-    return svg(f"{result.name}-{SUFFIX}", size, plot)
+    legend = {
+        note: Line2D([], [], color=colour, lw=1.6) for note, colour in zip(NOTES, COLOURS, strict=False)
+    }
+    legend["C, where gradients are clipped"] = Line2D([], [], color=INK, ls=":", lw=1.2)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, below=0.8)
 
 
 def _shares(row: RowResult) -> Iterator[tuple[str, Shares]]:

@@ -3,10 +3,9 @@
 from collections import defaultdict
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, columns, down, panels, svg, thinned
+from pipeline.reporting.drawing.style import COLOURS, Panels, columns, thinned
 from pipeline.reporting.histories import Curve, averages
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
@@ -19,7 +18,7 @@ CAPTION = (
 )
 PREFIX = "layer_norm/"  # of a history's metrics: layer_norm/KIND/NAME
 KINDS = ("conv", "norm", "shortcut", "linear", "other")
-ACROSS, WIDTH, HEIGHT = 3, 4.2, 3.2  # panels beside one another; inches of one
+PANELS = Panels(3, 4.2, 3.2, "expected gradient norm", sharex=False)
 Norms = dict[str, list[Curve]]  # kind -> a curve a layer
 
 
@@ -29,28 +28,18 @@ def draw(result: TableResult) -> str | None:
     Raises:
         UserError: a row's history is not one.
     """
+
+    def plot(axes: Axes, panel: tuple[RowResult, str, Norms]) -> None:
+        row, level, norms = panel
+        axes.set_title(f"{row.key}\n{level_words(level)}")
+        axes.set_xlabel("epoch")
+        axes.set_yscale("log")
+        _plot(axes, norms)
+
     shown = [(row, level, norms) for row in result.rows for level, norms in _norms(row)]
-    if not shown:
-        return None
-
-    def plot(figure: Figure) -> None:
-        grid = panels(figure, len(shown), ACROSS, "expected gradient norm", sharex=False)
-        for axes, (row, level, norms) in zip(grid, shown, strict=True):
-            axes.set_title(f"{row.key}\n{level_words(level)}")
-            axes.set_xlabel("epoch")
-            axes.set_yscale("log")
-            _plot(axes, norms)
-        kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in shown)]
-        figure.legend(
-            [Line2D([], [], color=COLOURS[KINDS.index(kind)]) for kind in kinds],
-            kinds,
-            loc="outside lower center",
-            ncols=len(kinds),
-        )
-
-    across = min(ACROSS, len(shown))
-    size = (max(8.4, WIDTH * across), HEIGHT * down(len(shown), across) + 0.4)
-    return svg(f"{result.name}-{SUFFIX}", size, plot)
+    kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in shown)]
+    legend = {kind: Line2D([], [], color=COLOURS[KINDS.index(kind)]) for kind in kinds}
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, below=0.4)
 
 
 def _norms(row: RowResult) -> list[tuple[str, Norms]]:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pipeline.reporting import histories
-from pipeline.reporting.drawing.style import down, panels, svg
+from pipeline.reporting.drawing.style import Panels
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.records import RELEVANCE
@@ -19,7 +18,7 @@ CAPTION = (
     "are added up. Each picture has a scale of its own."
 )
 COLOURS = "YlOrRd"  # dark red is most relevant
-ACROSS, WIDTH, HEIGHT = 3, 2.8, 2.5  # panels beside one another; inches of one
+PANELS = Panels(3, 2.8, 2.5)
 Picture = np.ndarray  # (height, width)
 
 
@@ -29,19 +28,19 @@ def draw(result: TableResult) -> str | None:
     Raises:
         UserError: a row's history is not one.
     """
+
+    def plot(axes: Axes, panel: tuple[RowResult, str, Picture]) -> None:
+        row, level, picture = panel
+        axes.set_title(f"{row.declared.label}, {level_words(level)}\n{row.key}")
+        # drawn as one small image, a pixel a feature, that the viewer enlarges
+        shown = axes.imshow(picture, cmap=COLOURS, interpolation="none")
+        axes.set_axis_off()
+        # each with a scale of its own: noise is many times as large at one level as at another
+        bar = axes.figure.colorbar(shown, ax=axes, shrink=0.85)
+        bar.outline.set_visible(False)
+
     pictured = [(row, level, picture) for row in result.rows for level, picture in pictures(row)]
-    if not pictured:
-        return None
-
-    def plot(figure: Figure) -> None:
-        grid = panels(figure, len(pictured), ACROSS, "")
-        for axes, (row, level, picture) in zip(grid, pictured, strict=True):
-            axes.set_title(f"{row.declared.label}, {level_words(level)}\n{row.key}")
-            _plot(figure, axes, picture)
-
-    across = min(ACROSS, len(pictured))
-    size = (max(8.4, WIDTH * across), HEIGHT * down(len(pictured), across))
-    return svg(f"{result.name}-{SUFFIX}", size, plot)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", pictured, plot)
 
 
 def pictures(row: RowResult) -> Iterator[tuple[str, Picture]]:
@@ -62,12 +61,3 @@ def pictures(row: RowResult) -> Iterator[tuple[str, Picture]]:
             for place, value in relevances.items():
                 picture[place] = value
             yield level, picture
-
-
-def _plot(figure: Figure, axes: Axes, picture: Picture) -> None:
-    # drawn as one small image, a pixel a feature, that the viewer enlarges
-    shown = axes.imshow(picture, cmap=COLOURS, interpolation="none")
-    axes.set_axis_off()
-    # each with a scale of its own: noise is many times as large at one level as at another
-    bar = figure.colorbar(shown, ax=axes, shrink=0.85)
-    bar.outline.set_visible(False)

@@ -1,12 +1,12 @@
 """Trade-off curves as a figure: how well the best attack tells two neighbouring data sets apart."""
 
 from collections.abc import Iterator
+from itertools import cycle
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, down, panels, svg, thinned
+from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, Panels, columns, thinned
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
@@ -22,7 +22,7 @@ CAPTION = (
     "curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
-ACROSS, SIDE, HEADING = 3, 2.8, 0.5  # panels beside one another; inches of one, and of what stands over it
+PANELS = Panels(3, 2.8, 2.8 + 0.5, "type II error β")  # squares under their heads
 Ledgers = tuple[tuple[str, Ledger], ...]  # what a curve is called, and where it comes from
 
 
@@ -32,38 +32,34 @@ def draw(result: TableResult) -> str | None:
     Solid: the numeric curve of what ran. Dashed: G_mu of the central limit theorem. Dotted: 1 - alpha, of a
     mechanism that tells nothing.
     """
+
+    def plot(axes: Axes, panel: tuple[list[str], Ledgers]) -> None:
+        levels, ledgers = panel
+        axes.set_title(", ".join(map(level_words, levels)), wrap=True)
+        axes.set_xlabel("type I error α")
+        axes.set_aspect("equal")
+        axes.plot([0, 1], [1, 0], ":", color=INK, lw=1)
+        for name, ledger in ledgers:
+            _plot(axes, ledger, colours[name])
+
     shown = list(_panels(result))
-    if not shown:
-        return None
-    names = list(dict.fromkeys(name for _, ledgers in shown for name, _ in ledgers))
-
-    def plot(figure: Figure) -> None:
-        grid = panels(figure, len(shown), ACROSS, "type II error β")
-        for axes, (levels, ledgers) in zip(grid, shown, strict=True):
-            axes.set_title(", ".join(map(level_words, levels)), wrap=True)
-            axes.set_xlabel("type I error α")
-            axes.set_aspect("equal")
-            axes.plot([0, 1], [1, 0], ":", color=INK, lw=1)
-            for name, ledger in ledgers:
-                _plot(axes, ledger, COLOURS[names.index(name) % len(COLOURS)])
-        styles = (("-", "what ran"), ("--", "G_μ, an approximation"), (":", "1 − α, perfect privacy"))
-        handles = [Line2D([], [], color=COLOURS[i % len(COLOURS)], lw=1.6) for i in range(len(names))]
-        handles += [Line2D([], [], color=INK, ls=style, lw=1.2) for style, _ in styles]
-        figure.legend(handles, [*names, *(words for _, words in styles)], loc="outside lower center", ncols=2)
-
-    legend = LEGEND_LINE * -(-(len(names) + 3) // 2)
-    rows = down(len(shown), min(ACROSS, len(shown)))
-    return svg(f"{result.name}-{SUFFIX}", (SIDE * ACROSS, (SIDE + HEADING) * rows + legend), plot)
+    names = dict.fromkeys(name for _, ledgers in shown for name, _ in ledgers)
+    colours = dict(zip(names, cycle(COLOURS), strict=False))
+    legend = {name: Line2D([], [], color=colour, lw=1.6) for name, colour in colours.items()}
+    styles = {"what ran": "-", "G_μ, an approximation": "--", "1 − α, perfect privacy": ":"}
+    legend |= {words: Line2D([], [], color=INK, ls=style, lw=1.2) for words, style in styles.items()}
+    below = LEGEND_LINE * -(-len(legend) // 2)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, columns=2, below=below)
 
 
 def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
     """Levels with the same curves (they differ in what privacy doesn't depend on), and these."""
     by_curves: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
     for level in result.levels:
-        own = tuple(_ledgers(result, level))
-        if own:
-            alike = tuple((name, (ledger.tradeoff, ledger.mu)) for name, ledger in own)
-            by_curves.setdefault(alike, ([], own))[0].append(level)
+        ledgers = tuple(_ledgers(result, level))
+        if ledgers:
+            alike = tuple((name, (ledger.tradeoff, ledger.mu)) for name, ledger in ledgers)
+            by_curves.setdefault(alike, ([], ledgers))[0].append(level)
     yield from by_curves.values()
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.claim_test import Chosen, Outcome, Rows
 from pipeline.reporting.papers import Claim
+from pipeline.reporting.results import PaperResult
 
 Status = Literal[
     "reproduced",
@@ -63,7 +63,7 @@ class ClaimResult:
         """As in the paper: on the full budget if that tells, else on the reduced one."""
         if self.claim.untested:
             return "not tested"
-        as_in_paper = [one.status for one in self.assessments if not one.variant]
+        as_in_paper = [assessment.status for assessment in self.assessments if not assessment.variant]
         told = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
         if told:
             return told[0]

@@ -1,15 +1,16 @@
 """What every kind of claim test shares: its base, what bounds it, and how its outcomes are worded."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from pipeline.fields import Strict
+from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import Cell, LineResult, RowResult
-from pipeline.reporting.wording import number
+from pipeline.reporting.wording import level_words, number
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]
@@ -52,6 +53,20 @@ class Outcome:
     caveat: str | None = None  # why it does not count: reduced budget, synthetic data, ...
 
 
+@dataclass(frozen=True)
+class PrintedCell:
+    """A number that the paper prints, taken as exact, where a test looks for a cell."""
+
+    row: str
+    mean: Mean
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    caveat: None = None
+    only_shorter: Literal[False] = False
+
+
+Compared = Cell | PrintedCell
+
+
 class ClaimTest(Strict):
     """One test of a claim: what the paper's file says for it, and how it is judged."""
 
@@ -92,6 +107,29 @@ class OfTwoLines(ClaimTest):
         return (self.left, self.right)
 
 
+class AtLevels(ClaimTest):
+    """A test of each level of ``at`` by itself, by what ran there."""
+
+    at: Levels
+
+    def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
+        """An outcome a level; not run where a line was not."""
+        for level in self.at:
+            deciding = [rows[reference].row(level) for reference in self.references]
+            ran = [row for row in deciding if row is not None and level in row.cells]
+            title = self.title(level, paper)
+            yield self.judge(title, level, ran, paper) if len(ran) == len(deciding) else not_run(title)
+
+    def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
+        """The outcome at a level, of the rows that decide there: one a line, in the order of `references`."""
+        raise NotImplementedError
+
+    def title(self, level: str, paper: PrintedTables) -> str:
+        """What is looked at: ``LINE at LEVEL``, ``LINE and LINE at LEVEL``."""
+        labels = " and ".join(paper.lines[reference].label for reference in self.references)
+        return f"{labels} at {level_words(level)}"
+
+
 class Bounded(ClaimTest):
     """A test of a number that must lie between ``above`` and ``below``."""
 
@@ -107,15 +145,13 @@ class Bounded(ClaimTest):
     @property
     def needs(self) -> str:
         """The bounds in words: ``to be above -2 and below 2``."""
-        parts = [
-            f"{word} {number(limit)}"
-            for word, limit in (("above", self.above), ("below", self.below))
-            if limit is not None
-        ]
-        return "to be " + " and ".join(parts)
+        limits = {"above": self.above, "below": self.below}.items()
+        return "to be " + " and ".join(
+            f"{word} {number(limit)}" for word, limit in limits if limit is not None
+        )
 
 
-def at_least(verdict: Verdict, text: str, cell: Cell) -> Outcome:
+def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
     """The outcome of a test that more training can only help to pass.
 
     Passed with less training than the paper's it counts, and says so: it is confirmed more strongly than
@@ -131,16 +167,11 @@ def not_run(title: str) -> Outcome:
     return Outcome("not run", f"{title}: not run")
 
 
-def caveat_of(*cells: Cell | None) -> str | None:
-    """Why a comparison of these decides nothing; the first reason there is."""
-    return next((cell.caveat for cell in cells if cell and cell.caveat), None)
-
-
-def guarantee_caveat(row: RowResult | None) -> str | None:
-    """Why the row's guarantee says nothing about the paper's.
+def guarantee_caveat(*rows: RowResult) -> str | None:
+    """Why these rows' guarantees say nothing about the paper's; the first reason there is.
 
     Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
     accounted for like many.
     """
-    marks = row.marks if row else ()
+    marks = (mark for row in rows for mark in row.marks)
     return next((mark.words for mark in marks if mark.incomparable or mark.seeded), None)

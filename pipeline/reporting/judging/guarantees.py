@@ -13,6 +13,10 @@ from pipeline.results.schema import Ledger, Replica
 # What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
 ROUNDING = 1 + 1e-6
 
+# Bounds that are no further apart are taken for the same: accountants differ in their grids, and noise is
+# calibrated to a thousandth.
+SAME = 1.01
+
 # Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
 # an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
 ERROR = 1e-6
@@ -73,17 +77,16 @@ def worst(ledgers: Iterable[Ledger]) -> Ledger:
     return max(ledgers, key=_badness)
 
 
-def incomparable(one: Ledger, other: Ledger) -> str | None:
-    """Why no epsilon of the one can be set beside one of the other; None where it can.
+def incomparable(left: Ledger, right: Ledger) -> str | None:
+    """Why an epsilon of one ledger can't be set beside one of the other; None where it can.
 
     An epsilon holds for its neighbours and its delta alone, and where nothing is proven there is none.
     """
-    if one.accounted is None or other.accounted is None:
+    if left.accounted is None or right.accounted is None:
         return "no epsilon is proven"
-    if one.neighbouring is not other.neighbouring:
-        relations = (RELATION_WORDS[ledger.neighbouring] for ledger in (one, other))
-        return "neighbours {} and {}".format(*relations)
-    return None if one.delta == other.delta else f"delta {one.delta} and {other.delta}"
+    if left.neighbouring is not right.neighbouring:
+        return f"neighbours {RELATION_WORDS[left.neighbouring]} and {RELATION_WORDS[right.neighbouring]}"
+    return None if left.delta == right.delta else f"delta {left.delta} and {right.delta}"
 
 
 def exceeds(ledger: Ledger) -> bool:
@@ -105,7 +108,7 @@ def _least(ledger: Ledger, accounted: float) -> float:
     Such a bound protects as well: it keeps both errors above (1 - delta) / (1 + e^epsilon).
     """
     others = ledger.opinions if ledger.releases else ()
-    return min([accounted, *(one.epsilon for one in others if one.epsilon is not None)])
+    return min([accounted, *(opinion.epsilon for opinion in others if opinion.epsilon is not None)])
 
 
 def gaussian_error(alpha: float, mu: float) -> float:

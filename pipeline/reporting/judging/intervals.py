@@ -62,11 +62,6 @@ def computed(value: float) -> Mean:
     return Mean(value, 0.0, 1)
 
 
-def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
-    """``mean(left) - mean(right)`` of independent seeds."""
-    return _total([left, [-value for value in right]])
-
-
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
     """The weighted sum of means, less a number.
 

@@ -6,7 +6,7 @@ from math import hypot, isinf, sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
-from scipy.stats import beta, norm, t
+from scipy.stats import binomtest, norm, t
 
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
@@ -15,19 +15,6 @@ LEVEL = 0.95
 FEWEST_SEEDS = 3
 MOST_SEEDS = 100  # more of one cell are not trained, so that no number is named
 SHARE_MARGIN = 0.1  # of seeds that converge
-RULE = (
-    f"From {FEWEST_SEEDS} "
-    "seeds on a value agrees if the 95 % interval of ours (Student t over seeds, with the paper's own "
-    "error where it prints one) lies within the table's margin of the printed value, is above or below if "
-    "it lies outside altogether, and is inconclusive otherwise, with the number of seeds that would "
-    "decide it at the mean and spread seen so far. Margins are set beforehand: one point on MNIST, two on "
-    "CIFAR-10 and AG News, 1 % of a computed number, wider only for a reason that the table gives. "
-    "'Agrees, .4 above' is within the margin and surely not equal. Fewer seeds decide nothing. Where only "
-    "some seeds converge, or the paper prints 'No-convergence', their share decides, by its exact 95 % "
-    "interval (Clopper and Pearson) and a margin of a tenth; it agrees only if all seeds do as the paper "
-    "says. The row that decides is the paper's line as it stands, not on a reduced budget; of several a "
-    "planned one, else the first that ran at the level."
-)
 
 
 @dataclass(frozen=True)
@@ -134,9 +121,7 @@ def _place(away: float, half: float, margin: float) -> Name:
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
     """Whether the share of seeds that converge lies surely away from all (or, for the paper, none)."""
-    tail = (1 - LEVEL) / 2
-    low = float(beta.ppf(tail, converged, n - converged + 1)) if converged else 0.0
-    high = float(beta.ppf(1 - tail, converged + 1, n - converged)) if converged < n else 1.0
+    low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")
     if theirs and high < 1 - SHARE_MARGIN:
         return "below"
     return "above" if not theirs and low > SHARE_MARGIN else "inconclusive"

@@ -22,6 +22,7 @@ SEVERITY: dict[str, Severity] = {
     # computed on private data exactly, and published
     "curves": "critical",
     "vocabulary": "critical",
+    "feature_range": "critical",
     "passed_over": "critical",
     "spans": "critical",
     # no training examples: nothing is claimed of them
@@ -39,12 +40,6 @@ SEVERITY: dict[str, Severity] = {
 }
 # further trainings on the same examples, which are weighed by what all spend together
 TRAININGS = ("search", "all_replicas")
-RULE = (
-    "What no ε covers is graded by what becomes of the claim for whoever sees all that is published of a "
-    "row, and not by how likely harm is. Breaks the claim: for all of it no bound is proven. Weakens it: the "
-    "claim holds at a larger ε, which is told, or for all but the examples that are named. Theoretical: it "
-    "takes an attacker of whom no attack is known."
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,9 @@ def not_covered(ledger: Ledger, attacks: Sequence[Attack], together: Together | 
     """
     uses = list(ledger.not_covered)
     if uses:  # it was trained
-        uses.append(statement("floating_point_shown" if floats_tell(attacks) else "floating_point"))
+        uses.append(
+            statement("floating_point_shown" if floats_tell(attacks, ledger.noise) else "floating_point")
+        )
     graded = [_graded(use, together) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 

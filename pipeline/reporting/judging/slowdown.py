@@ -1,15 +1,18 @@
 """How many times as long training takes at one level as at another, from the training curves."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from pipeline.reporting import histories
 from pipeline.reporting.histories import Curve, averaged
 from pipeline.reporting.judging.intervals import Mean, mean
 from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import level_words
+from pipeline.reporting.wording import level_words, row_words, with_interval
 
 METRIC = "validation_accuracy"
 MARGIN = 0.005  # points below the best, as a share: the last bit of a curve is noise
+HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
 # Declared wherever a slow-down is shown.
 RULE = (
     "Slow-down: epochs until validation accuracy first reaches the lower of the two levels' best (means "
@@ -24,11 +27,23 @@ class Slowdown:
     row: RowResult
     start: str
     end: str
-    threshold: float | None  # validation accuracy to reach, a share
-    epochs: tuple[float, float] | None  # at both levels, means over seeds
-    ratio: Mean | None  # None: see `problem`
-    problem: str | None  # why there is no ratio
-    unresolved: str | None  # why the curves are too coarse for it
+    threshold: float | None = None  # validation accuracy to reach, a share
+    epochs: tuple[float, float] | None = None  # at both levels, means over seeds
+    ratio: Mean | None = None  # None: see `problem`
+    problem: str | None = None  # why there is no ratio
+    unresolved: str | None = None  # why the curves are too coarse for it
+
+    @property
+    def texts(self) -> list[str]:
+        """In words under `HEAD`, without its row."""
+        levels = f"{level_words(self.start)} → {level_words(self.end)}"
+        if self.threshold is None or self.epochs is None or self.ratio is None:
+            return [levels, "", "", f"unknown: {self.problem}"]
+        before, after = self.epochs
+        # a mark of the whole row stands beside its name
+        unresolved = f" [{self.unresolved}]" if self.unresolved else ""
+        ratio = with_interval(self.ratio, 2) + unresolved
+        return [levels, f"{100 * self.threshold:.2f} %", f"{before:.1f} → {after:.1f}", ratio]
 
     @property
     def caveat(self) -> str | None:
@@ -45,37 +60,38 @@ def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
     """
     if row is None or start not in row.cells or end not in row.cells:
         return None
+    none = Slowdown(row, start, end)
     for level in (start, end):
         cell = row.cells[level]
         if cell.converged < cell.mean.n:
             words = f"only {cell.converged} of {cell.mean.n} seeds converged at {level_words(level)}"
-            return Slowdown(row, start, end, None, None, None, words, None)
+            return replace(none, problem=words)
     by_level = histories.read(row.history).get(METRIC, {}) if row.history else {}
     before, after = by_level.get(start, {}), by_level.get(end, {})
     seeds = sorted(before.keys() & after.keys())
     if not seeds:
-        return Slowdown(row, start, end, None, None, None, "there are no training curves", None)
+        return replace(none, problem="there are no training curves")
     threshold = min(_best(before), _best(after)) - MARGIN
     reached = [(_reached(before[seed], threshold), _reached(after[seed], threshold)) for seed in seeds]
     both = [(first, second) for first, second in reached if first is not None and second is not None]
     if len(both) < len(reached):
         words = f"only {len(both)} of {len(reached)} seeds came so far"
-        return Slowdown(row, start, end, threshold, None, None, words, None)
+        return replace(none, threshold=threshold, problem=words)
+    starts, ends = zip(*both, strict=True)
+    # nothing is recorded before the first epoch's end
     early = [
         level_words(level)
-        for side, (level, curves) in enumerate(((start, before), (end, after)))
-        if any(pair[side] == curves[seed][0][0] for seed, pair in zip(seeds, both, strict=True))
+        for level, curves, epochs in ((start, before, starts), (end, after, ends))
+        if any(epoch == curves[seed][0][0] for seed, epoch in zip(seeds, epochs, strict=True))
     ]
     return Slowdown(
         row,
         start,
         end,
         threshold,
-        (mean([first for first, _ in both]).value, mean([second for _, second in both]).value),
+        (fmean(starts), fmean(ends)),
         mean([second / first for first, second in both]),
-        None,
-        # nothing is recorded before the first epoch's end
-        f"reached within the first epoch at {' and at '.join(early)}" if early else None,
+        unresolved=f"reached within the first epoch at {' and at '.join(early)}" if early else None,
     )
 
 
@@ -85,7 +101,12 @@ def measured(result: TableResult) -> list[Slowdown]:
     if start is None:
         return []
     measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
-    return [one for one in measurements if one is not None]
+    return [slowdown for slowdown in measurements if slowdown is not None]
+
+
+def lines(slowdowns: Sequence[Slowdown]) -> list[list[str]]:
+    """As text under `HEAD`."""
+    return [[row_words(slowdown.row), *slowdown.texts] for slowdown in slowdowns]
 
 
 def _best(curves: dict[int, Curve]) -> float:

@@ -1,18 +1,14 @@
-"""What became of each value that a paper prints, by the one rule of `judging.rule`, and the counts of it."""
+"""What became of each value that a paper prints, by the one rule of `judging.rule`."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.reporting.gather import PaperResult
 from pipeline.reporting.judging.rule import Name
 from pipeline.reporting.printed import Line
-from pipeline.reporting.results import LineResult, RowResult
+from pipeline.reporting.results import LineResult, PaperResult, RowResult
 from pipeline.reporting.wording import verdict_words
 
 Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]
-STRENGTHS = ("accounting", "the paper's settings", "a budget of our own")
 
 
 @dataclass(frozen=True)
@@ -30,72 +26,8 @@ class Value:
         return self.status in ("agrees", "above", "below")
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Printed values by what became of them; printed ones that count nowhere are left out of `total`."""
-
-    values: tuple[Value, ...]
-    out_of_scope: int = 0  # numbers printed elsewhere, that aren't tried
-
-    @property
-    def printed(self) -> int:
-        """Every value."""
-        return len(self.values)
-
-    def of(self, *statuses: Status) -> int:
-        """How many have one of these statuses."""
-        return sum(value.status in statuses for value in self.values)
-
-    @property
-    def differ(self) -> int:
-        """How many are above or below."""
-        return self.of("above", "below")
-
-    @property
-    def decided(self) -> int:
-        """How many have a verdict."""
-        return sum(value.decided for value in self.values)
-
-    @property
-    def planned(self) -> int:
-        """How many have one by a plan made before the training; accounting needs none."""
-        return sum(value.decided and value.planned for value in self.values)
-
-    def by_strength(self, strength: str) -> tuple[int, int]:
-        """(agree, differ) of the values whose verdict stands on it."""
-        found = [value for value in self.values if value.row and value.row.strength == strength]
-        return (
-            sum(value.status == "agrees" for value in found),
-            sum(value.status in ("above", "below") for value in found),
-        )
-
-    def reasons(self, status: Status) -> str:
-        """Why values have a status: the reason, or where there are several each with its count."""
-        counts = Counter(value.words for value in self.values if value.status == status)
-        if len(counts) == 1:
-            return next(iter(counts))
-        return ", ".join(f"{why}: {count}" for why, count in counts.most_common())
-
-    @property
-    def waiting(self) -> list[RowResult]:
-        """The rows that values wait for."""
-        rows = {
-            value.row.key: value.row
-            for value in self.values
-            if value.status == "waits for a GPU" and value.row
-        }
-        return list(rows.values())
-
-
-def counts(results: Iterable[PaperResult]) -> Counts:
-    """All values of these papers."""
-    results = list(results)
-    scope = sum(one.numbers for result in results for one in result.paper.out_of_scope)
-    return Counts(tuple(value for result in results for value in judge(result)), scope)
-
-
-def judge(result: PaperResult) -> list[Value]:
-    """Every value printed in the paper's tables, declared or not; none of an experiment of our own."""
+def judge(*results: PaperResult) -> list[Value]:
+    """Every value printed in the papers' tables, declared or not; none of an experiment of our own."""
     return [
         _of(
             line,
@@ -103,6 +35,7 @@ def judge(result: PaperResult) -> list[Value]:
             level,
             "" if metric else line.uncounted.get(level, ""),
         )
+        for result in results
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines

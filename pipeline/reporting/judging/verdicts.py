@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
+from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
-from pipeline.reporting.vocabulary import LEDGERS
 from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
@@ -14,13 +15,6 @@ Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 FLOAT = 1 + 1e-3
 # an epsilon that thousands of trials show of an attack that hardly ever errs, where no bound stands beside it
 CERTAIN = 4.0
-RULE = (
-    "Sound: no attack shows more than is accounted, and no more is accounted than claimed. Optimistic: more "
-    "is accounted than claimed, and nothing shows that more is spent than claimed. Broken: more is shown "
-    "than is claimed or accounted, or there is no bound and an attack that hardly ever errs. Unproven: no "
-    "bound, and no attack found. Void: the noise is seeded. None of these says that an ε is small. All "
-    "of them take numbers for real; the last column says what an attack on floating-point noise showed."
-)
 
 
 @dataclass(frozen=True)
@@ -30,61 +24,78 @@ class Verdict:
     name: Name
     attack: Attack | None  # where one shows more than is accounted for it, that one; else the closest to it
     gap: float | None  # how far the claim is below what is accounted
-
-    @property
-    def words(self) -> str:
-        """In a cell."""
-        return LEDGERS[self.name].text
+    floating_point: str  # how noise was made, and what an attack on its arithmetic showed, in words
 
 
-def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
-    """Those that would also be possible if numbers were real."""
-    return [one for one in attacks if one.attack != FLOATING_POINT]
-
-
-def arithmetic(attacks: Sequence[Attack]) -> str:
-    """Whether what is proven of real numbers was shown to be wrong of a computer's, in words."""
-    if all(attack.attack != FLOATING_POINT for attack in attacks):
-        return "not audited"
-    return "holds for real numbers only" if floats_tell(attacks) else "no more shown than accounted"
-
-
-def floats_tell(attacks: Sequence[Attack]) -> bool:
-    """Whether an attack on floating-point noise showed more than is accounted."""
-    return any(
-        attack.attack == FLOATING_POINT and attack.accounted is not None and closeness(attack) > FLOAT
-        for attack in attacks
-    )
-
-
-def verdict(ledger: Ledger, attacks: Sequence[Attack], reproducible: bool) -> Verdict:
-    """What a level's privacy is worth if numbers were real; see `RULE`."""
-    attacks = on_mechanism(attacks)
-    closest = max(attacks, key=closeness, default=None)
-    if ledger.event is None and ledger.claimed is None:
-        return Verdict("none", closest, None)
-    if reproducible:
-        return Verdict("void", closest, None)
-    if alarms := [one for one in attacks if closeness(one) > FLOAT]:
-        return Verdict("broken", max(alarms, key=closeness), None)
-    claimed = ledger.claimed
-    if above := [one for one in attacks if one.whole and claimed is not None and one.epsilon > claimed]:
-        return Verdict("broken", max(above, key=lambda one: one.epsilon), None)
-    if ledger.accounted is None:
-        certain = [one for one in attacks if one.accounted is None and one.epsilon > CERTAIN]
-        return Verdict("broken" if certain else "unproven", certain[0] if certain else closest, None)
-    if exceeds(ledger):
-        return Verdict("broken", closest, None)
-    if claimed is not None and ledger.accounted > ROUNDING * claimed:
-        return Verdict("optimistic", closest, ledger.accounted - claimed)
-    return Verdict("sound", closest, None)
+def verdict(
+    ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
+) -> Verdict:
+    """What a level's privacy is worth; `pages/verdicts.txt` says how. ``noise``: None where nothing ran."""
+    name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
+    gap = None
+    if name == "optimistic" and ledger.accounted is not None and ledger.claimed is not None:
+        gap = ledger.accounted - ledger.claimed
+    return Verdict(name, attack, gap, _floating_point(attacks, noise))
 
 
 def of_cell(cell: Cell, record: Record) -> Verdict:
     """The verdict on a level of a record, by the attacks on it."""
-    return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible)
+    # of replicas with noise of either kind, as far as those with float32 noise
+    noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
+    return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible, noise)
+
+
+def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
+    """Those that would also be possible if numbers were real."""
+    return [attack for attack in attacks if attack.attack != FLOATING_POINT]
+
+
+def closest(attacks: Sequence[Attack]) -> Attack | None:
+    """The attack that came closest to what was accounted for it, or went furthest beyond."""
+    return max(attacks, key=closeness, default=None)
 
 
 def closeness(attack: Attack) -> float:
     """What an attack shows, over what was accounted for the mechanism that it attacked."""
     return attack.largest / attack.accounted if attack.accounted else 0.0
+
+
+def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[Name, Attack | None]:
+    """The verdict if numbers were real, and the attack that says most."""
+    claimed, accounted, strongest = ledger.claimed, ledger.accounted, closest(attacks)
+    if ledger.event is None and claimed is None:
+        return "none", strongest
+    if reproducible:
+        return "void", strongest
+    if strongest and closeness(strongest) > FLOAT:
+        return "broken", strongest
+    limit = inf if claimed is None else claimed
+    if above := [attack for attack in attacks if attack.whole and attack.epsilon > limit]:
+        return "broken", max(above, key=lambda attack: attack.epsilon)
+    if accounted is None:
+        certain = [attack for attack in attacks if attack.accounted is None and attack.epsilon > CERTAIN]
+        return ("broken", certain[0]) if certain else ("unproven", strongest)
+    if exceeds(ledger):
+        return "broken", strongest
+    if claimed is not None and accounted > ROUNDING * claimed:
+        return "optimistic", strongest
+    return "sound", strongest
+
+
+def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
+    """How noise was made, and whether what is proven of real numbers was shown wrong of a computer's."""
+    if noise is None:
+        return "nothing ran"
+    of_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
+    if not of_floats:
+        return f"{noise}: not audited"
+    told = floats_tell(attacks, noise)
+    return f"{noise}: " + ("holds for real numbers only" if told else "no more shown than accounted")
+
+
+def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
+    """Whether an attack on the arithmetic of such noise showed more than is accounted."""
+    return any(
+        (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
+        for attack in attacks
+    )

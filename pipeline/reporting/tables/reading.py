@@ -39,27 +39,26 @@ class Reading:
 
 def deciding(result: TableResult) -> list[Reading]:
     """Each line of the paper with the cells that decide it; of lines that print nothing those that would."""
-    return [_of(line, result, decides=True) for line in result.lines]
+    readings = []
+    for line in result.lines:
+        chosen = [
+            (level, row) for level in result.levels if (row := line.deciding(level)) and level in row.cells
+        ]
+        rows = {row.key: row for _, row in chosen}
+        cells = {level: row.cells[level] for level, row in chosen}
+        readings.append(Reading(line, tuple(rows.values()), cells, decides=True))
+    return readings
 
 
 def variants(result: TableResult) -> list[Reading]:
     """Each row's cells that decide nothing, in the order of lines."""
-    found = (
-        Reading(
-            line,
-            (row,),
-            {level: cell for level, cell in row.cells.items() if not line.decides(row, level)},
-            decides=False,
-        )
-        for line in result.lines
-        for row in line.rows
-    )
-    return [reading for reading in found if reading.cells]
-
-
-def never_run(result: TableResult) -> list[RowResult]:
-    """The rows without any number."""
-    return [row for row in result.rows if not row.cells]
+    readings = []
+    for line in result.lines:
+        for row in line.rows:
+            cells = {level: cell for level, cell in row.cells.items() if not line.decides(row, level)}
+            if cells:
+                readings.append(Reading(line, (row,), cells, decides=False))
+    return readings
 
 
 def wide(result: TableResult) -> pd.DataFrame:
@@ -67,26 +66,12 @@ def wide(result: TableResult) -> pd.DataFrame:
 
     Columns: 'line', 'source', then one a level; all text.
     """
-    return _frame(result, (line for one in deciding(result) for line in _lines(one, result)))
+    return _frame(result, (line for reading in deciding(result) for line in _lines(reading, result)))
 
 
 def wide_variants(result: TableResult) -> pd.DataFrame:
     """The same of what decides nothing."""
-    return _frame(result, (line for one in variants(result) for line in _ours(one, result)))
-
-
-def row_words(row: RowResult) -> str:
-    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
-    variant = f", {row.variant}" if row.variant else ""
-    variant += f", N = {row.examples:,}" if row.examples else ""
-    marks = "".join(f" [{mark.words}]" for mark in row.marks)
-    return f"{row.key}{variant}{marks}"
-
-
-def _of(line: LineResult, result: TableResult, decides: bool) -> Reading:
-    chosen = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
-    rows = tuple({row.key: row for row in chosen.values()}.values())
-    return Reading(line, rows, {level: row.cells[level] for level, row in chosen.items()}, decides)
+    return _frame(result, (line for reading in variants(result) for line in _ours(reading, result)))
 
 
 def _frame(result: TableResult, lines: Iterator[tuple[str, str, list[str]]]) -> pd.DataFrame:
@@ -114,7 +99,7 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
 
 def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
     label = reading.line.label
-    source = "; ".join(map(row_words, reading.rows))
+    source = "; ".join(map(wording.row_words, reading.rows))
     yield (
         label,
         f"ours: {source}" if source else "ours",

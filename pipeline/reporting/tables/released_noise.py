@@ -1,8 +1,9 @@
 """What rows release of private data, once and with noise: how much noise that is, and what it buys."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.statements import words
 from pipeline.reporting.wording import level_value, number, upwards
 from pipeline.results.schema import Released
@@ -29,8 +30,13 @@ def releases(result: TableResult) -> list[Release]:
     return [
         Release(row, quantity, tuple(_cell(row, level, quantity) for level in result.levels))
         for row in result.rows
-        for quantity in dict.fromkeys(one.quantity for level in row.cells for one in _of(row, level))
+        for quantity in dict.fromkeys(noisy.quantity for level in row.cells for noisy in _of(row, level))
     ]
+
+
+def lines(releases: Sequence[Release]) -> list[list[str]]:
+    """As text under `head`."""
+    return [[release.row.key, release.quantity, *map("; ".join, release.cells)] for release in releases]
 
 
 def head(result: TableResult) -> list[str]:
@@ -40,12 +46,12 @@ def head(result: TableResult) -> list[str]:
 
 def protections(result: TableResult) -> list[tuple[list[str], str]]:
     """(rows, what of whom is protected, and from whom) where a ledger says so; alike rows together."""
-    rows_by_words: dict[str, list[str]] = {}
-    for row in result.rows:
-        said = (cell.guarantee.ledger.protects for cell in row.cells.values())
-        for told in dict.fromkeys(words(one) for one in said if one is not None):
-            rows_by_words.setdefault(told, []).append(row.key)
-    return [(rows, told) for told, rows in rows_by_words.items()]
+
+    def told(cell: Cell) -> str | None:
+        protects = cell.guarantee.ledger.protects
+        return words(protects) if protects else None
+
+    return result.alike(told)
 
 
 def text(released: Released) -> str:
@@ -65,7 +71,7 @@ def _of(row: RowResult, level: str) -> tuple[Released, ...]:
 
 def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
     """Nothing where the level releases no such thing."""
-    released = next((one for one in _of(row, level) if one.quantity == quantity), None)
+    released = next((of_row for of_row in _of(row, level) if of_row.quantity == quantity), None)
     if released is None:
         return ()
     accounted = "no bound" if released.accounted is None else upwards(released.accounted)

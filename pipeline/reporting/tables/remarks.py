@@ -4,20 +4,19 @@ from collections.abc import Sequence
 
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import values
-from pipeline.reporting.results import LineResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, TableResult
 
 
-def reasons(result: TableResult) -> list[tuple[list[str], str, str]]:
-    """(rows, verdict, reason) wherever a bound is missing, too large or none; alike rows together."""
-    rows_by_reason: dict[tuple[str, str], list[str]] = {}
-    for row in result.rows:
-        for verdict, reason in dict.fromkeys(
-            (vocabulary.PRIVACY[cell.guarantee.state].text, cell.guarantee.reason)
-            for cell in row.cells.values()
-            if cell.guarantee.state in ("none_proven", "weaker", "exceeds", "vacuous")
-        ):
-            rows_by_reason.setdefault((verdict, reason or ""), []).append(row.key)
-    return [(rows, verdict, reason) for (verdict, reason), rows in rows_by_reason.items()]
+def reasons(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
+    """(rows, (verdict, reason)) wherever a bound is missing, too large or none; alike rows together."""
+
+    def told(cell: Cell) -> tuple[str, str] | None:
+        guarantee = cell.guarantee
+        if guarantee.state in ("holds", "none"):
+            return None
+        return vocabulary.PRIVACY[guarantee.state].text, guarantee.reason or ""
+
+    return result.alike(told)
 
 
 def notes(result: TableResult) -> list[str]:
@@ -52,11 +51,11 @@ def differing(line: LineResult, levels: Sequence[str]) -> str | None:
     if line.line is None:
         return None
     judged = {level: values.of_line(line, level) for level in levels}
-    found = {level: value.status for level, value in judged.items() if value}
+    statuses = {level: value.status for level, value in judged.items() if value}
     sides = [
         f"{side} the paper at {', '.join(wording.level_words(level) for level in at)}"
         for side in ("above", "below")
-        if (at := [level for level, verdict in found.items() if verdict == side])
+        if (at := [level for level, status in statuses.items() if status == side])
     ]
     if not sides:
         return None

@@ -26,7 +26,7 @@ BUDGET = "own budget: 8 epochs"  # of which the paper says nothing
 EXAMPLES = "trained on 55,000 of 60,000 examples"  # the mark that they all have
 REASON = words(BROKEN)
 STARTED = 1_700_000_000.0
-LEVELS = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
+LEVELS: tuple[float | str, ...] = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
 # mean test accuracy in percent at each level
 ACCURACY = {
     PLAIN: (99.0, 97.0, 96.1, 94.0, 91.0, 83.0, 78.0),
@@ -115,7 +115,7 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
         method=row.method,
         budget=row.budget,
         search=row.search,
-        replicas=replicas,
+        replicas=tuple(replicas),
         history="sha256:" + "0" * 64,
         origins=(
             Provenance(
@@ -177,11 +177,13 @@ def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str
     return digest
 
 
-def put(found: Record, root: Path, history: bool = True) -> Record:
-    """Write a record (and a history) where `evaluate` would; returns the record as written."""
-    if history:
-        digest = write_history(found.row, root, _curves(found))
-        found = found.model_copy(update={"history": digest})
+def put(found: Record, root: Path, curves: Iterable[tuple[Any, ...]] | None = None) -> Record:
+    """Write a record and its history where `evaluate` would; returns the record as written.
+
+    The history is the example's if there are no ``curves``, which are lines of `HISTORY_COLUMNS`.
+    """
+    digest = write_history(found.row, root, _curves(found) if curves is None else curves)
+    found = found.model_copy(update={"history": digest})
     keep(found, root)
     return found
 
@@ -210,10 +212,26 @@ def replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float
 
 
 def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
-    """A record of another line, ``made`` by other things than the example's."""
+    """A record of another row or account, ``made`` by other things than the example's."""
     line, template = declared.lines[key], record(PLAIN, settings())
-    update = {"row": key, "paper": line.paper, "table": line.table, "label": line.label, "replicas": replicas}
-    update["origins"] = (template.provenance.model_copy(update=made),)
+    update: dict[str, Any] = {
+        "row": key,
+        "paper": line.paper,
+        "table": line.table,
+        "label": line.label,
+        "replicas": replicas,
+    }
     if isinstance(line, Row):
-        update["data"] = line.data
-    return template.model_copy(update=update)
+        made = {"config": declared.row_digest(key)} | made
+        update |= {"data": line.data, "model": line.model.model_dump(mode="json"), "method": line.method}
+        update |= {"budget": line.budget, "search": line.search}
+    else:
+        made = {"config": declared.account_digest(key), "data": {}, "edition": {}} | made
+        update |= {"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
+    return template.model_copy(update=update | {"origins": (template.provenance.model_copy(update=made),)})
+
+
+def changed(found: Record, root: Path, **update: Any) -> None:
+    """Keep a record all of whose replicas are as told."""
+    replicas = [replica.model_copy(update=update) for replica in found.replicas]
+    keep(found.model_copy(update={"replicas": replicas}), root)

@@ -9,7 +9,6 @@ from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results.schema import Ledger, Record, Released
-from tests.keeping import keep
 from tests.reporting.made_up import dpsgd
 
 ADLM, ILM, PSGD = "phan-f4a-adlm", "phan-f4a-ilm", "phan-f4a-psgd"
@@ -88,10 +87,7 @@ def record(key: str, declared: Settings) -> Record:
             share = accuracy / 100 + 0.002 * seed
             metrics = {"test_accuracy": share, "validation_accuracy": share, "converged": 1.0, **noise}
             replicas.append(dpsgd.replica(row.level(own), seed, plain, metrics, spent))
-    made = {"config": declared.row_digest(key), "edition": {}}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(
-        update={"model": row.model.model_dump(mode="json"), "method": row.method}
-    )
+    return dpsgd.variant(key, declared, replicas, {"edition": {}})
 
 
 def ledger(method: str, own: dict[str, Any]) -> Ledger:
@@ -160,16 +156,10 @@ def history(found: Record) -> Iterator[tuple[Any, ...]]:
                 yield *own, 400, 600.0, f"relevance/0/{row}/{column}", place + 10.0 * replica.seed
 
 
-def put(key: str, declared: Settings, root: Path) -> None:
-    """Write a row's record and history where `evaluate` would."""
-    found = record(key, declared)
-    digest = dpsgd.write_history(key, root, history(found))
-    keep(found.model_copy(update={"history": digest}), root)
-
-
 def fill(root: Path) -> Settings:
     """The whole example; all rows run but the network's."""
     declared = settings()
     for key in ROWS:
-        put(key, declared, root)
+        made = record(key, declared)
+        dpsgd.put(made, root, history(made))
     return declared

@@ -12,7 +12,7 @@ from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
-from pipeline.results.schema import Ledger, Record, Replica
+from pipeline.results.schema import Ledger, Record
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd
 
@@ -77,38 +77,15 @@ def record(key: str, declared: Settings, examples: int = 55000, **converged: tup
         for seed in range(row.seeds):
             accuracy = (ACCURACY[base][sigma] - lost + 0.05 * seed) / 100
             told = converged.get(f"sigma_{sigma:g}")
-            replicas.append(
-                Replica(
-                    level=f"sigma={sigma:g}",
-                    seed=seed,
-                    settings=own.model_dump(mode="json"),
-                    metrics={
-                        "test_accuracy": accuracy,
-                        "validation_accuracy": accuracy,
-                        "test_accuracy_draws_std": 0.0012,
-                        "converged": float(told[seed] if told else accuracy > 0.15),
-                    },
-                    ledger=ledger(),
-                    seconds=100.0,
-                    started=dpsgd.STARTED,
-                    ended=dpsgd.STARTED + 100,
-                )
-            )
-    template = dpsgd.record(dpsgd.PLAIN, dpsgd.settings())
-    made = {"config": declared.row_digest(key), "reproducible": row.reproducible, "examples": examples}
-    return template.model_copy(
-        update={
-            "row": key,
-            "table": row.table,
-            "label": row.label,
-            "model": row.model.model_dump(mode="json"),
-            "method": row.method,
-            "budget": row.budget,
-            "search": row.search,
-            "replicas": replicas,
-            "origins": (template.provenance.model_copy(update=made),),
-        }
-    )
+            metrics = {
+                "test_accuracy": accuracy,
+                "validation_accuracy": accuracy,
+                "test_accuracy_draws_std": 0.0012,
+                "converged": float(told[seed] if told else accuracy > 0.15),
+            }
+            plain = own.model_dump(mode="json")
+            replicas.append(dpsgd.replica(f"sigma={sigma:g}", seed, plain, metrics, ledger()))
+    return dpsgd.variant(key, declared, replicas, {"reproducible": row.reproducible, "examples": examples})
 
 
 def ledger() -> Ledger:

@@ -113,10 +113,7 @@ def record(key: str, declared: Settings) -> Record:
         for own, accuracy in zip(row.resolved, ACCURACY[key].values(), strict=True)
         for seed in range(row.seeds)
     ]
-    made = {"config": declared.row_digest(key), "examples": 48800, "edition": {}}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(
-        update={"model": row.model.model_dump(mode="json"), "method": "tan"}
-    )
+    return dpsgd.variant(key, declared, replicas, {"examples": 48800, "edition": {}})
 
 
 def account(key: str, declared: Settings) -> Record:
@@ -128,10 +125,7 @@ def account(key: str, declared: Settings) -> Record:
         metrics |= {} if pld is None else {"epsilon_pld": pld}
         spent = ledger(own.noise_multiplier, pld or epsilon, claimed=epsilon)
         replicas.append(dpsgd.replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
-    made = {"config": declared.account_digest(key), "examples": 50000, "data": {}, "edition": {}}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(
-        update={"data": "none", "model": {}, "method": "accounting", "history": None}
-    )
+    return dpsgd.variant(key, declared, replicas, {"examples": 50000})
 
 
 def ledger(sigma: float, accounted: float, claimed: float = 400.0) -> Ledger:
@@ -168,9 +162,8 @@ def fill(root: Path) -> Settings:
     """The whole example, everything run."""
     declared = settings()
     for key in declared.rows:
-        found = record(key, declared)
-        digest = dpsgd.write_history(key, root, history(found))
-        keep(found.model_copy(update={"history": digest}), root)
+        made = record(key, declared)
+        dpsgd.put(made, root, history(made))
     for key in declared.accounts:
         keep(account(key, declared), root)
     return declared

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import Settings, parse
-from pipeline.reporting.gather import PaperResult, Sources, fill
+from pipeline.reporting.gather import Sources, fill
 from pipeline.reporting.papers import Paper
-from pipeline.results import records
+from pipeline.reporting.results import PaperResult
 from pipeline.results.schema import Record
 from tests.reporting.made_up import dpsgd
 
@@ -71,8 +71,7 @@ def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Recor
         for own in row.resolved
         for seed, accuracy in enumerate(accuracies.get(f"sigma_{own.sigma:g}", ()))
     ]
-    made = {"config": declared.row_digest(key), "edition": {}}
-    return dpsgd.variant(key, declared, replicas, made).model_copy(update={"method": row.method})
+    return dpsgd.variant(key, declared, replicas, {"edition": {}})
 
 
 def judged(
@@ -82,9 +81,3 @@ def judged(
     by_row: dict[str, Record | None] = dict.fromkeys(declared.lines)
     by_row |= {one.row: one for one in found}
     return fill("toys", Sources(declared, Path(), paper, by_row, gpu_hours or {}))
-
-
-def write(root: Path, *found: Record) -> None:
-    """The records where `evaluate` would write them."""
-    for one in found:
-        records.write(one, root)

@@ -1,0 +1,149 @@
+"""Private files stay out of git: their folders are ignored before the first of them is read, and git is asked."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from shutil import copyfileobj, copytree
+
+from pipeline.data.own.files import FOLDER
+from pipeline.data.prepared import PREPARED
+from pipeline.data.raw import RAW, SOURCE
+from pipeline.errors import UserError, reading, writing
+from pipeline.files import digest_file, replacing, replacing_folder, write_text
+from pipeline.params import PARAMS, OwnFiles, load
+
+IGNORE = Path(".gitignore")
+
+
+def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
+    """Where a declaration finds files from anywhere: a path below ``root``, which git ignores from here on.
+
+    Args:
+        name: what the data will be called.
+        given: where the files are. Below ``root`` they stay; elsewhere too, and a link is made to them.
+        copy: whether they are copied into the folder that git ignores instead.
+        root: the folder of params.yaml.
+
+    Raises:
+        UserError: there are none, git has them already, or another link or copy has the name.
+    """
+    files = Path(given) if Path(given).is_absolute() else root / given
+    if not files.exists():
+        raise UserError(f"{given}: missing; allowed: a file or a folder, anywhere")
+    inside = files.resolve().is_relative_to(root.resolve())
+    if inside and not copy:
+        place = files.resolve().relative_to(root.resolve())
+        refuse_tracked(tracked([place], root))
+        ignore([FOLDER, RAW, PREPARED, place], root)
+        return place.as_posix()
+    place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
+    ignore([FOLDER, RAW, PREPARED], root)
+    if (root / place).is_symlink() or (root / place).exists():
+        if copy or (root / place).resolve() != files.resolve():
+            raise UserError(
+                f"{place}: is there already; allowed: another name, or `--npz {place}` and the like"
+            )
+        return place.as_posix()
+    with reading(files), writing(root / place):
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        if copy:
+            _copy(files, root / place)
+        else:
+            (root / place).symlink_to(files.resolve())
+    return place.as_posix()
+
+
+def _copy(files: Path, target: Path) -> None:
+    """Whole or not at all. A link that leads elsewhere stays one, and is refused where it is read."""
+    if files.is_dir():
+        with replacing_folder(target) as building:
+            copytree(files, building, symlinks=True, dirs_exist_ok=True)
+    else:
+        with files.open("rb") as whole, replacing(target) as copy:
+            copyfileobj(whole, copy)
+
+
+def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
+    """Add to ``.gitignore`` what git doesn't ignore yet.
+
+    Raises:
+        UserError: it can't be read or written.
+    """
+    place, lines = root / IGNORE, []
+    if place.exists():
+        with reading(place):
+            lines = place.read_text().splitlines()
+    own = [f"/{path.as_posix()}" for path in paths if not _ignored(path, root)]
+    if lacking := [line for line in own if line not in lines]:
+        write_text(place, "\n".join([*lines, *lacking]) + "\n")
+
+
+def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
+    """Files at or below these paths that git tracks or is about to; none outside a checkout."""
+    # as they are called, whatever letters they have
+    listed = _git(root, "ls-files", "-z", "--", *(f":(literal){path.as_posix()}" for path in paths))
+    return [name for name in listed.split("\0") if name]
+
+
+def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
+    """Files of each own data set that git tracks: where they lie, as they were fetched, prepared, or copied."""
+    every = tracked([Path()], root) if own else []
+    found = {}
+    for name, declared in own.items():
+        places = [Path(declared.path), RAW / name, PREPARED / name]
+        digests = _fetched(root / RAW / name)
+        sizes = {path.stat().st_size for path in map((root / RAW / name).joinpath, digests) if path.is_file()}
+        copies = [
+            each
+            for each in every
+            if (root / each).is_file()
+            and (root / each).stat().st_size in sizes - {0}
+            and digest_file(root / each) in digests.values()
+        ]
+        found[name] = list(dict.fromkeys([*tracked(places, root), *copies]))
+    return {name: files for name, files in found.items() if files}
+
+
+def refuse_tracked(files: list[str]) -> None:
+    """Refuse private files that git has.
+
+    Raises:
+        UserError: there are any.
+    """
+    if files:
+        more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
+        raise UserError(
+            f"{files[0]}{more}: private, and git tracks it; `git rm -r --cached` takes it out of the next commit, "
+            "and commits that have it keep it"
+        )
+
+
+def _fetched(folder: Path) -> dict[str, str]:
+    """Digests of the files that were fetched, by their names; none where they weren't."""
+    try:
+        return dict(json.loads((folder / SOURCE).read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _ignored(path: Path, root: Path) -> bool:
+    # as a folder, which it may only become
+    return bool(_git(root, "check-ignore", "--no-index", f"{path.as_posix()}", f"{path.as_posix()}/"))
+
+
+def _git(root: Path, *command: str) -> str:
+    """What git says; nothing where it is missing or has nothing to say."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+if __name__ == "__main__":  # before each commit (.pre-commit-config.yaml)
+    for _, files in private_files(load(PARAMS).own).items():
+        try:
+            refuse_tracked(files)
+        except UserError as problem:
+            raise SystemExit(str(problem)) from None

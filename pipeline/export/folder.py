@@ -1,0 +1,243 @@
+"""The folder of an exported network: written as a whole, and compared with its digests where it is read."""
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import safetensors.torch
+import torch
+from pydantic import ValidationError
+
+from pipeline.data import prepared
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError, printable, reading
+from pipeline.export.inputs import (
+    VOCABULARY,
+    Preparation,
+    preparation_of,
+    read_inputs,
+    vocabulary_of,
+)
+from pipeline.export.model_card import model_card
+from pipeline.export.networks import (
+    Architecture,
+    Network,
+    architecture_of,
+    probe,
+    rebuilt,
+    replica_of,
+    same,
+    tensors_of,
+    trained_network,
+)
+from pipeline.export.privacy_statement import PrivacyStatement, privacy_statement
+from pipeline.fields import Key, Strict
+from pipeline.files import (
+    Damaged,
+    digest,
+    digest_json,
+    read_checked,
+    replacing_folder,
+    write_bytes,
+    write_text,
+)
+from pipeline.limits import RECORD_BYTES
+from pipeline.params import Settings
+from pipeline.results import records
+from pipeline.results.schema import Level, Record, Replica, Seed, Trained
+
+CONFIG, CARD = "config.json", "README.md"
+WEIGHTS: Final = "model.safetensors"
+Part = Literal["model.safetensors", "vocabulary.txt"]
+
+
+class Exported(Strict):
+    """``config.json``, beside its own ``digest``."""
+
+    schema_version: Literal[1] = 1
+    dprepro: str  # the version that wrote it
+    row: Key
+    level: Level
+    seed: Seed
+    architecture: Architecture
+    preparation: Preparation
+    probe: list[list[float]]  # logits of made-up inputs, for whoever reads it to compare
+    privacy: PrivacyStatement
+    files: dict[Part, str]  # digests
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A network with all that turns files into its inputs."""
+
+    architecture: Architecture
+    network: Network
+    preparation: Preparation
+    vocabulary: bytes | None
+
+    def probabilities(self, path: Path) -> np.ndarray:
+        """(N, K) for the inputs of a file.
+
+        Raises:
+            UserError: as `read_inputs`.
+        """
+        inputs = read_inputs(path, self.architecture.shape, self.preparation, self.vocabulary)
+        return self.network.probabilities(inputs)
+
+
+def row_predictor(
+    key: str, level: str | None, seed: int | None, settings: Settings, root: Path = Path()
+) -> Predictor:
+    """That of a row's replica.
+
+    Raises:
+        UserError: as `replica_of`; or its data or weights are missing or damaged.
+    """
+    data = prepared.load(settings.row(key).data, root)
+    return _predictor(key, replica_of(key, settings.rows[key], data, level, seed, root), data, settings, root)
+
+
+def _predictor(key: str, trained: Trained, data: Prepared, settings: Settings, root: Path) -> Predictor:
+    row = settings.rows[key]
+    return Predictor(
+        architecture_of(trained, row, data),
+        trained_network(key, trained, row, data, root),
+        preparation_of(row, data, settings),
+        vocabulary_of(data, root),
+    )
+
+
+def export(
+    key: str, level: str | None, seed: int | None, folder: Path, settings: Settings, root: Path = Path()
+) -> Exported:
+    """Write a row's network to a new folder.
+
+    Raises:
+        UserError: as `row_predictor`; the folder is there; the replica was not measured or accounted for; or
+            its network can't be computed without the data.
+    """
+    if folder.exists():
+        raise UserError(f"{folder}: is there already; allowed: a new folder")
+    row = settings.row(key)
+    data = prepared.load(row.data, root)
+    trained = replica_of(key, row, data, level, seed, root)
+    record, replica = _recorded(key, trained, settings, root)
+    own = _predictor(key, trained, data, settings, root)
+    tensors = tensors_of(own.network)
+    logits = probe(own.architecture, own.network)
+    if not np.isfinite(logits).all():
+        raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")
+    if not same(logits, probe(own.architecture, rebuilt(own.architecture, tensors))):
+        raise UserError(
+            f"{key}: can't be exported: its predictions need the data it learned from, not only its weights; "
+            f"`dprepro predict {key}` works here"
+        )
+    ledgers = records.read_ledgers(key, root)
+    assert ledgers is not None, "it is part of the record"
+    statement = privacy_statement(record, replica, ledgers.versions)
+    weights = safetensors.torch.save(
+        {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
+        {"format": "pt"},
+    )
+    parts: dict[Part, bytes] = {WEIGHTS: weights}
+    if own.vocabulary is not None:
+        parts[VOCABULARY] = own.vocabulary
+    exported = Exported(
+        dprepro=version("dprepro"),
+        row=key,
+        level=trained.level,
+        seed=trained.seed,
+        architecture=own.architecture,
+        preparation=own.preparation,
+        probe=logits,
+        privacy=statement,
+        files={name: digest(content) for name, content in parts.items()},
+    )
+    with replacing_folder(folder) as building:
+        for name, content in parts.items():
+            write_bytes(building / name, content)
+        write_text(building / CARD, model_card(record, replica, data, statement))
+        told = json.loads(exported.model_dump_json())
+        sealed = {**told, "digest": digest_json(told)}
+        write_text(building / CONFIG, json.dumps(sealed, indent=1, ensure_ascii=False) + "\n")
+    return exported
+
+
+def _recorded(key: str, trained: Trained, settings: Settings, root: Path) -> tuple[Record, Replica]:
+    """A row's record, and a replica in it.
+
+    Raises:
+        UserError: it was not measured or not accounted for.
+    """
+    record, name = records.read(key, settings.rows[key], root), (trained.level, trained.seed)
+    for replica in record.replicas if record else ():
+        if record is not None and (replica.level, replica.seed) == name:
+            return record, replica
+    raise UserError(
+        f"{key}: {trained.level}, seed {trained.seed}: not measured or not accounted for; run "
+        f"`dprepro evaluate {key}` and `dprepro ledger {key}`"
+    )
+
+
+def folder_predictor(folder: Path) -> Predictor:
+    """That of an exported network.
+
+    Raises:
+        UserError: the folder holds none, a file is missing or is not what was exported, or the installed
+            dprepro computes it otherwise.
+    """
+    exported = _config(folder / CONFIG)
+    parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
+    if WEIGHTS not in parts:
+        raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
+    try:
+        network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
+        logits = probe(exported.architecture, network)
+    except UserError as problem:
+        raise UserError(f"{folder}: {problem}") from problem
+    # names or shapes of another network, by whatever torch comes to
+    except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as problem:
+        raise _otherwise(folder, exported) from problem
+    if not same(exported.probe, logits):
+        raise _otherwise(folder, exported)
+    return Predictor(exported.architecture, network, exported.preparation, parts.get(VOCABULARY))
+
+
+def _otherwise(folder: Path, exported: Exported) -> UserError:
+    return UserError(
+        f"{folder}: was exported by dprepro {exported.dprepro}, and model "
+        f"{exported.architecture.model.name!r} of dprepro {version('dprepro')} here computes otherwise"
+    )
+
+
+def _config(path: Path) -> Exported:
+    """What ``config.json`` says."""
+    with reading(path, "`dprepro export ROW FOLDER` writes such a folder"):
+        if path.stat().st_size > RECORD_BYTES:
+            raise UserError(f"{path}: not what `dprepro export` writes: larger than {RECORD_BYTES} bytes")
+        content = path.read_bytes()
+    try:
+        told = json.loads(content)
+        seal = told.pop("digest")
+        if digest_json(told) != seal:
+            raise UserError(f"{path}: is not what was exported: its digest is not {printable(str(seal), 80)}")
+        return Exported.model_validate_json(json.dumps(told))
+    except ValidationError as problem:
+        first = problem.errors(include_input=False)[0]
+        where = printable(".".join(map(str, first["loc"])), 100)
+        raise UserError(f"{path}: can't be used here: {where}: {printable(first['msg'])}") from problem
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise UserError(f"{path}: is not what `dprepro export` writes") from problem
+
+
+def _part(path: Path, expected: str) -> bytes:
+    with reading(path, "it is part of the exported model"):
+        try:
+            return read_checked(path, expected)
+        except Damaged as problem:
+            raise UserError(
+                f"{path}: is not what was exported: its digest is not the one in {CONFIG}; export it again"
+            ) from problem

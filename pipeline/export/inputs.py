@@ -1,0 +1,111 @@
+"""Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from pipeline.data.own import images, npz, texts
+from pipeline.data.own.files import IMAGES, check_regular
+from pipeline.data.prepared import PREPARED, Prepared
+from pipeline.data.text import Encoder
+from pipeline.errors import UserError, reading
+from pipeline.fields import Strict
+from pipeline.files import Damaged, read_checked
+from pipeline.limits import OWN_BYTES
+from pipeline.params import OwnArrays, OwnImages, OwnTexts, Row, Settings
+
+VOCABULARY: Final = "vocabulary.txt"
+
+
+class Preparation(Strict):
+    """How files become inputs."""
+
+    array: str = "inputs"  # of an npz
+    column: str = "text"  # of a CSV
+    resize: bool = False  # whether images are cut around their centre and scaled
+    tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
+
+
+def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
+    """How the files of a row's data became inputs."""
+    own = settings.own.get(settings.split(row.data).raw)
+    told = {}
+    if isinstance(own, OwnArrays):
+        told["array"] = own.inputs
+    if isinstance(own, OwnTexts):
+        told["column"] = own.text
+    tokens = data.splits["train"].inputs.shape[1] if "text" in data.manifest else None
+    return Preparation(**told, resize=isinstance(own, OwnImages) and own.resize, tokens=tokens)
+
+
+def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
+    """The file of the data's vocabulary; None of images.
+
+    Raises:
+        UserError: it is missing, or not what was prepared.
+    """
+    if "text" not in data.manifest:
+        return None
+    path, again = root / PREPARED / data.name / VOCABULARY, f"run `dprepro prepare {data.name}` again"
+    with reading(path, again):
+        try:
+            return read_checked(path, data.manifest["text"]["digest"])
+        except Damaged as problem:
+            raise UserError(f"{path}: is not what was prepared; {again}") from problem
+
+
+def read_inputs(
+    path: Path, shape: tuple[int, ...], preparation: Preparation, vocabulary: bytes | None
+) -> np.ndarray:
+    """(N, ...) inputs of a file, as they are stored in prepared data.
+
+    Args:
+        path: an image, an npz with an array of them, a CSV with a column of texts, or a text a line.
+        shape: (C, H, W) of the network's images.
+        preparation: how files become inputs.
+        vocabulary: of texts.
+
+    Raises:
+        UserError: the file is missing, of another type, or its images are of another shape.
+    """
+    ending = path.suffix.lower()
+    takes: str
+    allowed: tuple[str, ...]
+    if vocabulary is not None:
+        takes, allowed = "texts", (".csv", ".txt")
+    elif len(shape) == 3 and shape[0] in (1, 3):
+        takes, allowed = "images", (*IMAGES, ".npz")
+    else:
+        takes, allowed = "features", (".npz",)
+    if not path.exists():
+        raise UserError(f"{path}: missing")
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; allowed: files of type {', '.join(allowed)}")
+    check_regular(path)
+    if ending not in allowed:
+        raise UserError(f"{path}: of unknown type; the network takes {takes}; allowed: {', '.join(allowed)}")
+    if path.stat().st_size > OWN_BYTES:
+        raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
+    if vocabulary is not None:
+        assert preparation.tokens is not None
+        found = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
+        return Encoder.read(vocabulary, preparation.tokens)(found)
+    if ending != ".npz":
+        channels, height, width = shape
+        return images.read_image(path, (channels, height, width), preparation.resize)[None]
+    arrays = npz.read_inputs(path, preparation.array)
+    if arrays.shape[1:] != shape:
+        there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
+        raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
+    return arrays
+
+
+def _lines(path: Path) -> list[str]:
+    with reading(path):
+        try:
+            return path.read_bytes().decode().splitlines()
+        except UnicodeDecodeError as problem:
+            raise UserError(
+                f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
+            ) from problem

@@ -1,0 +1,105 @@
+"""A model card as Hugging Face reads them: metadata in YAML, then Markdown for people."""
+
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pipeline.data.prepared import Prepared
+from pipeline.export.privacy_statement import PrivacyStatement, markdown
+from pipeline.reporting import wording
+from pipeline.reporting.judging.intervals import mean
+from pipeline.results.schema import Record, Replica
+
+ACCURACY = "test_accuracy"
+
+
+def model_card(record: Record, replica: Replica, data: Prepared, statement: PrivacyStatement) -> str:
+    """What README.md says of a replica's network."""
+    about, made = data.manifest, record.origins[replica.origin]
+    content, yaml = StringIO(), YAML()
+    yaml.allow_unicode = True
+    yaml.dump(_metadata(record, replica, about), content)
+    raw = next(iter(about["raw"].values()))
+    counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
+    takes = "a CSV of texts, or a text a line" if "text" in about else "an image, or an npz of images"
+    return f"""---
+{content.getvalue()}---
+
+# {record.label}
+
+Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.
+`model.safetensors` has its weights, `config.json` what else it is computed by, with digests of both.
+
+```console
+dprepro predict . FILES...
+```
+
+A file is {takes}. Probabilities are the softmax of the network's outputs, and nobody has calibrated them.
+
+## Data
+
+{raw["title"]} (edition: {raw["edition"]}; licence: {raw.get("licence") or "not stated"}).
+{data.classes} classes; {counts} examples.
+No licence was chosen for the model: the metadata above say `unknown`.
+
+## Training
+
+- method: `{record.method}`, version {made.made_by.get("method", 0)}, {replica.ledger.steps:,} steps
+- model: {wording.settings_words(record.model)}
+- settings: {wording.settings_words(replica.settings)}
+- with {", ".join(f"{name} {version}" for name, version in made.versions.items())} on {made.device}
+
+## Accuracy
+
+{_accuracy(record, replica, data)}
+
+## Privacy statement
+
+{markdown(statement)}"""
+
+
+def _metadata(record: Record, replica: Replica, about: dict[str, Any]) -> dict[str, Any]:
+    task = "text-classification" if "text" in about else "image-classification"
+    raw, origin = next(iter(about["raw"].items()))
+    return {
+        "license": "unknown",
+        "library_name": "dprepro",
+        "pipeline_tag": task,
+        "tags": ["differential-privacy", record.method],
+        "metrics": ["accuracy"],
+        "model-index": [
+            {
+                "name": record.row,
+                "results": [
+                    {
+                        "task": {"type": task},
+                        "dataset": {"name": origin["title"], "type": raw, "split": "test"},
+                        "metrics": [
+                            {
+                                "type": "accuracy",
+                                "value": replica.metrics[ACCURACY],
+                                "name": "test accuracy of this training",
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
+    seeds = [100 * one.metrics[ACCURACY] for one in record.replicas if one.level == replica.level]
+    parts = " and ".join(
+        f"{100 * replica.metrics[f'{split}_accuracy']:.2f} % of {len(data.splits[split]):,} {split} examples"
+        for split in ("test", "validation")
+    )
+    over = wording.with_interval(mean(seeds), 2)
+    told = f"{parts}, of this training. Test accuracy over all seeds of the level, in %: {over}."
+    if spread := replica.metrics.get("test_accuracy_draws_std"):
+        told += (
+            f" It is a mean over draws of the noise at test, whose standard deviation is {100 * spread:.2f} "
+            "points; what is exported is the first draw."
+        )
+    return told

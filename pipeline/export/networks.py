@@ -1,0 +1,208 @@
+"""Trained networks as functions of inputs alone, built with the data they learned from or without."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError, field_validator
+from torch import Tensor, nn
+
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError, shown
+from pipeline.fields import Count, Strict
+from pipeline.identity.standing import Standing
+from pipeline.methods.base import Execution, Method, Relevances, Task
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.rooms import method_settings
+from pipeline.models.model import Model
+from pipeline.params import Row
+from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.results import records
+from pipeline.results.schema import Trained
+from pipeline.results.weights import existing_weights, read_weights
+from pipeline.training.loop import Replica, make_task
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+# Public statistics that images are scaled by before the network sees them (`pipeline.methods.transforms`)
+MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
+PROBES = 3  # made-up inputs whose logits tell whether a network computes as it did
+TOLERANCE = 1e-3  # between logits on two machines, over the largest
+
+
+class Architecture(Strict):
+    """What a network's logits are computed by, besides its tensors."""
+
+    model: Model
+    method: str
+    settings: dict[str, Any]  # of the method
+    examples: Count  # that it was trained on: its settings may refer to their number
+    shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
+    classes: tuple[str, ...]
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str) -> str:
+        if method not in method_settings():
+            raise ValueError(f"no method {shown(method)}; allowed: {', '.join(method_settings())}")
+        return method
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of an input as it is stored: an image's bytes, or a text's tokens."""
+        images = len(self.shape) == 3
+        return (self.shape, torch.uint8) if images else (self.shape[:1], torch.int32)
+
+
+@dataclass(frozen=True)
+class Network:
+    """One replica's network as it stands at test, on the CPU."""
+
+    net: nn.Module
+    method: Method
+    tensors: Tensors  # (1, ...) each
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """(B, K) of ``inputs`` (B, ...) as stored."""
+        return self.method.logits(self.tensors, inputs)[0]
+
+    def probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        """(N, K) softmax of the logits of ``inputs`` (N, ...) as stored."""
+        with torch.no_grad():
+            # a copy, as torch wants to be able to write
+            every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
+            parts = [self.logits(part).softmax(-1) for part in every]
+        return torch.cat(parts).numpy()
+
+
+def replica_of(
+    key: str, row: Row, data: Prepared, level: str | None, seed: int | None, root: Path = Path()
+) -> Trained:
+    """What ran for a level and a seed of a row; without a seed for the level's first.
+
+    Raises:
+        UserError: nothing ran, or nothing at that level and seed, or with other settings or on other data
+            than are here; or the row has several levels and none is named.
+    """
+    path, run = records.run_path(key, root), records.read_run(key, root)
+    if run is None:
+        raise UserError(f"{path}: not there; run `dprepro train {key}` first")
+    levels = list(dict.fromkeys(one.level for one in run.replicas))
+    if level is None and len(levels) > 1:
+        raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
+    level = level or levels[0]
+    if level not in levels:
+        raise UserError(f"{key}: --level {shown(level)}: not trained; allowed: {', '.join(levels)}")
+    seeds = {one.seed: one for one in run.replicas if one.level == level}
+    if seed is not None and seed not in seeds:
+        raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
+    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.digests)
+    if why := stands.misdeclared(run, trained) or stands.other_data(run, trained):
+        raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
+    return trained
+
+
+def trained_network(key: str, trained: Trained, row: Row, data: Prepared, root: Path = Path()) -> Network:
+    """The network of a row's replica.
+
+    Raises:
+        UserError: its weights are missing or damaged.
+    """
+    weights = read_weights(
+        existing_weights(key, trained.level, trained.seed, root), trained.weights, CPU.device
+    )
+    settings = method_settings()[row.method].model_validate(trained.settings)
+    member = Replica(trained.level, trained.seed, settings)
+    task = make_task([member], row.model, row.reproducible, data, CPU)
+    method = build_method(row.method, task, [settings], row.model.normalization)
+    with torch.no_grad():
+        stacked = {name: value[None] for name, value in weights.items()}
+        return Network(task.net.eval(), method, method.network(stacked, 0))
+
+
+def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
+    """What the network of a row's replica is computed by.
+
+    Raises:
+        UserError: it takes what another network makes of images, and no images.
+    """
+    if len(data.input_shape) == 1:
+        raise UserError(
+            f"data/prepared/{data.name}: holds features that another network made of images; "
+            "allowed: rows on images or texts"
+        )
+    return Architecture(
+        model=row.model,
+        method=row.method,
+        settings=trained.settings,
+        examples=len(data.splits["train"]),
+        shape=data.input_shape,
+        classes=tuple(data.manifest["classes"]),
+    )
+
+
+def tensors_of(network: Network) -> Tensors:
+    """All that `rebuilt` needs by name, without the leading dimension; what was never trained is in it."""
+    net = network.net
+    kept = net.state_dict().keys()
+    whole = {name: value for name, value in (*net.named_parameters(), *net.named_buffers()) if name in kept}
+    whole |= {name: value[0] for name, value in network.tensors.items()}
+    views = getattr(network.method, "views", None)
+    if views is not None and views.scale is not None:
+        whole[MEAN], whole[DEVIATION] = views.scale
+    return {name: value.detach() for name, value in whole.items()}
+
+
+def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
+    """A network without the data it learned from: its method gets blank ones, as no prediction looks at them.
+
+    Raises:
+        UserError: the settings are not the method's.
+    """
+    try:
+        settings = method_settings()[architecture.method].model_validate(architecture.settings)
+    except ValidationError as problem:
+        why = problem.errors()[0]["msg"]
+        raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
+    net = build_net(architecture.model, settings.input_shape(architecture.shape), len(architecture.classes))
+    shape, kind = architecture.stored
+    blank = torch.zeros(1, *shape, dtype=kind)
+    labels = torch.zeros(1, dtype=torch.int64)
+    task = Task(
+        net=net.eval(),
+        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        inputs=blank.expand(architecture.examples, *shape),
+        labels=labels.expand(architecture.examples),
+        public=blank,
+        public_labels=labels,
+        streams=Streams(["rebuilt"], True, CPU.device),
+        execution=CPU,
+        relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
+    )
+    method: Any = build_method(architecture.method, task, [settings], architecture.model.normalization)
+    own = dict(tensors)
+    if MEAN in own:
+        method.views.scale = own.pop(MEAN), own.pop(DEVIATION)
+    return Network(net, method, {name: value[None] for name, value in own.items()})
+
+
+def probe(architecture: Architecture, network: Network) -> list[list[float]]:
+    """(PROBES, K) logits of made-up inputs, which are the same everywhere."""
+    shape, _ = architecture.stored
+    size, most = (PROBES, *shape), 256 if len(shape) == 3 else architecture.shape[1]
+    # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
+    numbers = np.random.PCG64(0).random_raw(int(np.prod(size))) % most
+    inputs = numbers.reshape(size).astype(np.uint8 if len(shape) == 3 else np.int32)
+    with torch.no_grad():
+        found: list[list[float]] = network.logits(torch.from_numpy(inputs)).tolist()
+    return found
+
+
+def same(one: list[list[float]], other: list[list[float]]) -> bool:
+    """Whether two probes are equal but for rounding."""
+    first, second = np.array(one), np.array(other)
+    return first.shape == second.shape and np.allclose(
+        first, second, rtol=0, atol=TOLERANCE * float(np.abs(first).max())
+    )

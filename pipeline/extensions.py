@@ -1,0 +1,123 @@
+"""What methods, models, accountants, claims, figures and data sets there are, and which package brings each.
+
+This project has a folder for each kind, an installed package may have one that its entry point of the group
+`dprepro.KIND` names, and a laboratory has those of the Python packages that `code` of its params.yaml names.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, invalidate_caches
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
+
+Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
+BUILT_IN: dict[Kind, str] = {
+    "accountants": "pipeline.ledgers.accountants",
+    "claims": "pipeline.reporting.claims",
+    "figures": "pipeline.reporting.figures",
+    "methods": "pipeline.methods",
+    "models": "pipeline.models",
+}
+FILES = "[a-z]*.py"
+ROOMS = "*/settings.py"  # a method is a folder, known by its settings
+
+_laboratory: list[str] = []  # packages that `code` named, in that order
+_caches: list["_lru_cache_wrapper[Any]"] = []
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A module that brings something."""
+
+    module: str  # its dotted name
+    path: Path
+
+    def load(self) -> ModuleType:
+        """The module, imported."""
+        return import_module(self.module)
+
+
+def cached(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
+    """`functools.cache` for what follows from the extensions there are: forgotten when `use` adds some."""
+    kept = cache(function)
+    _caches.append(kept)
+    return kept
+
+
+def use(packages: Sequence[str], folder: Path) -> None:
+    """Take what a laboratory's packages bring.
+
+    Args:
+        packages: `code` of its params.yaml.
+        folder: that of params.yaml, in which they are looked for before they are elsewhere.
+
+    Raises:
+        UserError: there is no such package, or another one of its name was used before.
+    """
+    place = str(folder.resolve())
+    if packages and place not in sys.path:
+        sys.path.insert(0, place)
+        invalidate_caches()
+    for name in packages:
+        there, here = _locations(name), folder / name
+        if not there:
+            raise UserError(
+                f"{folder / 'params.yaml'}: code: no package {name!r}; allowed: a folder with Python files "
+                "beside params.yaml, or an installed package"
+            )
+        if here.is_dir() and here.resolve() not in there:
+            raise UserError(
+                f"{folder / 'params.yaml'}: code: {name!r} is {there[0]} too; allowed: another name"
+            )
+        if name not in _laboratory:
+            _laboratory.append(name)
+            for kept in _caches:
+                kept.cache_clear()
+
+
+@cached
+def extensions(kind: Kind) -> dict[str, Extension]:
+    """By their names, in alphabetical order: modules, and of methods their rooms' settings.
+
+    Raises:
+        UserError: two have the same name.
+        ImportError: an entry point names no package.
+    """
+    there: dict[str, Extension] = {}
+    for package, folder in _folders(kind):
+        for path in folder.glob(ROOMS if kind == "methods" else FILES):
+            parts = path.relative_to(folder).with_suffix("").parts
+            if (other := there.get(parts[0])) is not None:
+                raise UserError(f"{path}: {other.path} has that name too; allowed: another name")
+            there[parts[0]] = Extension(".".join((package, *parts)), path)
+    return dict(sorted(there.items()))
+
+
+def _folders(kind: Kind) -> list[tuple[str, Path]]:
+    """Each package of this kind, and where its files lie."""
+    packages = [BUILT_IN[kind]] if kind in BUILT_IN else []
+    # what `dprepro.data_sets` names are data sets themselves: see `pipeline.data`
+    for point in entry_points(group=f"dprepro.{kind}") if kind != "data_sets" else ():
+        if not _locations(point.value):
+            raise ImportError(f"entry point {point.name!r} of dprepro.{kind}: {point.value!r} is no package")
+        packages.append(point.value)
+    packages += [f"{name}.{kind}" for name in _laboratory]
+    return [(package, folder) for package in packages for folder in _locations(package)]
+
+
+def _locations(package: str) -> list[Path]:
+    """Its folders: none of what is no package, and several of one without `__init__.py`."""
+    spec = find_spec(package)
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # one may be on two paths

@@ -1,0 +1,151 @@
+"""The step that all private methods share: sample, clip, sum, add noise (Abadi et al. 2016, Algorithm 1).
+
+Methods differ in what is clipped, which their clipper says: an example's gradient, the mean over an example's
+augmented copies, or the mean over a mini-set of examples; and in what they do with the noisy sum.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
+from pipeline.methods.samples import BatchSum, Sample, padded
+from pipeline.privacy.clippers import way_for
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.spending import Spending, relation_of, sensitivity
+from pipeline.privacy.statements import Statement, statement
+
+NOISELESS = statement("no_noise")
+
+
+class PrivateSteps(Method):
+    """Poisson samples of examples, clipped each by itself, at noise multiplier ``sigma`` of the settings."""
+
+    without_noise: Statement = NOISELESS  # what is said of replicas that are not private
+    broken: tuple[Statement, ...] = ()  # why the accounted epsilon doesn't hold for what ran
+    copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
+    draws = 0  # uniform numbers that augmenting one example of a sample takes
+
+    @property
+    def distance(self) -> float:
+        """How far neighbouring data sets move the sum, over the clipping bound."""
+        return sensitivity(relation_of("poisson"))
+
+    @cached_property
+    def mechanism(self) -> GaussianMechanism | None:
+        """The object that adds the noise, and says what it spends; None where nothing is private.
+
+        Raises:
+            UserError: a target epsilon can't be reached.
+        """
+        if not self.first.private:
+            return None
+        return GaussianMechanism(tuple(map(self.spending, self.settings)), self.distance)
+
+    def spending(self, settings: Any) -> Spending:
+        """What a replica with these settings spends."""
+        return Spending(
+            sampling="poisson",
+            noise_multiplier=self.noise_multiplier(settings),
+            examples=self.examples,
+            batch=settings.batch,
+        )
+
+    def noise_multiplier(self, settings: Any) -> float:
+        """Standard deviation of the noise over the clipping bound."""
+        return float(settings.sigma)
+
+    def claimed_by(self, settings: Any) -> str:
+        """The accountant behind what a replica with these settings claims."""
+        return "rdp"
+
+    @property
+    def clipper(self) -> Callable[..., ClippedSum]:
+        """How clipped sums are computed: a `Clipper` of examples, each by itself."""
+        return self.of_examples
+
+    @cached_property
+    def of_examples(self) -> Clipper:
+        """Clipped sums of examples' gradients; made once, as the fast way runs an example to know its layers.
+
+        Raises:
+            UserError: the network's examples see each other.
+        """
+        example, how = self.test_inputs(self.task.public[:1]), self.task.execution
+        return way_for(self.task.net, example, self.copies, how.reference, how.alone)(self.task.net)
+
+    @cached_property
+    def clips(self) -> Tensor:
+        """(R,) C, the L2 bounds of gradients."""
+        return self.task.numbers(setting.clip for setting in self.settings)
+
+    def bounds(self, limits: Tensor) -> Bounds:
+        """(R, ...) the whole gradient as one part, clipped to ``limits`` (R,)."""
+        rows = (len(limits), len(self.task.parameters))
+        return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
+
+    def sample(self, step: int) -> Sample:
+        """A Poisson sample of every replica, of expected size B."""
+        streams = self.task.streams
+        return padded(streams.poisson(step, self.examples, self.first.batch / self.examples), streams.device)
+
+    def clipped_sums(
+        self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *others: Any
+    ) -> BatchSum:
+        """Clipped sums over a sample with respect to ``tensors`` (R, ...), whatever the physical batch.
+
+        ``others`` (R, ...) are what the clipper takes besides.
+        """
+        clipped_sum = over_replicas(self.clipper, self.task.execution)
+        sums: Tensors = {}
+        norms, losses, masks = [], [], []
+        for inputs, labels, mask in self._batches(sample, step):
+            part = clipped_sum(tensors, inputs, labels, mask, bounds, *others)
+            sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
+            norms.append(part.norms)
+            losses.append(part.losses)
+            masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
+        return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
+
+    def released(self, sums: Tensors, bounds: Bounds, step: int, shares: Tensor | None = None) -> Tensors:
+        """Clipped sums with their noise; as they are where nothing is private."""
+        if self.mechanism is None:
+            return sums
+        return self.mechanism.release(sums, bounds, self.task.streams, step, shares)
+
+    def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
+        """What a network takes in of ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
+        return self.test_inputs(stored)
+
+    def at_once(self, sample: Sample) -> int:
+        """Examples, or mini-sets, of a replica's sample in one forward pass."""
+        passes = self.copies * sample.chosen[0, 0].numel()
+        return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
+
+    def _batches(self, sample: Sample, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Parts of a sample: inputs (R, L, ...), labels and mask (R, L); of mini-sets (R, L, S)."""
+        draws = None
+        if self.draws:
+            # by an example's place in its sample, so that pieces of any length see the same copies
+            size = sample.chosen[0].numel() * self.draws
+            draws = self.task.streams.uniform(step, size, "augment").reshape(*sample.chosen.shape, self.draws)
+        for piece in sample.pieces(self.at_once(sample)):
+            chosen = sample.chosen[:, piece]
+            inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])
+            yield inputs, self.task.labels[chosen], sample.mask[:, piece]
+
+    def guarantee(self, replica: int) -> Guarantee:
+        """What a replica's steps spend."""
+        if self.mechanism is None:
+            return Guarantee(None, None, None, broken=(self.without_noise,))
+        return Guarantee(
+            spending=self.mechanism.spendings[replica],
+            delta=self.settings[replica].delta,
+            claimed_by=self.claimed_by(self.settings[replica]),
+            broken=self.broken,
+            not_covered=(CURVES,),
+        )

@@ -1,0 +1,155 @@
+"""A row's cells: what it reached at each level, and the verdict on what the paper prints there."""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from statistics import fmean
+from typing import Any
+
+from pipeline.params import Settings
+from pipeline.reporting.judging.guarantees import guarantee
+from pipeline.reporting.judging.intervals import computed, mean
+from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
+from pipeline.reporting.printed import Printed, Table
+from pipeline.reporting.results import Cell, Mark
+from pipeline.results import schema
+from pipeline.results.schema import Record, Replica
+
+# That training fails is found only after so many step sizes, the largest so many times the smallest.
+STEP_SIZES, SPAN = 3, 100.0
+
+
+@dataclass(frozen=True)
+class Preregistration:
+    """The plan that a row names: its digest with the row's settings, and its seeds of each level."""
+
+    digest: str
+    seeds: int
+
+    def kept(self, record: Record, replicas: tuple[Replica, ...]) -> bool:
+        """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
+        made = {record.origins[replica.origin].plan for replica in replicas}
+        return made == {self.digest} and len(replicas) == self.seeds
+
+
+def plan_of(key: str, settings: Settings) -> Preregistration | None:
+    """The plan that the row names; None of a row without one."""
+    row = settings.rows.get(key)
+    digest = settings.plan_digest(key) if row else None
+    if row is None or row.plan is None or digest is None:
+        return None
+    return Preregistration(digest, settings.plans[row.plan].seeds)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A record, and all by which its numbers are judged."""
+
+    record: Record
+    table: Table
+    marks: tuple[Mark, ...]  # of its row
+    search: dict[str, Any] | None  # that chose its settings
+    converged_above: float | None  # percent; see `Paper`
+    plan: Preregistration | None
+
+    def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
+        """What it reached by ``metric``, by level; an account lacks what is too large for a number."""
+        infinite = self.accounted and metric == self.table.metric
+        replicas: dict[str, list[Replica]] = {}
+        for replica in self.record.replicas:
+            if metric in replica.metrics or infinite:
+                replicas.setdefault(replica.level, []).append(replica)
+        return {
+            level: self._cell(metric, level, tuple(at), printed.get(level)) for level, at in replicas.items()
+        }
+
+    @property
+    def accounted(self) -> bool:
+        """Whether nothing was trained, so that its numbers have no spread."""
+        return self.record.method == schema.ACCOUNTING
+
+    def _cell(self, metric: str, level: str, replicas: tuple[Replica, ...], printed: Printed | None) -> Cell:
+        scale = self.table.scale_of(metric)
+        values = tuple(scale * replica.metrics.get(metric, inf) for replica in replicas)
+        ours = computed(values[0]) if self.accounted else mean(values)
+        trained = metric not in self.table.noises
+        converged = len(replicas)
+        if trained and self.table.convergence:
+            converged = sum(self._converged(replica) for replica in replicas)
+        untried = None if converged or self.table.rates_given else _untried(self.search, level)
+        against = [mark for mark in self.marks if mark.inconclusive and (trained or not mark.training)]
+        comparable = not any(mark.incomparable for mark in self.marks)
+        theirs = printed.value if printed and comparable else None
+        planned = self.plan is not None and self.plan.kept(self.record, replicas)
+        verdict, why = None, ""
+        if printed is not None and not (why := self._why_not(untried, len(replicas), planned)):
+            margin, rounding = self.table.margin_at(printed), printed.rounding(self.table.decimals)
+            verdict = judge(values, self.accounted, converged, printed, margin, rounding)
+            less = next((mark.words for mark in self.marks if mark.fewer_data), None)
+            if less and verdict and verdict.name == "below":
+                verdict, why = None, f"below, which decides nothing: {less}"
+        return Cell(
+            row=self.record.row,
+            level=level,
+            values=values,
+            mean=ours,
+            printed=printed,
+            difference=None if theirs is None else ours.value - theirs,
+            verdict=verdict,
+            why=why,
+            guarantee=guarantee(replicas, self.record.provenance.reproducible),
+            replicas=replicas,
+            planned=planned,
+            comparable=comparable,
+            caveat=next((mark.words for mark in against), untried),
+            only_shorter=bool(against) and all(mark.training for mark in against) and untried is None,
+            untried=untried,
+            converged=converged,
+            draws=_draws(replicas, metric, scale),
+        )
+
+    def _why_not(self, untried: str | None, n: int, planned: bool) -> str:
+        """Why the numbers of ``n`` seeds decide nothing about a printed value; nothing where they may."""
+        against = [mark for mark in self.marks if mark.inconclusive]
+        if any(mark.training for mark in against):
+            fewer = any(mark.fewer_data for mark in against)
+            return "too small a part of the data" if fewer else "too small a budget"
+        for mark in against:
+            if not mark.fewer_data:
+                return mark.words
+        if untried:
+            return "too few step sizes tried"
+        if n < FEWEST_SEEDS and not self.accounted:
+            return "one seed" if n == 1 else f"{n} seeds"
+        if self.plan and not planned:
+            return f"trained otherwise than planned, or fewer than {self.plan.seeds} seeds"
+        return ""
+
+    def _converged(self, replica: Replica) -> bool:
+        """By what the paper calls so, else as evaluation found; without a word of it, it counts as so."""
+        accuracy = replica.metrics.get("validation_accuracy")
+        if self.converged_above is not None and accuracy is not None:
+            return 100 * accuracy > self.converged_above
+        return replica.metrics.get("converged", 1.0) > 0
+
+
+def _untried(search: dict[str, Any] | None, level: str) -> str | None:
+    """Why another step size might have converged at the level; None: enough of them were tried."""
+    if search is None:
+        return "no convergence, without a search for step sizes"
+    rates = {
+        candidate["settings"]["learning_rate"]
+        for candidate in search.get("candidates", ())
+        if candidate.get("level") == level and "learning_rate" in candidate.get("settings", {})
+    }
+    # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
+    if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
+        return None
+    tried = ", ".join(f"{rate:g}" for rate in sorted(rates)) or "none"
+    return f"no convergence, but too few step sizes searched here: {tried}"
+
+
+def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:
+    """The spread over draws of the noise at test, as root mean square over seeds."""
+    name = f"{metric}_draws_std"
+    spreads = [scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
+    return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None

@@ -1,0 +1,77 @@
+"""What is proven: a bound within the claim, the same bound for two lines, or a trade-off curve."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from numpy import interp
+from pydantic import Field
+
+from pipeline.reporting.judging.claim_test import AtLevels, OfOneLine, OfTwoLines, Outcome, guarantee_caveat
+from pipeline.reporting.judging.guarantees import SAME, gaussian_error, incomparable
+from pipeline.reporting.printed import PrintedTables
+from pipeline.reporting.results import RowResult
+from pipeline.reporting.wording import bound, claim, downwards, number
+
+ERROR = 0.1  # the type I error that a curve is told by
+
+
+class Guaranteed(OfOneLine, AtLevels):
+    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
+
+    kind: Literal["guarantee"]
+
+    def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
+        """By the two epsilons of the level's worst replica."""
+        guarantee = rows[0].cells[level].guarantee
+        text = f"{title}: claimed ε {claim(guarantee.ledger)}, proven {bound(guarantee.ledger)}"
+        if guarantee.reason:
+            text += f" ({guarantee.reason})"
+        return Outcome("holds" if guarantee.kept else "fails", text, guarantee_caveat(*rows))
+
+
+class SameGuarantee(OfTwoLines, AtLevels):
+    """``left`` and ``right`` are proven the same epsilon, at each level of ``at``."""
+
+    kind: Literal["same_guarantee"]
+
+    def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
+        """By the bounds of both ledgers, to one percent; undecided where epsilons are of different things."""
+        left, right = (row.cells[level].guarantee.ledger for row in rows)
+        text = f"{title}: proven {bound(left)} and {bound(right)}"
+        sets = [row.record.data for row in rows if row.record]
+        other_data = f"data sets {' and '.join(sets)}" if len(set(sets)) > 1 else None
+        why = incomparable(left, right) or other_data
+        if why or left.accounted is None or right.accounted is None:
+            return Outcome("undecided", f"{text}; not comparable: {why}", guarantee_caveat(*rows))
+        low, high = sorted((left.accounted, right.accounted))
+        return Outcome("holds" if high <= SAME * low else "fails", text, guarantee_caveat(*rows))
+
+
+class ProvenCurve(OfOneLine, AtLevels):
+    """The least type II error of any attack on what ran is proven at every type I error, at each level.
+
+    With ``near_gaussian`` the curve must also be nowhere further than that from G_mu, up or down.
+    """
+
+    kind: Literal["proven_curve"]
+    near_gaussian: Annotated[float, Field(gt=0)] | None = None  # type II error
+
+    def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
+        """By the points of the curve of the level's worst replica, however little it protects."""
+        guarantee, caveat = rows[0].cells[level].guarantee, guarantee_caveat(*rows)
+        curve, mu = guarantee.ledger.tradeoff, guarantee.ledger.mu
+        if not curve or guarantee.state == "none_proven":
+            return Outcome("fails", f"{title}: no curve is proven ({guarantee.reason})", caveat)
+        if self.near_gaussian is None:
+            # straight lines join the points of a trade-off curve
+            type_1, type_2 = zip(*sorted(curve), strict=True)
+            beta = downwards(float(interp(ERROR, type_1, type_2)))
+            text = f"{title}: proven, a type II error of {beta} at type I {number(ERROR)}"
+            return Outcome("holds", text, caveat)
+        if mu is None:
+            return Outcome("undecided", f"{title}: no μ to compare", caveat)
+        away = max((beta - gaussian_error(alpha, mu) for alpha, beta in curve), key=abs)
+        side = "above" if away > 0 else "below"
+        within = number(self.near_gaussian)
+        text = f"{title}: up to {number(abs(away))} {side} G_{mu:.3g}, to be within {within}"
+        return Outcome("holds" if abs(away) <= self.near_gaussian else "fails", text, caveat)

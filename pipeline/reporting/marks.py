@@ -1,0 +1,79 @@
+"""What a reader must know before comparing a row with the paper: its budget, its data and what made it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.identity import versions
+from pipeline.identity.standing import Standing, measured_otherwise
+from pipeline.params import Account, Row, Settings
+from pipeline.reporting import budgets
+from pipeline.reporting.printed import Table
+from pipeline.reporting.results import Mark
+from pipeline.results import records, schema
+from pipeline.results.schema import Record
+
+OFFICIAL, SYNTHETIC = "official", "synthetic"
+# A row trained on a smaller share of the paper's examples decides nothing.
+ENOUGH_EXAMPLES = 0.9
+# shown rather than hidden: the numbers are real, but of other settings than those declared now
+SETTINGS_CHANGED = Mark("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+def of_declared(key: str, row: Row | Account, settings: Settings, table: Table) -> Iterator[Mark]:
+    """What params.yaml says of it: a training shorter than the paper's, or a simulation of another row."""
+    if not isinstance(row, Row):
+        return
+    budget = budgets.of_row(row, table)
+    if budget != "full":
+        short = budget == "reduced"
+        words = budgets.share(key, row, settings, table, budget)
+        yield Mark(words, inconclusive=short, training=short, budget=True)
+    if row.simulates is not None:
+        yield Mark(f"simulation of {row.simulates}, whose privacy it does not have")
+
+
+def of_record(record: Record, table: Table) -> Iterator[Mark]:
+    """The data that it was trained on, and whether its noise was seeded."""
+    provenance = record.provenance
+    if SYNTHETIC in provenance.edition.values():
+        yield Mark("synthetic data", incomparable=True, inconclusive=True)
+    for raw, edition in sorted(provenance.edition.items()):
+        if edition not in (OFFICIAL, SYNTHETIC):
+            yield Mark(f"{raw}: {edition} edition")
+    if table.examples is not None and provenance.examples < table.examples:
+        few = provenance.examples < ENOUGH_EXAMPLES * table.examples
+        words = f"trained on {provenance.examples:,} of {table.examples:,} examples"
+        yield Mark(words, inconclusive=few, fewer_data=few)
+    private = any(replica.ledger.event is not None for replica in record.replicas)
+    if provenance.reproducible and private:
+        yield Mark("noise seeded: no guarantee", seeded=True)
+
+
+def of_staleness(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Mark]:
+    """Everything that made its numbers and isn't here any more: settings, or versions of what computes."""
+    if not isinstance(row, Row):
+        if record.provenance.config != settings.account_digest(record.row):
+            yield SETTINGS_CHANGED
+        return
+    run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
+    if run is None or evaluation is None:
+        return
+    stands = Standing(row, None)
+    if any(stands.misdeclared(run, replica) for replica in run.replicas):
+        yield SETTINGS_CHANGED
+    others = {replica.origin for replica in run.replicas if stands.other_version(run, replica)}
+    if others:
+        details = [_other_versions(run.origins[place], row) for place in sorted(others)]
+        yield Mark("trained by other code", detail="; ".join(details))
+    if any(measured_otherwise(replica) for replica in evaluation.replicas):
+        yield Mark("measured by other code")
+
+
+def _other_versions(made: schema.Provenance, row: Row) -> str:
+    """A commit, and the versions there that are others than here."""
+    others = [
+        f"{part} version {made.made_by.get(part, 0)}, now {version}"
+        for part, version in versions.training(row.method, row.model.name).items()
+        if made.made_by.get(part) != version
+    ]
+    return f"{made.revision[:8] if made.revision else 'no commit'}: {', '.join(others)}"

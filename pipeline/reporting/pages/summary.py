@@ -1,0 +1,112 @@
+"""What a page says of a paper at a glance: counts of its verdicts, and a claim's verdict in plain words."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from pipeline.reporting import tally
+from pipeline.reporting.judging import values
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
+from pipeline.results.schema import Record
+
+MLFLOW = "http://127.0.0.1:5000"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a bar: how many, and of what."""
+
+    count: int
+    word: Word
+
+
+def agreement(result: PaperResult) -> list[Share]:
+    """Every value that the paper prints, by what became of it."""
+    return _shares(Counter(value.status for value in values.judge(result)), VALUES)
+
+
+def privacy_bought(result: PaperResult) -> list[Share]:
+    """Every cell of a row as in the paper, by what its claim of an epsilon is worth."""
+    rows = [row for table in result.tables if not table.table.own for row in table.rows if not row.variant]
+    return _shares(Counter(cell.guarantee.state for row in rows for cell in row.cells.values()), PRIVACY)
+
+
+def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
+    """Every claim of the paper by its status; none that is tested on an experiment of our own."""
+    return _shares(Counter(claim.status for claim in claims if not claim.own), CLAIMS)
+
+
+def _shares(counts: Mapping[str, int], words: Mapping[str, Word]) -> list[Share]:
+    return [Share(counts[key], word) for key, word in words.items() if counts.get(key)]
+
+
+def mlflow_link(row: str, experiments: int) -> str:
+    """A row's runs in the MLflow page that `dprepro ui` opens, ready to compare.
+
+    MLflow finds experiments by number alone, and numbers depend on the order they were made in. `publish`
+    makes one for each of the laboratory's papers, so that all numbers together always hold the row.
+    """
+    wanted = "searchFilter=" + quote(f'tags.row = "{row}"')
+    if experiments == 1:  # the page for several would show nothing of a single one's runs
+        return f"{MLFLOW}/#/experiments/1/runs?{wanted}"
+    numbers = json.dumps([str(number) for number in range(1, experiments + 1)])
+    return f"{MLFLOW}/#/compare-experiments/s?experiments={quote(numbers)}&{wanted}"
+
+
+def settings_of(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The method's settings: those that all levels share, and what each level has beside its name."""
+    by_level = {replica.level: replica.settings for replica in record.replicas}
+    first, *others = by_level.values()
+    common = {
+        name: value for name, value in first.items() if all(level.get(name) == value for level in others)
+    }
+    special: dict[str, dict[str, Any]] = {}
+    for level, settings in by_level.items():
+        said = {*common, level.partition("=")[0]}
+        if left := {name: value for name, value in settings.items() if name not in said}:
+            special[level] = left
+    return common, special
+
+
+def plainly(result: ClaimResult) -> tuple[str, str]:
+    """A claim's verdict in plain words, and its tone."""
+    word = CLAIMS[result.status]
+    text = word.text
+    if result.status == "not judged":
+        as_in_paper = (assessment for assessment in result.assessments if not assessment.variant)
+        small = next(assessment for assessment in as_in_paper if assessment.status == "not judged")
+        text += f": {_pointing(small.outcomes)}"
+    if result.status == "only differently":
+        statuses = [assessment.status for assessment in result.assessments]
+        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
+        text += f": holds for {held} of {held + failed}"
+    return text, word.tone
+
+
+def _pointing(outcomes: Sequence[Outcome]) -> str:
+    told = [outcome.verdict for outcome in outcomes if outcome.verdict in ("holds", "fails")]
+    if not told:
+        return "points nowhere"
+    if len(set(told)) > 1:
+        return f"points to no, in {told.count('fails')} of {len(told)}"
+    return "points to yes" if told[0] == "holds" else "points to no"
+
+
+def left_out(result: TableResult) -> str:
+    """The rows of a table that weren't run, counted by what they wait for; nothing where all were."""
+    missing = [row for row in result.rows if not row.cells]
+    waiting = [row for row in missing if row.waits]
+    parts = []
+    if waiting:
+        hours = sum(row.gpu_hours or 0.0 for row in waiting)
+        about = f" (about {tally.roughly(hours)} hours of one)" if hours else ""
+        parts.append(f"{tally.of_rows(len(waiting))} for a GPU{about}")
+    if others := len(missing) - len(waiting):
+        parts.append(f"{tally.of_rows(others)} to be trained here")
+    return ", ".join(parts)

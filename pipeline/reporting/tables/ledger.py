@@ -1,0 +1,54 @@
+"""Every level of every row that claims privacy or has some: what is claimed, proven, spent and shown."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.reporting import wording
+from pipeline.reporting.judging import severity
+from pipeline.reporting.tables.flat import LevelResult
+from pipeline.reporting.vocabulary import LEDGERS, SEVERITIES
+
+HEAD = (
+    "row",
+    "level",
+    "claimed ε",
+    "proven ε ≤",
+    "spends ε ≥",
+    "verdict",
+    "attack: shown ≥ (of ≤)",
+    "floating point",
+    "not covered, at worst",
+)
+
+
+def cells(here: LevelResult) -> list[str]:
+    """A level that ran, in words under `HEAD`; beside what an attack shows the ε of what was attacked."""
+    assert here.row is not None
+    assert here.cell is not None
+    assert here.verdict is not None
+    ledger, verdict = here.cell.guarantee.ledger, here.verdict
+    optimistic = f" by {wording.upwards(verdict.gap)}" if verdict.gap else ""
+    vacuous = ", and no privacy to speak of" if here.cell.guarantee.state == "vacuous" else ""
+    return [
+        here.row.key,
+        wording.level_words(here.level),
+        wording.claim(ledger),
+        "none" if ledger.accounted is None else wording.upwards(ledger.accounted),
+        "–" if ledger.shown is None else wording.downwards(ledger.shown),
+        LEDGERS[verdict.name].text + optimistic + vacuous,
+        wording.attack_words(verdict.attack),
+        verdict.floating_point,
+        severity.at_worst(here.not_covered),
+    ]
+
+
+def counts(results: Sequence[LevelResult]) -> dict[str, int]:
+    """How many levels have each verdict, by its words, the most frequent first."""
+    words = (LEDGERS[here.verdict.name].text for here in results if here.verdict)
+    return dict(Counter(words).most_common())
+
+
+def grades(results: Sequence[LevelResult]) -> dict[str, int]:
+    """Of how many levels what no epsilon covers has which grade at worst, the worst first."""
+    worst = Counter(here.not_covered[0].severity for here in results if here.not_covered)
+    return {word.text: worst[name] for name, word in SEVERITIES.items() if name in worst}

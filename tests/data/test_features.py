@@ -1,0 +1,163 @@
+"""Features: floats that somebody made of each example, from a file to a ledger and an attack."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.audits.rows import audit_row
+from pipeline.cluster.costs import costs
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.own import describe, npz
+from pipeline.data.prepare import prepare
+from pipeline.errors import UserError
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.base import Execution
+from pipeline.params import OwnFeatures, Settings, parse
+from pipeline.results import records
+from pipeline.training import evaluation, rows
+from tests.training.running import quiet
+
+COUNT = 240
+# a network for each shape of one example's features
+SHAPES = {"lenet_300_100": (12,), "convnet": (5, 8, 8)}
+
+
+def write(root: Path, shape: tuple[int, ...], **changes: np.ndarray) -> None:
+    """Features in [-2, 2] of three classes that the first of them tell apart."""
+    labels = np.arange(COUNT) % 3
+    features = np.random.default_rng(1).uniform(-1, 1, (COUNT, *shape))
+    features[:, 0] += (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
+    np.savez(root / "mine.npz", **({"inputs": features, "labels": labels} | changes))
+
+
+def declared(root: Path, model: str = "lenet_300_100", **said: Any) -> dict[str, Any]:
+    """What `dprepro new` writes of the file, and a row that trains on it."""
+    found = describe.describe("mine", "npz", {"path": "mine.npz", **said}, root)
+    row = {
+        **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": model}},
+        **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 8}]},
+        "settings": {"batch": 32, "epochs": 3, "learning_rate": 0.5, "delta": 0.001},
+    }
+    return {
+        "raw": {},
+        "own": {"mine": found.own.model_dump(mode="json", exclude_unset=True)},
+        "data": {"mine": found.data.model_dump(mode="json")},
+        "rows": {"row": row},
+    }
+
+
+def made(root: Path, settings: Settings) -> prepared.Prepared:
+    fetch("mine", settings, root)
+    prepare("mine", settings, root)
+    return prepared.load("mine", root)
+
+
+def refused(action: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("model", SHAPES)
+def test_from_a_file_to_a_ledger_and_an_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution, model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, SHAPES[model])
+    settings = parse(declared(tmp_path, model))
+    assert isinstance(settings.own["mine"], OwnFeatures)
+    data = made(tmp_path, settings)
+    assert data.input_shape == SHAPES[model]
+    assert all(split.inputs.dtype == np.float32 for split in data.splits.values())
+    with np.load("mine.npz") as written:
+        known = {
+            each.astype(np.float32).tobytes(): label
+            for each, label in zip(written["inputs"], written["labels"], strict=True)
+        }
+    for split in data.splits.values():
+        assert [known[each.tobytes()] for each in split.inputs] == split.labels.tolist()
+    rows.train("row", settings, data, cpu, quiet, 1e9)
+    evaluation.evaluate("row", settings, data, cpu)
+    row_ledgers("row", settings)
+    measured, ledgers = records.read_evaluation("row"), records.read_ledgers("row")
+    assert measured is not None
+    assert measured.replicas[0].metrics["test_accuracy"] > 0.4  # a third is chance
+    assert ledgers is not None
+    assert "feature_range" in {each.key for each in ledgers.replicas[0].ledger.not_covered}
+    audit_row("row", settings)
+    audit = records.read_audit("row")
+    assert audit is not None
+    shown = {one.attack: (one.largest, one.accounted) for one in audit.attacks}
+    # the record that the pair differs by moves what is released by all that it may, and by no more
+    assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
+    assert costs(settings.rows["row"], settings)[0].operations > 0
+
+
+def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(
+    tmp_path: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, (12,))
+    narrow = parse(declared(tmp_path, range=[-1.5, 1.5]))
+    assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in refused(
+        lambda: fetch("mine", narrow, tmp_path)
+    )
+    clipped = parse(declared(tmp_path, range=[-1.5, 1.5], clip=True))
+    data = made(tmp_path, clipped)
+    both = np.concatenate([split.inputs.ravel() for split in data.splits.values()])
+    assert (both.min(), both.max()) == (-1.5, 1.5)
+    assert data.manifest["features"] == {"range": [-1.5, 1.5], "clip": True}
+    rows.train("row", clipped, data, cpu, quiet, 1e9)
+    row_ledgers("row", clipped)
+    ledgers = records.read_ledgers("row")
+    assert ledgers is not None
+    assert "feature_range" not in {each.key for each in ledgers.replicas[0].ledger.not_covered}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"range": [1, -1]}, "own.mine.range: [1.0, -1.0]; allowed: the lower end first, both finite"),
+        ({"range": [0, float("inf")]}, "own.mine.range: [0.0, inf]; allowed: the lower end first"),
+        ({"clip": True}, "own.mine.clip: goes with 'range', and only with it"),
+        ({"shape": [3, 4]}, "own.mine.shape"),
+    ],
+)
+def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line: str) -> None:
+    write(tmp_path, (12,))
+    found = declared(tmp_path)
+    found["own"]["mine"] |= change
+    with pytest.raises(UserError) as caught:
+        parse(found)
+    assert f"params.yaml: {line}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "line"),
+    [
+        (np.zeros((COUNT, 4, 4)), "is float64 of shape (240, 4, 4); allowed: floats (N, D) or (N, C, H, W)"),
+        (np.full((COUNT, 4), np.nan), "'inputs' has values that are no finite float32"),
+        (np.full((COUNT, 4), 1e300), "'inputs' has values that are no finite float32"),
+    ],
+)
+def test_arrays_that_are_none(tmp_path: Path, features: np.ndarray, line: str) -> None:
+    write(tmp_path, (4,), inputs=features)
+    assert line in refused(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
+
+
+def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    write(tmp_path, (1, 8, 8))
+    found = declared(tmp_path, "convnet")
+    found["own"]["mine"]["kind"] = "npz"
+    assert "has float32; own.mine.kind in params.yaml says 'npz'" in refused(
+        lambda: fetch("mine", parse(found), tmp_path)
+    )
+    found["rows"]["row"] |= {"method": "tan", "levels": [{"sigma": 2}]}
+    found["rows"]["row"]["settings"] = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
+    found["own"]["mine"]["kind"] = "features"
+    assert "settings.augment: is for images, and 'mine' has features" in refused(lambda: parse(found))

@@ -1,0 +1,129 @@
+"""Private files stay out of git, wherever they lie, and nobody makes any of them public unasked."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pipeline import params, verification
+from pipeline.data import prepared
+from pipeline.data.own import private
+from pipeline.data.own.files import FOLDER
+from pipeline.errors import UserError
+from stages.app import app
+
+COUNT = 90
+
+
+def git(*command: str) -> str:
+    return subprocess.run(["git", *command], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout, and scans beside it."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    git("init", "--quiet")
+    Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
+    images = np.random.default_rng(0).integers(0, 256, (COUNT, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "scans.npz", inputs=images, labels=np.arange(COUNT) % 3)
+    return tmp_path / "project"
+
+
+def new(*options: str) -> str:
+    done = CliRunner().invoke(app, ["new", "data", "mine", *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(action: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as caught:
+        action()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_files_from_anywhere_stay_there_or_are_copied_where_git_looks_away(project: Path, copy: bool) -> None:
+    new("--npz", "../scans.npz", *(["--copy"] if copy else []))
+    assert params.load().own["mine"].path == "data/own/mine.npz"
+    place = FOLDER / "mine.npz"
+    assert place.is_symlink() is not copy
+    assert place.read_bytes() == Path("../scans.npz").read_bytes()
+    git("add", "-A")
+    assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
+    # the same command again, as after a kill
+    if not copy:
+        new("--npz", "../scans.npz")
+    Path("../other.npz").write_bytes(b"")
+    assert refused(lambda: private.placed("mine", "../other.npz", copy)).startswith(
+        "data/own/mine.npz: is there already; allowed: another name"
+    )
+
+
+def test_files_in_the_checkout_are_ignored_before_they_are_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("scans").mkdir()
+    Path("scans/mine.npz").write_bytes(b"no npz")
+    Path(".gitignore").write_text("*.pyc\n*.tmp")
+    assert "not an npz file" in refused(lambda: new("--npz", "scans/mine.npz"))
+    assert Path(".gitignore").read_text().splitlines()[:2] == ["*.pyc", "*.tmp"]
+    git("add", "-A")
+    assert "scans/mine.npz" not in git("ls-files").splitlines()
+
+
+def test_what_git_has_is_refused(project: Path) -> None:
+    """Before it is read, by `dprepro verify`, and before a commit; also under another name."""
+    Path("mine.npz").write_bytes(Path("../scans.npz").read_bytes())
+    git("add", "mine.npz")
+    assert "mine.npz: private, and git tracks it" in refused(lambda: new("--npz", "mine.npz"))
+    git("rm", "--cached", "--quiet", "mine.npz")
+    new("--npz", "mine.npz")
+    assert not [found for found in verification.verify(params.load()) if found.wrong]
+    Path("copies").mkdir()
+    Path("copies/some other name").write_bytes(Path("mine.npz").read_bytes())
+    git("add", "-A")
+    (wrong,) = [found for found in verification.verify(params.load()) if found.wrong]
+    assert wrong.subject == "own.mine"
+    assert str(wrong.wrong).startswith("copies/some other name: private, and git tracks it")
+    hook = ["python", "-m", "pipeline.data.own.private"]
+    told = subprocess.run(hook, env=os.environ | {"DPREPRO": ""}, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr.startswith("copies/some other name: private, and git tracks it")
+    git("rm", "--cached", "--quiet", "copies/some other name")
+    git("add", "--force", "data/prepared/mine/train.inputs.npy")
+    assert private.private_files(params.load().own) == {"mine": ["data/prepared/mine/train.inputs.npy"]}
+
+
+def test_a_link_that_git_brought_is_not_followed(project: Path) -> None:
+    new("--npz", "../scans.npz")
+    git("add", "--force", "data/own/mine.npz")
+    done = CliRunner().invoke(app, ["fetch", "mine"])
+    assert "data/own/mine.npz: private, and git tracks it" in str(done.exception)
+
+
+def test_public_examples_are_asked_for(project: Path) -> None:
+    assert "none is public" in new("--npz", "../scans.npz")
+    assert [len(split) for split in prepared.load("mine").splits.values()] == [68, 7, 15, 0]
+    row = ("new", "row", "x", "--data", "mine", "--model", "lenet5", "--epsilon", "3", "--method", "dpsgd")
+    done = CliRunner().invoke(app, [*row, "--normalization", "public_bn"])
+    said = str(done.exception)
+    assert said.startswith("params.yaml: rows.x.data: 'mine' has no public examples, which 'dpsgd' with")
+    assert said.endswith("allowed: data with some (`dprepro new data --public N` or `--public-from OTHER`)")
+    assert CliRunner().invoke(app, [*row, "--normalization", "layer"]).exit_code == 0
+
+
+def test_some_may_be_public_or_others(project: Path) -> None:
+    assert "4 of them are public from here on" in new("--npz", "../scans.npz", "--public", "4")
+    assert [len(split) for split in prepared.load("mine").splits.values()] == [64, 7, 15, 4]
+    other = ["new", "data", "other", "--npz", "../scans.npz", "--public-from", "mine", "--public", "5"]
+    done = CliRunner().invoke(app, other)
+    # whose content is all private here
+    assert "only 0 examples can be public" in str(done.exception)
+    other[-3] = "third"
+    assert "no such entry 'third'" in str(CliRunner().invoke(app, other).exception)

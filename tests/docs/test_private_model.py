@@ -1,0 +1,57 @@
+"""docs/private-model.md, typed as it stands: from files to a folder that somebody else can use."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.results import records
+from tests.docs.blocks import ROOT, blocks, environment
+
+PAGE = [block for block in blocks() if block.page == "docs/private-model.md"]
+TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
+SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
+
+
+def test_the_page_runs_from_top_to_bottom(warm: Path, tmp_path: Path) -> None:
+    for name in ("pipeline", "stages"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    (tmp_path / "reports/searches").mkdir(parents=True)
+    (tmp_path / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    told = environment() | {
+        "PATH": f"{warm}:{Path(sys.executable).parent}:{environment()['PATH']}",
+        "PYTHONPATH": str(tmp_path),
+    }
+    (saved,) = re.findall(r"Save this as `(\S+)`", TEXT)
+    for block in PAGE:
+        if block.language == "python" and "def build" in block.text:
+            (tmp_path / saved).write_text(block.text)
+        elif block.language == "python":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(tmp_path)
+                exec(block.text, {})
+        else:
+            for line in block.commands:
+                done = subprocess.run(
+                    line, shell=True, cwd=tmp_path, env=told, capture_output=True, text=True
+                )
+                assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    with open(tmp_path / "predictions.csv") as file:
+        (predicted,) = csv.DictReader(file)
+    assert (predicted["file"], predicted["class"]) == ("new.png", "0")
+    ledgers = records.read_ledgers("my-model", tmp_path)
+    assert ledgers is not None
+    folder = tmp_path / "exported"
+    told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
+    assert told_of_it["epsilon"] == ledgers.replicas[0].ledger.accounted < 8
+    assert told_of_it["audits"]
+    # a list of what the folder has, and nothing else
+    assert {path.name for path in folder.iterdir()} == set(re.findall(r"^- `(\S+)`: ", TEXT, re.MULTILINE))

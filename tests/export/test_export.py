@@ -1,0 +1,358 @@
+"""Rows of one's own data, of images and of texts: exported, read back, and used on new files."""
+
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.errors import UserError
+from pipeline.export import folder as exporting
+from pipeline.files import digest_json
+from pipeline.reporting import wording
+from pipeline.reporting.statements import words
+from pipeline.results import records
+from pipeline.results.weights import existing_weights
+from stages.app import app
+
+SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
+IMAGES, TEXTS = "stripes", "words"
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(UserError) as caught:
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def stripes(count: int) -> np.ndarray:
+    """Images (N, 28, 28), each with a bright stripe whose height tells its class of ten."""
+    images = np.random.default_rng(0).integers(0, 10, (count, 28, 28), dtype=np.uint8)
+    for number, image in enumerate(images):
+        place = number % 10
+        image[2 + 2 * place : 5 + 2 * place] = 255
+    return images
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with two trained rows, both exported, and files to predict."""
+    root = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        Path("params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+        np.savez("mine.npz", pictures=stripes(600), labels=np.arange(600) % 10)
+        with open("texts.csv", "w") as file:
+            sentences = ("a fine and lovely day", "an awful and dreadful night")
+            lines = [
+                (f"{sentences[number % 2]} {number}", ("good", "bad")[number % 2]) for number in range(300)
+            ]
+            csv.writer(file).writerows([("body", "mood"), *lines])
+        run("new", "data", "mine", "--npz", "mine.npz", "--inputs", "pictures")
+        run("new", "data", "said", "--texts", "texts.csv", "--text", "body", "--label", "mood")
+        dpsgd = ("--method", "dpsgd", "--epsilon", "8", "--learning-rate", "1")
+        run(
+            "new",
+            "row",
+            IMAGES,
+            "--data",
+            "mine",
+            "--model",
+            "lenet5",
+            "--epochs",
+            "4",
+            "--seeds",
+            "2",
+            *dpsgd,
+        )
+        run("new", "row", TEXTS, "--data", "said", "--model", "bilstm", "--epochs", "1", *dpsgd)
+        for row in (IMAGES, TEXTS):
+            for stage in ("train", "evaluate", "ledger"):
+                run(stage, row)
+            run("export", row, f"out/{row}")
+        yield root
+
+
+@pytest.fixture
+def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(world)
+    return world
+
+
+def predicted(network: str, *files: str) -> list[dict[str, str]]:
+    run("predict", network, *files, "--out", "found.csv")
+    with open("found.csv") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(("row", "data", "files"), [(IMAGES, "mine", "new.npz"), (TEXTS, "said", "new.csv")])
+def test_an_exported_network_reaches_the_measured_accuracy(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, data: str, files: str
+) -> None:
+    """The test part as files of a user, classified far from the data and from params.yaml."""
+    test, (measured, *_) = prepared.load(data).splits["test"], records.read_evaluation(row).replicas
+    indices = np.load(f"data/prepared/{data}/test.indices.npy")
+    if row == IMAGES:
+        np.savez(tmp_path / files, pictures=np.array(test.inputs))
+    else:
+        with open(tmp_path / files, "w") as file:
+            said = Path("texts.csv").read_text().splitlines()[1:]
+            part = np.sort(np.argsort(np.random.PCG64(0).random_raw(300), kind="stable")[:50])
+            csv.writer(file).writerows([("body",), *((said[part[one]].split(",")[0],) for one in indices)])
+    shutil.copytree(f"out/{row}", tmp_path / "model")
+    classes = prepared.load(data).manifest["classes"]
+    monkeypatch.chdir(tmp_path)
+    lines = predicted("model", files)
+    right = [classes.index(line["class"]) == label for line, label in zip(lines, test.labels, strict=True)]
+    assert np.mean(right) == pytest.approx(measured.metrics["test_accuracy"])
+    assert all(1 / len(classes) <= float(line["probability"]) <= 1 for line in lines)
+
+
+@pytest.mark.parametrize("row", [IMAGES, TEXTS])
+def test_a_row_predicts_as_its_export_does(here: Path, row: str) -> None:
+    Image.fromarray(stripes(4)[3]).save("three.png")
+    np.savez("some.npz", pictures=stripes(5)[:, None])
+    Path("some.txt").write_text("a lovely day\n\nwords that nobody knows\n")
+    files = ["three.png", "some.npz"] if row == IMAGES else ["some.txt", "texts.csv"]
+    lines = predicted(row, *files)
+    assert lines == predicted(f"out/{row}", *files)
+    assert [line["file"] for line in lines][:2] == ([*files] if row == IMAGES else ["some.txt"] * 2)
+    assert len(lines) == (6 if row == IMAGES else 303)
+
+
+def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
+    (ledger, *_) = (one.ledger for one in records.read_ledgers(IMAGES).replicas)
+    told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
+    assert ledger.accounted is not None
+    assert ledger.accountant is not None
+    assert "dp-accounting 0." in ledger.accountant
+    for name, value in {
+        "epsilon": ledger.accounted,
+        "delta": ledger.delta,
+        "accountant": ledger.accountant,
+        "claimed": ledger.claimed,
+        "at_least": ledger.shown,
+        "noise_multiplier": ledger.noise_multiplier,
+        "sampling_rate": ledger.sampling_rate,
+        "steps": ledger.steps,
+        "unit": "one training example",
+        "neighbouring": "add or remove one",
+        "audited": None,
+    }.items():
+        assert told[name] == value, name
+    assert set(map(words, ledger.not_covered)) < set(told["not_covered"])
+    assert any("floating-point" in one for one in told["not_covered"])
+    card = Path(f"out/{IMAGES}/README.md").read_text()
+    for said in (
+        *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
+        *(wording.downwards(ledger.shown or 0), *told["not_covered"], *told["assumptions"], "Poisson"),
+        wording.together(records.read_ledgers(IMAGES).together),  # type: ignore[arg-type]
+    ):
+        assert said in card
+
+
+def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
+    run("audit", IMAGES)
+    run("export", IMAGES, "out/audited")
+    attacks = [one for one in records.read_audit(IMAGES).attacks if one.whole]
+    told = json.loads(Path("out/audited/config.json").read_text())["privacy"]
+    assert told["audited"] == max(one.epsilon for one in attacks if one.attack != "floating_point")
+    assert any(
+        "a thousand canaries in one run, seeing every step, on the whole" in one for one in told["audits"]
+    )
+    assert any("one release" in one for one in told["audits"])
+
+
+def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:
+    _, head, body = Path(f"out/{IMAGES}/README.md").read_text().split("---\n", 2)
+    about = YAML(typ="safe").load(head)
+    assert (about["pipeline_tag"], about["library_name"]) == ("image-classification", "dprepro")
+    (model,) = about["model-index"]
+    (result,) = model["results"]
+    measured, _ = records.read_evaluation(IMAGES).replicas
+    assert result["metrics"][0]["value"] == measured.metrics["test_accuracy"]
+    assert result["dataset"] == {"name": "own data 'mine'", "type": "mine", "split": "test"}
+    assert f"{100 * measured.metrics['test_accuracy']:.2f} % of 100 test examples" in body
+    assert "(n = 2)" in body
+    assert "learning rate 1.0" in body
+    assert "own data 'mine'" in body
+    words_of = Path(f"out/{TEXTS}/README.md").read_text()
+    assert "text-classification" in words_of
+    assert "the vocabulary: its words and their order are counted on the private training texts" in words_of
+
+
+@pytest.mark.parametrize("place", [0.0, 0.01, 0.3, 0.999])
+@pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.txt", "config.json"])
+def test_a_flipped_bit_is_noticed(here: Path, tmp_path: Path, name: str, place: float) -> None:
+    shutil.copytree(f"out/{TEXTS}", tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+    said = refused("predict", str(tmp_path / "model"), "texts.csv")
+    assert f"{name}: " in said
+    assert "is not what" in said
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.txt", "config.json"])
+def test_a_missing_part_is_a_line(here: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(f"out/{TEXTS}", tmp_path / "model")
+    (tmp_path / "model" / name).unlink()
+    assert f"{name}: can't be read: No such file" in refused("predict", str(tmp_path / "model"), "texts.csv")
+
+
+def changed(folder: Path, **changes: Any) -> None:
+    """The folder's config with other values, and the digest that goes with them."""
+    path = folder / "config.json"
+    told = json.loads(path.read_text())
+    told["architecture"] |= changes
+    del told["digest"]
+    path.write_text(json.dumps(told | {"digest": digest_json(told)}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"method": "gone"}, "no method 'gone'; allowed:"),
+        ({"model": {"name": "gone"}}, "no model 'gone'; allowed:"),
+        ({"model": {"name": "lenet_300_100"}}, "here computes otherwise"),
+        ({"model": {"name": "lenet5", "normalization": "layer"}}, "here computes otherwise"),
+        ({"settings": {"batch": 0}}, "settings: not those of dpsgd"),
+    ],
+)
+def test_what_this_installation_computes_otherwise_is_refused(
+    here: Path, tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    shutil.copytree(f"out/{IMAGES}", tmp_path / "model")
+    changed(tmp_path / "model", **changes)
+    assert says in refused("predict", str(tmp_path / "model"), "mine.npz")
+
+
+def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
+    Image.fromarray(stripes(1)[0][:20]).save("low.png")
+    Image.new("RGB", (28, 28), (9, 99, 0)).save("green.png")
+    np.savez("colour.npz", pictures=np.zeros((2, 3, 28, 28), np.uint8))
+    np.savez("unnamed.npz", inputs=stripes(2))
+    Path("broken.png").write_bytes(b"\x89PNG no more")
+    for file, says in {
+        "low.png": "20x28 pixels instead of 28x28",
+        "green.png": "is in colour; allowed: grey",
+        "colour.npz": "'pictures' has images of 3x28x28; the network takes 1x28x28",
+        "unnamed.npz": "no array 'pictures'; there are: 'inputs'",
+        "broken.png": "not an image of PNG",
+        "params.yaml": "of unknown type; the network takes images; allowed: .jpg",
+        "texts.csv": "of unknown type; the network takes images",
+        "absent.png": "missing",
+        "out": "is a folder; allowed: files of type",
+    }.items():
+        assert f"{file}: {says}" in refused("predict", f"out/{IMAGES}", "mine.npz", file, "--out", "no.csv")
+    assert not Path("no.csv").exists()
+    Path("other.csv").write_text("said\nhello\n")
+    Path("latin.txt").write_bytes(b"caf\xe9\n")
+    assert "other.csv: no column 'body'" in refused("predict", TEXTS, "other.csv")
+    assert "latin.txt: not UTF-8 at byte 3" in refused("predict", TEXTS, "latin.txt")
+    assert "mine.npz: of unknown type; the network takes texts" in refused("predict", TEXTS, "mine.npz")
+
+
+def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
+    run(
+        "new",
+        "row",
+        "untrained",
+        "--data",
+        "mine",
+        "--model",
+        "lenet5",
+        "--method",
+        "dpsgd",
+        "--epsilon",
+        "1",
+    )
+    for arguments, says in {
+        ("untrained", "x"): "reports/runs/untrained.json: not there; run `dprepro train untrained` first",
+        ("nobody", "x"): "no row 'nobody'",
+        (IMAGES, "x", "--seed", "7"): "--seed 7: not trained; allowed: 0, 1",
+        (IMAGES, "x", "--level", "epsilon=1"): "not trained; allowed: epsilon=8",
+        (IMAGES, "data"): "data: is there already; allowed: a new folder",
+    }.items():
+        assert says in refused("export", *arguments)
+    assert "no row 'x'" in refused("predict", "x", "mine.npz")
+    said = refused("predict", f"out/{IMAGES}", "mine.npz", "--seed", "1")
+    assert "--level and --seed are for rows" in said
+    path = existing_weights(IMAGES, "epsilon=8", 1)
+    content = path.read_bytes()
+    try:
+        path.unlink()
+        assert f"{path}: No such file" in refused("export", IMAGES, "x", "--seed", "1")
+        path.write_bytes(b"0" + content[1:])
+        assert "is not what training left" in refused("export", IMAGES, "x", "--seed", "1")
+    finally:
+        path.write_bytes(content)
+    measured = records.evaluation_path(IMAGES)
+    kept = measured.read_bytes()
+    try:
+        measured.unlink()
+        said = refused("export", IMAGES, "x")
+        assert f"not measured or not accounted for; run `dprepro evaluate {IMAGES}`" in said
+    finally:
+        measured.write_bytes(kept)
+    assert not Path("x").exists()
+    assert not [path for path in Path().iterdir() if ".x." in path.name]
+
+
+def test_predictions_that_need_the_data_are_no_export(here: Path) -> None:
+    """Davody et al.'s Algorithm 1 joins each example with the public images."""
+    typed = YAML(typ="safe").load(Path("params.yaml"))
+    typed["rows"]["joined"] = typed["rows"][IMAGES] | {
+        "model": {"name": "lenet5", "normalization": "batch_bn"},
+        "settings": typed["rows"][IMAGES]["settings"] | {"batch": 8, "epochs": 0.05},
+        "seeds": 1,
+    }
+    before = Path("params.yaml").read_bytes()
+    try:
+        with open("params.yaml", "w") as file:
+            YAML().dump(typed, file)
+        for stage in ("train", "evaluate", "ledger"):
+            run(stage, "joined")
+        assert "its predictions need the data it learned from" in refused("export", "joined", "x")
+        assert len(predicted("joined", "mine.npz")) == 600
+    finally:
+        Path("params.yaml").write_bytes(before)
+
+
+def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+    for number in range(60):
+        side = 30 + number % 7
+        path = Path("photos", "ab"[number % 2], f"{number}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (side, 34), (number, 200 * (number % 2), 9)).save(path)
+    run("new", "data", "photos", "--images", "photos", "--size", "32")
+    dpsgd = ("--method", "dpsgd", "--epsilon", "8", "--epochs", "1")
+    run("new", "row", "row", "--data", "photos", "--model", "convnet", *dpsgd)
+    for stage in ("train", "evaluate", "ledger"):
+        run(stage, "row")
+    run("export", "row", "model")
+    exported = exporting.folder_predictor(Path("model"))
+    files = [Path("photos/a/0.png"), Path("photos/b/1.png")]
+    stored = prepared.load("photos").splits["train"].inputs
+    assert stored.shape[1:] == exported.architecture.shape == (3, 32, 32)
+    assert [exported.probabilities(path).shape for path in files] == [(1, 2), (1, 2)]
+    assert params.load().own["photos"].resize  # type: ignore[attr-defined]

@@ -1,0 +1,81 @@
+"""`dprepro init`: what it writes, and what it refuses."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.params import PAPERS
+from pipeline.reporting import papers
+from stages.init import init
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Path:
+    init(tmp_path / "new/laboratory")
+    return tmp_path / "new/laboratory"
+
+
+def test_this_repository_is_a_laboratory_too(laboratory: Path) -> None:
+    for name in ("dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/.gitignore"):
+        assert (laboratory / name).read_text() == (ROOT / name).read_text(), name
+    ours = (ROOT / ".gitignore").read_text().splitlines()
+    assert set((laboratory / ".gitignore").read_text().splitlines()) <= set(ours)
+
+
+def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
+    settings = params.load(laboratory / "params.yaml")
+    (row,) = settings.rows.values()
+    table = papers.load(row.paper, laboratory / PAPERS).tables[row.table]
+    assert [line.label for line in table.lines] == [row.label]
+    assert set(table.columns) == {row.level(own) for own in row.resolved}
+    assert not row.reproducible
+    assert settings.source.kind == "synthetic"
+
+
+def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -> None:
+    inner = laboratory / "inner"
+    init(inner)
+    assert (laboratory / ".git").is_dir()
+    assert not (inner / ".git").exists()
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for place in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(UserError, match="is there and not empty; allowed: an empty folder, or a new one"):
+            init(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(1, "git")
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    with pytest.raises(subprocess.CalledProcessError):
+        init(tmp_path / "laboratory")
+    assert not list((tmp_path / "laboratory").iterdir())
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="git: not installed"):
+        init(tmp_path / "laboratory")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; allowed: keys such as raw, data and rows"),
+        ("- rows", "has ['rows']; allowed: keys such as raw, data and rows"),
+        ("code: [none-such]", "code.0: 'none-such' is not allowed"),
+        ("code: [none_such]", "code: no package 'none_such'; allowed: a folder with Python files beside"),
+    ],
+)
+def test_a_file_without_settings_is_a_clear_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        params.load(tmp_path / "params.yaml")
+    assert str(caught.value).startswith(f"{tmp_path / 'params.yaml'}: {said}")

@@ -1,0 +1,253 @@
+"""The wheel, in environments that have what `pip install` with each extra would bring, and no more.
+
+The packages of those environments are links to the ones that are installed here: to install torch anew for
+each takes minutes.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from ruamel.yaml import YAML
+
+from pipeline.files import digest_files
+from tests.docs.blocks import CONSOLE, blocks
+from tests.test_contributing import FILES
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("dprepro", "pipeline", "stages")
+OF_A_LABORATORY = {"dvc", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
+OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
+DVC = "#!{python}\nimport sys\n\nfrom dvc.cli import main\n\nsys.exit(main())\n"
+TEXTS = """\
+source: {kind: synthetic}
+raw: {ag-news: {train: 200, test: 20}}
+data:
+  ag-news:
+    {raw: ag-news, train: 150, validation: 20, public: {raw: ag-news, count: 10},
+     text: {tokens: 8, vocabulary: 50}}
+rows: {}
+"""
+
+
+class Installed:
+    """An environment with the wheel and what some extras bring."""
+
+    def __init__(self, folder: Path, wheel: Path, extras: Iterable[str]) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        self.python = folder / "bin/python"
+        pip: list[Any] = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            self.python,
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+        ]
+        subprocess.run([*pip, wheel], check=True)
+        self.site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+        (own,) = distributions(name="dprepro", path=[str(self.site)])
+        for needed in {each.name: each for each in _closure(own, extras)}.values():
+            for top in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
+                if not top.endswith(".pth") and not (self.site / top).exists():
+                    (self.site / top).symlink_to(str(needed.locate_file(top)))
+        (folder / "bin/dvc").write_text(DVC.format(python=self.python))
+        (folder / "bin/dvc").chmod(0o755)
+        who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        path = f"{folder / 'bin'}:{os.defpath}"
+        self.environment = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+
+    def type(self, line: str, folder: Path, fails: bool = False) -> str:
+        """What a line says that is typed in a folder."""
+        done = subprocess.run(
+            line, shell=True, cwd=folder, env=self.environment, capture_output=True, text=True
+        )
+        assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def digest(self) -> str:
+        """Of the files that the wheel brought."""
+        files = (path for package in PACKAGES for path in (self.site / package).rglob("*"))
+        return digest_files(self.site, [path for path in files if path.is_file() and path.suffix != ".pyc"])
+
+
+def _closure(needing: Distribution, extras: Iterable[str]) -> Iterator[Distribution]:
+    """What a distribution needs with some of its extras, and what that needs."""
+    todo, seen = [(needing, tuple(extras))], set()
+    while todo:
+        needing, extras = todo.pop()
+        for text in needing.requires or ():
+            needed = Requirement(text)
+            wanted = needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+            )
+            if wanted and (needed.name, *sorted(needed.extras)) not in seen:
+                seen.add((needed.name, *sorted(needed.extras)))
+                yield (there := distribution(needed.name))
+                todo.append((there, tuple(needed.extras)))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as `pip install` builds it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / "copy" / package, ignore=ignored)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, folder / "copy")
+    build = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([sys.executable, "-m", *build, str(folder / "copy")], check=True)
+    (built,) = folder.glob("dprepro-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Callable[..., Installed]:
+    """Makes an environment with some extras, once."""
+    made: dict[tuple[str, ...], Installed] = {}
+
+    def install(*extras: str) -> Installed:
+        if extras not in made:
+            made[extras] = Installed(tmp_path_factory.mktemp("environment"), wheel, extras)
+        return made[extras]
+
+    return install
+
+
+def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
+    """Types, page parts, and what a laboratory begins with."""
+    there = set(zipfile.ZipFile(wheel).namelist())
+    for package in PACKAGES:
+        wanted = {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+        }
+        assert wanted <= there, sorted(wanted - there)
+
+
+def test_import_is_quick_and_brings_what_it_promises(
+    installed: Callable[..., Installed], tmp_path: Path
+) -> None:
+    """Without what is a laboratory's, which is not there."""
+    script = (
+        "import time; before = time.process_time(); import dprepro; spent = time.process_time() - before; "
+        "import sys; from importlib.util import find_spec; "
+        "[getattr(dprepro, name) for name in dprepro.__all__]; "
+        f"others = {sorted(OF_A_LABORATORY | OF_OTHER_EXTRAS)}; "
+        "print(spent, [name for name in others if name in sys.modules or find_spec(name)])"
+    )
+    spent, others = installed().type(f'python -c "{script}"', tmp_path).strip().split(" ", 1)
+    assert float(spent) < 2
+    assert others == "[]"
+
+
+def test_here_too_import_brings_nothing_of_a_laboratory() -> None:
+    """Where all of it is installed."""
+    script = "import sys, dprepro; [getattr(dprepro, name) for name in dprepro.__all__]; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert not (OF_A_LABORATORY | OF_OTHER_EXTRAS) & set(done.stdout.split())
+
+
+def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed], tmp_path: Path) -> None:
+    bare, laboratory = installed(), installed("lab")
+    assert "at most" in bare.type(
+        "dprepro epsilon --sigma 1.1 --batch 256 --examples 60000 --epochs 20", tmp_path
+    )
+    (tmp_path / "params.yaml").write_text(TEXTS)
+    lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
+    for command, package, extra in (
+        ("dprepro report", "jinja2", "lab"),
+        ("dprepro publish", "mlflow", "lab"),
+        ("dprepro repro", "parsl", "cluster"),
+    ):
+        assert bare.type(command, tmp_path, fails=True) == lacking.format(package, extra)
+    laboratory.type("dprepro fetch ag-news", tmp_path)
+    assert laboratory.type("dprepro prepare ag-news", tmp_path, fails=True) == lacking.format(
+        "torchtext", "text"
+    )
+    assert "train 150, validation 20" in installed("lab", "text").type("dprepro prepare ag-news", tmp_path)
+
+
+def test_a_driver_for_postgres_is_an_extra(installed: Callable[..., Installed], tmp_path: Path) -> None:
+    installed("postgres").type("python -c 'import psycopg2, dprepro'", tmp_path)
+
+
+def test_rows_are_trained_side_by_side_with_the_extra_for_that(
+    installed: Callable[..., Installed], tmp_path: Path
+) -> None:
+    there = installed("lab", "cluster")
+    there.type("dprepro init laboratory", tmp_path)
+    settings = tmp_path / "laboratory/params.yaml"
+    short = settings.read_text().replace("seeds: 3", "seeds: 1").replace("epochs: 6", "epochs: 1")
+    settings.write_text(short)
+    said = there.type("dprepro repro --jobs 2", tmp_path / "laboratory")
+    assert (tmp_path / "laboratory/reports/ledgers/mine-t1-lenet5.json").exists(), said
+
+
+def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Installed], tmp_path: Path) -> None:
+    """In an empty folder; what it has one add touches no file of what is installed."""
+    there, page = installed("lab"), [block for block in blocks() if block.page == "docs/laboratory.md"]
+    before, folder, told = there.digest(), tmp_path, []
+    table, row = (block.text for block in page if block.language == "yaml")
+    for block in page:
+        if block.text == table:
+            _insert(folder / "papers/mine.yaml", "tables:\n", table)
+        elif block.text == row:
+            _insert(folder / "params.yaml", "rows:\n", row)
+            for name, code in FILES.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(code)
+        for line in block.commands if block.language in CONSOLE else ():
+            if line.startswith("cd "):
+                folder = folder / line.removeprefix("cd ")
+            elif not line.startswith("pip "):
+                told.append(there.type(line, folder))
+    assert there.digest() == before
+    # its own paper alone, with verdicts on both tables
+    assert "<title>My paper: " in (folder / "reports/index.html").read_text()
+    summary = (folder / "reports/summary.csv").read_text()
+    assert "mine-t1-lenet5" in summary
+    assert "mine-t2-signs" in summary
+    assert "private SignSGD" in (folder / "reports/figures/accuracy-privacy.svg").read_text()
+    names = "import mlflow; print(*(one.name for one in mlflow.MlflowClient('sqlite:///mlflow.db').search_experiments()))"
+    assert set(there.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
+    # the second method trained nothing again, and all is vouched for
+    plan = told[2]
+    assert "mine-t2-signs: 2 replicas (never ran)" in plan
+    assert "mine-t1-lenet5" not in plan
+    assert ", 0 wrong" in told[-2]
+    # in a clone, as CI does it
+    there.type("git clone --quiet . ../clone", folder)
+    workflow = YAML(typ="safe").load(folder / ".github/workflows/report.yaml")
+    for step in workflow["jobs"]["report"]["steps"]:
+        if not step.get("run", "pip ").startswith("pip "):
+            there.type(step["run"], tmp_path / "clone")
+    rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
+    assert rendered[0].read_bytes() == rendered[1].read_bytes()
+    version = re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text())
+    assert version is not None
+    assert there.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
+
+
+def _insert(path: Path, before: str, text: str) -> None:
+    """Put an entry first in its section."""
+    content = path.read_text()
+    assert content.count(f"\n{before}") == 1
+    path.write_text(content.replace(f"\n{before}", f"\n{before}{text}"))
