@@ -47,7 +47,7 @@ def laboratory(tmp_path: Path) -> Path:
 def run(warm: Path, laboratory: Path) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        line = [warm / "python", *arguments]
+        line: list[Any] = [warm / "python", *arguments]
         done = subprocess.run(line, cwd=laboratory, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -45,7 +46,7 @@ class Installed:
     def __init__(self, folder: Path, wheel: Path, extras: Iterable[str]) -> None:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         self.python = folder / "bin/python"
-        pip = [
+        pip: list[Any] = [
             sys.executable,
             "-m",
             "pip",

@@ -90,7 +90,8 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
     results = flat.of_papers(papers)
-    private = [result for result in results if result.private]
+    ran = [result for result in results if result.cell]
+    private = [result for result in ran if result.private]
     picture = accuracy_privacy.draw(papers)
     first = {
         "chapters": chapters,
@@ -104,7 +105,7 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
     write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
     write_text(folder / "README.md", render("index.md", **first) + "\n")
     write_text(folder / "results.html", render("results.html", results=results, up=""))
-    write_text(folder / "summary.csv", flat.csv(results, flat.SUMMARY))
+    write_text(folder / "summary.csv", flat.csv(ran, flat.SUMMARY))
     write_text(folder / "ledger.html", render("ledger.html", results=private, up=""))
     write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")
     write_text(folder / "tables" / "ledger.csv", flat.csv(private, flat.LEDGER))

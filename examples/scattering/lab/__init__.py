@@ -1,0 +1,1 @@
+"""What this laboratory brings: the scattering transform, and DP-SGD on inputs normalised by noisy statistics."""

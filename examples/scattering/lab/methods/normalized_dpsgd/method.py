@@ -1,0 +1,156 @@
+"""DP-SGD on inputs whose channels noisy statistics normalise (Tramèr and Boneh 2021, section 2 and appendix B).
+
+Before the first step the training inputs' channel means, and those of their squares, are summed over all
+examples and released once. Each example's vector of means, and that of its squares, is clipped to a bound of
+its own, so that one example more or less moves either sum by no more than that. The bounds are medians over
+public inputs; in the authors' code they are medians over the private ones, exact, and no epsilon covers them.
+The noise on either sum is ``statistics_noise`` times its bound: two Gaussian releases, which are accounted
+for as one with 1 / sqrt(2) of that multiplier (`Spending.first_release`), and composed with the steps.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lab.methods.normalized_dpsgd.settings import NormalizedDpsgdSettings
+from pipeline.methods.base import State, Task
+from pipeline.methods.optimizers import Sgd
+from pipeline.methods.private_steps import PrivateSteps
+from pipeline.privacy.accounting import noise_for
+from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.spending import Spending
+
+MEAN, VARIANCE = "inputs.mean", "inputs.var"  # among what is kept
+SUMMED = ("mean", "square")  # what is released
+BEFORE = -1  # the step whose noise the statistics take
+EPSILON = 1e-5  # added to variances, as in the authors' code
+AT_ONCE = 1000  # examples
+
+
+class NormalizedDpsgd(PrivateSteps):
+    """DP-SGD over R replicas, each on inputs normalised by statistics that it released itself."""
+
+    settings: tuple[NormalizedDpsgdSettings, ...]
+    first: NormalizedDpsgdSettings
+
+    def __init__(self, task: Task, settings: Sequence[NormalizedDpsgdSettings], normalization: str):
+        """One of ``settings`` a replica, in the task's order."""
+        super().__init__(task, settings, normalization)
+        self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
+
+    @cached_property
+    def statistics_mechanism(self) -> GaussianMechanism:
+        """What adds the noise to both sums, at the multiplier of the two together."""
+        assert self.first.statistics_noise is not None, "asked for where there are statistics"
+        spending = Spending(
+            sampling="poisson",
+            noise_multiplier=self.first.statistics_noise / len(SUMMED) ** 0.5,
+            examples=self.examples,
+            batch=self.examples,
+        )
+        return GaussianMechanism((spending,) * len(self.settings), self.distance)
+
+    def spending(self, settings: NormalizedDpsgdSettings) -> Spending:
+        """What the statistics and the steps spend."""
+        steps = super().spending(settings)
+        return steps.model_copy(update={"first_release": self.first_release})
+
+    @property
+    def first_release(self) -> float | None:
+        """Noise multiplier of the statistics together, as their mechanism says; None where there are none."""
+        if self.first.statistics_noise is None:
+            return None
+        return self.statistics_mechanism.spendings[0].noise_multiplier
+
+    def noise_multiplier(self, settings: NormalizedDpsgdSettings) -> float:
+        """Of the steps: as much as spends, after the statistics, the target epsilon."""
+        rate = settings.batch / self.examples
+        return noise_for(
+            settings.epsilon, settings.delta, rate, self.steps, settings.accountant, self.first_release
+        )
+
+    def claimed_by(self, settings: NormalizedDpsgdSettings) -> str:
+        """The accountant that the noise is calibrated by."""
+        return settings.accountant
+
+    def init(self) -> State:
+        """Initial parameters, no momentum, and the statistics, which are released here."""
+        return {**self.optimizer.start(self.task.parameters), "running": self.statistics()}
+
+    def statistics(self) -> Tensors:
+        """(R, C) means and variances of the training inputs, released with noise."""
+        if self.first.statistics_noise is None:
+            return {}
+        limits = [norms.median() for norms in map(_norms, _moments(self.test_inputs(self.task.public)))]
+        sums = self.clipped_moments(limits)
+        replicas = self.task.replicas
+        bounds = Bounds(
+            members=torch.eye(len(SUMMED), device=sums[0].device).expand(replicas, -1, -1),
+            limits=torch.stack(limits).expand(replicas, -1),
+            weights=sums[0].new_ones(replicas, len(SUMMED)),
+        )
+        summed = {name: value.expand(replicas, -1) for name, value in zip(SUMMED, sums, strict=True)}
+        released = self.statistics_mechanism.release(summed, bounds, self.task.streams, BEFORE)
+        # by a number of examples that is taken as public
+        mean, square = (released[name] / self.examples for name in SUMMED)
+        return {MEAN: mean, VARIANCE: (square - mean.square()).clamp_min(0)}
+
+    def clipped_moments(self, limits: Sequence[Tensor]) -> list[Tensor]:
+        """(C,) sums over the training inputs of both `_moments`, each example's clipped to ``limits``."""
+        totals: list[Any] = [0.0, 0.0]
+        for start in range(0, self.examples, AT_ONCE):
+            part = _moments(self.test_inputs(self.task.inputs[start : start + AT_ONCE]))
+            for place, (values, limit) in enumerate(zip(part, limits, strict=True)):
+                share = (limit / _norms(values).clamp_min(1e-12)).clamp(max=1.0)
+                totals[place] = totals[place] + (values * share[:, None]).double().sum(0)
+        return [total.float() for total in totals]
+
+    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+        """One step of every replica; metrics are of its private sample."""
+        bounds, statistics = self.bounds(self.clips), state["running"]
+        batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
+        released = self.released(batch.sums, bounds, step)
+        # by the expected batch size: how many there really were is private
+        gradients = {name: value / self.first.batch for name, value in released.items()}
+        after = self.optimizer.update(state, gradients, self.rates(step), step)
+        return {**after, "running": statistics}, batch.metrics()
+
+    @property
+    def clipper(self) -> Callable[..., ClippedSum]:
+        """That of one replica's network, for inputs that its statistics (C,) normalise."""
+
+        def clipped_sum(
+            tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds, statistics: Tensors
+        ) -> ClippedSum:
+            return self.of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)
+
+        return clipped_sum
+
+    def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """(B, K) of one replica's network for inputs (B, C, H, W) that its statistics normalise."""
+        parameters = {name: value for name, value in tensors.items() if name in self.task.parameters}
+        return super().outputs(parameters, normalized(inputs, tensors))
+
+
+def normalized(inputs: Tensor, statistics: Tensors) -> Tensor:
+    """``inputs`` (B, C, H, W) less a mean, over a deviation (C,); a channel whose variance is 0 becomes 0."""
+    if MEAN not in statistics:
+        return inputs
+    mean, variance = statistics[MEAN], statistics[VARIANCE]
+    scale = torch.where(variance > 0, torch.rsqrt(variance + EPSILON), 0.0)[:, None, None]
+    # one pass
+    return torch.addcmul(-mean[:, None, None] * scale, inputs, scale)
+
+
+def _moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, C) means over the places of each channel, and those of squares, of inputs (B, C, H, W)."""
+    places = inputs.flatten(2)
+    return places.mean(2), places.square().mean(2)
+
+
+def _norms(values: Tensor) -> Tensor:
+    return values.norm(dim=1)

@@ -1,0 +1,14 @@
+"""A linear layer on scattering features (Tramèr and Boneh 2021)."""
+
+from torch import nn
+
+from lab.input_norm import input_norm
+from pipeline.models.model import Model
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """For features of ``shape`` (C, H, W)."""
+    channels, height, width = shape
+    return nn.Sequential(
+        input_norm(model, channels), nn.Flatten(), nn.Linear(channels * height * width, classes)
+    )

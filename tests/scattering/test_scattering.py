@@ -1,0 +1,110 @@
+"""The example's features: against a second computation, and what holds of any scattering transform."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+EXAMPLE = Path(__file__).parents[2] / "examples/scattering"
+
+
+@pytest.fixture(autouse=True)
+def beside_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+
+
+def drawn(count: int, channels: int, side: int) -> torch.Tensor:
+    return torch.rand(count, channels, side, side, generator=torch.Generator().manual_seed(0)).double()
+
+
+@pytest.mark.parametrize(("channels", "side"), [(1, 28), (3, 32)])
+def test_it_is_kymatios_in_its_order(channels: int, side: int) -> None:
+    """To 1e-4, as kymatio has filters in single precision and 3.1415 for pi."""
+    kymatio = pytest.importorskip(
+        "kymatio.scattering2d.frontend.torch_frontend",
+        reason="SKIPPED: kymatio is not installed (`pip install kymatio`), so nothing compares features with it",
+    )
+    from lab.scattering import scattering
+
+    images = drawn(3, channels, side)
+    theirs = kymatio.ScatteringTorch2D(J=2, shape=(side, side)).double()(images)
+    ours = scattering(images)
+    assert ours.shape == (3, 81 * channels, side // 4, side // 4)
+    assert torch.allclose(ours, theirs.reshape(ours.shape), rtol=2e-4, atol=1e-7)
+
+
+def test_a_flat_image_has_nothing_but_its_mean() -> None:
+    from lab.scattering import scattering
+
+    features = scattering(torch.full((1, 1, 28, 28), 0.7, dtype=torch.float64))
+    assert torch.allclose(features[:, 0], torch.tensor(0.7, dtype=torch.float64), atol=1e-9)
+    assert features[:, 1:].abs().max() < 1e-9
+
+
+def test_a_mirrored_image_has_mirrored_features() -> None:
+    """At the diagonal, as the pixels that are kept lie alike on either side: an angle k becomes 2 - k of 8."""
+    from lab.scattering import scattering
+
+    images = drawn(2, 1, 28)
+    features = scattering(images)
+    mirrored = scattering(images.mT).mT
+    angles = [(2 - angle) % 8 for angle in range(8)]
+    first, second = features[:, 1:17].unflatten(1, (2, 8)), features[:, 17:].unflatten(1, (8, 8))
+    assert torch.allclose(mirrored[:, 0], features[:, 0])
+    assert torch.allclose(mirrored[:, 1:17].unflatten(1, (2, 8)), first[:, :, angles], atol=1e-9)
+    assert torch.allclose(mirrored[:, 17:].unflatten(1, (8, 8)), second[:, angles][:, :, angles], atol=1e-9)
+
+
+def test_an_images_features_are_its_own() -> None:
+    from lab.scattering import scattering
+
+    images = drawn(4, 1, 28)
+    together = scattering(images)
+    for place in range(4):
+        assert torch.allclose(together[place], scattering(images[place : place + 1])[0], atol=1e-12)
+
+
+def test_features_of_images_between_0_and_1_are_within_the_declared_range() -> None:
+    """A wavelet sums to 0, so that what it makes of such an image is at most half its own absolute sum.
+
+    The window that averages moduli goes below 0 a little where it is cut off at half the frequencies.
+    """
+    from lab.scattering import ANGLES, _filters, _gaussian, _morlet
+
+    low, high = YAML(typ="safe").load(EXAMPLE / "params.yaml")["own"]["mnist-scattering"]["range"]
+    for scale in (0, 1):
+        for angle in range(ANGLES):
+            wavelet = _morlet(36, scale, angle * math.pi / ANGLES)
+            assert abs(wavelet.sum()) < 1e-9
+            assert np.abs(wavelet).sum() <= 2
+    window = sum(_gaussian(np.arange(36) + turn * 36) for turn in range(-2, 3))
+    assert window.min() >= 0
+    assert window.sum() == pytest.approx(1, abs=1e-4)
+    for average in _filters(36, torch.float64)[1]:
+        positive, negative = average.clamp_min(0), average.clamp_max(0)
+        above = float(positive.sum(1).max() ** 2 + negative.sum(1).min() ** 2)
+        below = float(2 * positive.sum(1).max() * negative.sum(1).min())
+        assert low <= below
+        assert above <= high
+
+
+def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab import features as module
+
+    from pipeline.data.formats import Examples
+    from pipeline.data.own import npz
+
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (8, 1, 28, 28), dtype=np.uint8)
+    parts = {"train": Examples(images, np.arange(8)), "test": Examples(images[:2], np.arange(2))}
+    path = module.write("mine", parts)
+    expected = module.scattering(torch.from_numpy(images).float() / 255)
+    read = npz.read(path, "inputs", "labels")
+    assert np.abs(read.inputs - expected.numpy()).max() < 5e-4
+    assert npz.read(path, "test_inputs", "test_labels").labels.tolist() == [0, 1]
+    assert npz.read(module.write("few", parts, first=5), "inputs", "labels").labels.tolist() == [0, 1, 2, 3, 4]
