@@ -37,7 +37,9 @@ def features(count: int, seed: int) -> Tensor:
     return base * (1 + 3 * torch.rand(count, 1, 1, 1, generator=generator) ** 4)
 
 
-def make(room: ModuleType, inputs: Tensor, replicas: int = 1, **changes: Any) -> Any:
+def make(
+    room: ModuleType, inputs: Tensor, replicas: int = 1, execution: Execution = CPU, **changes: Any
+) -> Any:
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6 * 9, CLASSES))
     torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
     names = [f"replica={number}" for number in range(replicas)]
@@ -52,7 +54,7 @@ def make(room: ModuleType, inputs: Tensor, replicas: int = 1, **changes: Any) ->
         public=features(40, seed=9),
         public_labels=torch.zeros(40, dtype=torch.long),
         streams=Streams(names, True, CPU.device),
-        execution=CPU,
+        execution=execution,
     )
     values = {"batch": 30, "epochs": 10.0, "learning_rate": 0.5, "clip": 0.1, "epsilon": 3.0, "delta": 1e-4}
     own = room.NormalizedDpsgdSettings(**{**values, **changes})
@@ -150,6 +152,20 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
                 totals[name] += part * min(1.0, 0.1 / float(norm))
         for name, total in totals.items():
             assert torch.allclose(batch.sums[name][replica], total, atol=1e-5)
+
+
+def test_replicas_train_together_as_they_do_alone(room: ModuleType) -> None:
+    """Under vmap, as on a GPU and in the audits, beside one by one."""
+    states = []
+    for execution in (CPU, Execution(CPU.device, replicas_at_once=None, physical=64)):
+        method = make(room, features(EXAMPLES, seed=1), replicas=3, execution=execution)
+        with torch.no_grad():
+            state, _ = method.step(method.init(), 0)
+        inputs = features(5, seed=4)
+        logits = method.logits(method.network(method.model(state), 0), inputs)
+        states.append({**method.model(state), "logits": logits})
+    for name, value in states[0].items():
+        assert torch.allclose(value, states[1][name], atol=1e-4), name
 
 
 def test_what_is_tested_is_normalised_by_what_was_released(room: ModuleType) -> None:

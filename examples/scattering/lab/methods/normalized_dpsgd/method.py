@@ -122,6 +122,7 @@ class NormalizedDpsgd(PrivateSteps):
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
         """That of one replica's network, for inputs that its statistics (C,) normalise."""
+        of_examples = self.of_examples  # made here, as a network is tried on random inputs
 
         def clipped_sum(
             tensors: Tensors,
@@ -131,7 +132,7 @@ class NormalizedDpsgd(PrivateSteps):
             bounds: Bounds,
             statistics: Tensors,
         ) -> ClippedSum:
-            return self.of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)
+            return of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)
 
         return clipped_sum
 
