@@ -1,4 +1,4 @@
-"""A practitioner's walk, typed from a clean folder: private files elsewhere, a model of one's own, epsilon 3.
+"""A practitioner's walk, typed from a clean folder: private files elsewhere, one's own model, epsilon 3.
 
 Nothing private gets into git, what is asked for is what is proven, the search is told, and Ctrl-C loses nothing.
 """

@@ -142,7 +142,7 @@ def test_what_was_seeded_mixes_examples_or_is_not_private_has_no_bound(
 
 
 # what was tried, and by hand: the noise over what one example moves, the sampling rate and the steps
-VARIED = [
+VARIED: list[tuple[dict[str, Any], float, float, int]] = [
     ({"mini_set": 1}, 2 * 2.0, 0.02, 50),
     ({"mini_set": 1, "clipping": "layerwise"}, 2 * 2.0 / TENSORS**0.5, 0.02, 50),
     ({"mini_set": 1, "clipping": "layerwise", "layers": "module"}, 2 * 2.0 / MODULES**0.5, 0.02, 50),
@@ -178,7 +178,11 @@ def test_a_row_and_every_candidate_of_its_search_are_composed(tmp_path: Path) ->
 
 def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_path: Path) -> None:
     """No more than dp-accounting's Renyi DP allows of samples without replacement."""
-    tried = [{"sampling": "fixed"}, {"sampling": "poisson", "mini_set": 1}, {"clipping": "layerwise"}]
+    tried: list[dict[str, Any]] = [
+        {"sampling": "fixed"},
+        {"sampling": "poisson", "mini_set": 1},
+        {"clipping": "layerwise"},
+    ]
     settings = searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
     whole = together(run_of(spending("fixed", 8.0), 50), "made-up", settings, tmp_path)
     assert whole is not None

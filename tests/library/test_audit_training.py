@@ -37,7 +37,7 @@ def training(
             max_grad_norm=1.0,
         )
         if loading:
-            sizes = {} if "batch_sampler" in loading else {"batch_size": batch}
+            sizes: dict[str, Any] = {} if "batch_sampler" in loading else {"batch_size": batch}
             loader = DataLoader(loader.dataset, **sizes, **loading)
         step = 0
         while step < STEPS:

@@ -50,5 +50,5 @@ def counts(results: Sequence[LevelResult]) -> dict[str, int]:
 
 def grades(results: Sequence[LevelResult]) -> dict[str, int]:
     """Of how many levels what no epsilon covers has which grade at worst, the worst first."""
-    worst = Counter(here.not_covered[0].severity for here in results if here.not_covered)
+    worst: Counter[str] = Counter(here.not_covered[0].severity for here in results if here.not_covered)
     return {word.text: worst[name] for name, word in SEVERITIES.items() if name in worst}
