@@ -1,6 +1,6 @@
 """A practitioner's walk, typed from a clean folder: private files elsewhere, one's own model, epsilon 3.
 
-Nothing private gets into git, what is asked for is what is proven, the search is told, and Ctrl-C loses nothing.
+Nothing private gets into git, what is asked for is proven, the search is told, and Ctrl-C loses nothing.
 """
 
 import re
