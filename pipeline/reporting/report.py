@@ -93,12 +93,13 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
     ran = [result for result in results if result.cell]
     private = [result for result in ran if result.private]
     picture = accuracy_privacy.draw(papers)
+    published = [paper for paper in papers if paper.paper.published]  # rows of no paper are none of a paper's
     first = {
         "chapters": chapters,
         "names": {paper.key: short(paper.paper) for paper in papers},
         "findings": findings.first([chapter.findings for chapter in chapters]),
-        "values": tally.values(*papers),
-        "privacy": tally.privacy(*papers),
+        "values": tally.values(*published),
+        "privacy": tally.privacy(*(published or papers)),
     }
     if picture is not None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)

@@ -37,11 +37,16 @@ def features(count: int, seed: int) -> Tensor:
     return base * (1 + 3 * torch.rand(count, 1, 1, 1, generator=generator) ** 4)
 
 
-def make(room: ModuleType, inputs: Tensor, replicas: int = 1, **changes: Any) -> Any:
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6 * 9, CLASSES))
-    torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
+def make(
+    room: ModuleType, inputs: Tensor, replicas: int = 1, execution: Execution = CPU, **changes: Any
+) -> Any:
+    linear = torch.nn.Linear(6 * 9, CLASSES)
+    net = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    torch.nn.init.normal_(linear.weight, generator=torch.Generator().manual_seed(0))
     names = [f"replica={number}" for number in range(replicas)]
-    parameters = {name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()}
+    parameters = {
+        name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
+    }
     task = Task(
         net=net,
         parameters=parameters,
@@ -50,7 +55,7 @@ def make(room: ModuleType, inputs: Tensor, replicas: int = 1, **changes: Any) ->
         public=features(40, seed=9),
         public_labels=torch.zeros(40, dtype=torch.long),
         streams=Streams(names, True, CPU.device),
-        execution=CPU,
+        execution=execution,
     )
     values = {"batch": 30, "epochs": 10.0, "learning_rate": 0.5, "clip": 0.1, "epsilon": 3.0, "delta": 1e-4}
     own = room.NormalizedDpsgdSettings(**{**values, **changes})
@@ -81,9 +86,7 @@ def test_one_example_moves_either_sum_by_no_more_than_its_bound(room: ModuleType
     assert reached > 2
     # and so does nothing that is within them lose anything
     short = features(EXAMPLES, seed=1) * 1e-3
-    for found, due in zip(
-        make(room, short).clipped_moments(limits), room._moments(short), strict=True
-    ):
+    for found, due in zip(make(room, short).clipped_moments(limits), room._moments(short), strict=True):
         assert torch.allclose(found, due.sum(0), rtol=1e-4)
 
 
@@ -119,9 +122,12 @@ def test_bounds_come_from_public_inputs_alone(room: ModuleType, monkeypatch: pyt
     seen: list[list[Tensor]] = []
     kind = room.NormalizedDpsgd
     real = kind.clipped_moments
-    monkeypatch.setattr(
-        kind, "clipped_moments", lambda self, limits: (seen.append(list(limits)), real(self, limits))[1]
-    )
+
+    def noted(method: Any, limits: Any) -> Any:
+        seen.append(list(limits))
+        return real(method, limits)
+
+    monkeypatch.setattr(kind, "clipped_moments", noted)
     for seed in (1, 2):
         make(room, features(EXAMPLES, seed)).statistics()
     assert seen[0] == seen[1] == public_limits(room)
@@ -132,9 +138,7 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
     method = make(room, features(EXAMPLES, seed=1), replicas=2)
     state = method.init()
     sample = method.sample(3)
-    batch = method.clipped_sums(
-        state["parameters"], sample, method.bounds(method.clips), 3, state["running"]
-    )
+    batch = method.clipped_sums(state["parameters"], sample, method.bounds(method.clips), 3, state["running"])
     assert not torch.equal(*state["running"][room.MEAN])
     for replica in range(2):
         tensors = {name: value[replica] for name, value in state["parameters"].items()}
@@ -152,6 +156,20 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
                 totals[name] += part * min(1.0, 0.1 / float(norm))
         for name, total in totals.items():
             assert torch.allclose(batch.sums[name][replica], total, atol=1e-5)
+
+
+def test_replicas_train_together_as_they_do_alone(room: ModuleType) -> None:
+    """Under vmap, as on a GPU and in the audits, beside one by one."""
+    states = []
+    for execution in (CPU, Execution(CPU.device, replicas_at_once=None, physical=64)):
+        method = make(room, features(EXAMPLES, seed=1), replicas=3, execution=execution)
+        with torch.no_grad():
+            state, _ = method.step(method.init(), 0)
+        inputs = features(5, seed=4)
+        logits = method.logits(method.network(method.model(state), 0), inputs)
+        states.append({**method.model(state), "logits": logits})
+    for name, value in states[0].items():
+        assert torch.allclose(value, states[1][name], atol=1e-4), name
 
 
 def test_what_is_tested_is_normalised_by_what_was_released(room: ModuleType) -> None:
