@@ -64,7 +64,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 (f"{sentences[number % 2]} {number}", ("good", "bad")[number % 2]) for number in range(300)
             ]
             csv.writer(file).writerows([("body", "mood"), *lines])
-        run("new", "data", "mine", "--npz", "mine.npz", "--inputs", "pictures")
+        run("new", "data", "mine", "--npz", "mine.npz", "--inputs", "pictures", "--public", "20")
         run("new", "data", "said", "--texts", "texts.csv", "--text", "body", "--label", "mood")
         dpsgd = ("--method", "dpsgd", "--epsilon", "8", "--learning-rate", "1")
         run(
@@ -253,7 +253,7 @@ def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
     for file, says in {
         "low.png": "20x28 pixels instead of 28x28",
         "green.png": "is in colour; allowed: grey",
-        "colour.npz": "'pictures' has images of 3x28x28; the network takes 1x28x28",
+        "colour.npz": "'pictures' has examples of 3x28x28; the network takes 1x28x28",
         "unnamed.npz": "no array 'pictures'; there are: 'inputs'",
         "broken.png": "not an image of PNG",
         "params.yaml": "of unknown type; the network takes images; allowed: .jpg",
