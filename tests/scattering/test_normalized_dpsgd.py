@@ -42,6 +42,7 @@ def make(
 ) -> Any:
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6 * 9, CLASSES))
     torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.zeros_(net[1].bias)
     names = [f"replica={number}" for number in range(replicas)]
     parameters = {
         name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
