@@ -23,7 +23,19 @@ app = typer.Typer(
 )
 # in the order of `--help`; each is a function of its name in the module of its name
 for name in (
-    *("init", "identity", "plan", "fetch", "prepare", "search", "repro", "train", "start", "relevance"),
+    *(
+        "init",
+        "identity",
+        "plan",
+        "status",
+        "fetch",
+        "prepare",
+        "search",
+        "repro",
+        "train",
+        "start",
+        "relevance",
+    ),
     *("evaluate", "ledger", "account", "epsilon", "compare", "audit", "export", "predict"),
     *("publish", "report", "ui", "pack", "adopt", "verify"),
 ):

@@ -24,6 +24,8 @@ def plan(
         kept = f", {each.kept} stand" if each.kept else ""
         why = "waits for a GPU" if each.waits else told
         print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {why}")
+    for key in wanted.keys() - {each.row for each in planned} if rows else ():
+        print(f"{key}: {len(settings.rows[key].trainings)} replicas stand; nothing to train")
     here = [each for each in planned if not each.waits]
     parts: dict[tuple[str, str], list[float | None]] = {}
     for each in here:

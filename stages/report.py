@@ -19,9 +19,7 @@ def report(
     tell_left_out(settings)
     written = reporting.write(settings)
     count = sum(map(len, written.files.values()))
-    print(
-        f"{written.index}: written, beside it {len(written.pages)} papers' pages, {count} tables and figures"
-    )
+    print(f"{written.index}: written, beside it {len(written.pages)} pages, {count} tables and figures")
     if not mlflow:
         return
     from pipeline.tracking.publishing import publish_tables

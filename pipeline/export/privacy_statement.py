@@ -10,7 +10,6 @@ from pipeline.fields import NotNegative, Strict
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.ledger_overview import ATTACKS, WAYS
 from pipeline.reporting.statements import words
 from pipeline.results.schema import FLOATING_POINT, Attack, Probability, Record, Replica, Versions
 
@@ -90,7 +89,7 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
             if ledger.releases
             else "the released gradients of all steps, and so the weights after each and every prediction"
         ),
-        not_covered=(*map(words, ledger.uncounted), *BEYOND) if private else (),
+        not_covered=(*map(words, ledger.not_covered), *BEYOND) if private else (),
         together=wording.together(record.together) if record.together else None,
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
@@ -117,8 +116,8 @@ def _attack(attack: Attack) -> str:
     shown = f"ε ≥ {wording.downwards(best.epsilon)}"
     of = "without a bound" if attack.accounted is None else f"of at most {wording.upwards(attack.accounted)}"
     on = "the whole mechanism" if attack.whole else "a smaller run of the same code"
-    how = f"{WAYS[best.by]}, {100 * attack.confidence:g} % confidence"
-    return f"{ATTACKS[attack.attack]}, seeing {attack.sees}, on {on}: {shown} {of} ({how})"
+    how = f"{vocabulary.WORDS.bounds[best.by]}, {100 * attack.confidence:g} % confidence"
+    return f"{vocabulary.WORDS.attacks[attack.attack]}, seeing {attack.sees}, on {on}: {shown} {of} ({how})"
 
 
 def headline(statement: PrivacyStatement) -> str:

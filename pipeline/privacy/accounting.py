@@ -15,7 +15,7 @@
 import logging
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import inf, isfinite, log, log1p
 from typing import Literal
@@ -43,6 +43,7 @@ from pipeline.privacy.spending import Spending
 from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 Accountant = Literal["rdp", "pld"]
+RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 
 # dp-accounting warns of every Renyi order it leaves out; leaving one out only loosens the bound
 logging.getLogger("absl").setLevel(logging.ERROR)
@@ -243,7 +244,8 @@ def opacus_prv(
         raise ValueError(f"PRV failed: {problem}") from problem
 
 
-EPSILON: dict[Accountant, Callable[[DpEvent, float], float]] = {"rdp": rdp_epsilon, "pld": pld_epsilon}
+COARSE = 1e-3  # a grid ten times as fast as `pld_epsilon`'s, whose bound is an upper one as well
+NEAR = 0.995  # of a target epsilon: a bound from there on is taken for the target
 
 
 @lru_cache(maxsize=256)
@@ -257,39 +259,66 @@ def noise_for(
 ) -> float:
     """Smallest noise multiplier (to a thousandth) that keeps a `poisson_gaussian` within epsilon.
 
+    By 'pld' it is found on a coarse grid, and where the fine one proves less than `NEAR` of epsilon, on that.
+
     Raises:
         UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' can't tell it.
     """
     if accountant == "pld" and tightest(steps, delta) != "pld":
         raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
-    releases = steps + (first_release is not None)
-    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    make = {"rdp": lambda: _RdpByParts(relation), "pld": lambda: PLDAccountant(relation)}
+    spends = partial(_spends, rate=rate, steps=steps, first_release=first_release)
+    if accountant == "rdp":
+        return _calibrated(spends, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
+    for interval in (COARSE, 1e-4):
+        found = _calibrated(
+            spends,
+            partial(pld_epsilon, interval=interval),
+            partial(PLDAccountant, RELATION, value_discretization_interval=interval),
+            epsilon,
+            delta,
+            delta - ROUNDING * (steps + (first_release is not None)),
+        )
+        if pld_epsilon(spends(found), delta) >= NEAR * epsilon:
+            break
+    return found
+
+
+def _spends(multiplier: float, rate: float, steps: int, first_release: float | None) -> DpEvent:
+    return poisson_gaussian(rate, multiplier, steps, first_release)
+
+
+def _calibrated(
+    spends: Callable[[float], DpEvent],
+    told: Callable[[DpEvent, float], float],
+    accountant: Callable[[], PrivacyAccountant],
+    epsilon: float,
+    delta: float,
+    left: float,
+) -> float:
+    """The noise at which ``told`` is just within epsilon; ``left``: of delta, beside the grid's rounding."""
     # below .2 the PLD grows very large; a target that loose is not worth a calibration
     low, high = 0.2, 1.0
-    while EPSILON[accountant](poisson_gaussian(rate, high, steps, first_release), delta) > epsilon:
+    while told(spends(high), delta) > epsilon:
         low, high = high, 2 * high
         if high > 1e4:
             raise UserError(
-                f"epsilon {epsilon} at delta {delta} can't be reached with {steps} steps "
-                f"at sampling rate {rate:.4g}"
-                + (f" after a release at noise multiplier {first_release:.4g}" if first_release else "")
+                f"epsilon {epsilon} at delta {delta} can't be reached by {describe(spends(high))}"
             )
     try:
         return float(
             dp_accounting.calibrate_dp_mechanism(
-                make[accountant],
-                lambda multiplier: poisson_gaussian(rate, multiplier, steps, first_release),
+                accountant,
+                spends,
                 epsilon,
-                delta - ROUNDING * releases if accountant == "pld" else delta,
+                left,
                 dp_accounting.ExplicitBracketInterval(low, high),
                 tol=1e-3 * high,
             )
         )
     except ValueError as problem:  # no sign change: the lower end of the bracket is enough already
         raise UserError(
-            f"epsilon {epsilon} at delta {delta} is so loose for {steps} steps at sampling rate {rate:.4g} "
-            f"that a noise multiplier of {low} already keeps it; lower it, or train with epsilon .inf"
+            f"epsilon {epsilon} at delta {delta} is so loose for {describe(spends(low))} that its noise "
+            "keeps it already; lower it, or train with epsilon .inf"
         ) from problem
 
 

@@ -57,7 +57,7 @@ def fill(name: str, sources: Sources) -> PaperResult:
 
 def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
     """The table, or one for each setting that names its rows' levels, where there are several."""
-    unknown = Table(name=key, title="rows of one's own", axis="level", columns=[], own=True)
+    unknown = Table(name=key, title="rows of our own", axis="", columns=[], own=True)
     table = sources.paper.tables.get(key, unknown)
     lines = _lines(name, key, table, sources)
     axes = list(dict.fromkeys(row.axis for line in lines for row in line.rows))

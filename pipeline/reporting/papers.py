@@ -108,6 +108,11 @@ class Paper(PrintedTables):
     # doesn't say, and evaluation's rule counts
     converged_above: float | None = None
 
+    @property
+    def published(self) -> bool:
+        """Whether it is a paper at all, and not a laboratory's own rows under a title of theirs."""
+        return bool(self.authors) or any(not table.own for table in self.tables.values())
+
     @model_validator(mode="after")
     def _references_exist(self) -> "Paper":
         for claim in self.claims:

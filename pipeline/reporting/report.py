@@ -90,21 +90,23 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
     results = flat.of_papers(papers)
-    private = [result for result in results if result.private]
+    ran = [result for result in results if result.cell]
+    private = [result for result in ran if result.private]
     picture = accuracy_privacy.draw(papers)
+    published = [paper for paper in papers if paper.paper.published]  # rows of no paper are none of a paper's
     first = {
         "chapters": chapters,
         "names": {paper.key: short(paper.paper) for paper in papers},
         "findings": findings.first([chapter.findings for chapter in chapters]),
-        "values": tally.values(*papers),
-        "privacy": tally.privacy(*papers),
+        "values": tally.values(*published),
+        "privacy": tally.privacy(*(published or papers)),
     }
     if picture is not None:
         write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
     write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
     write_text(folder / "README.md", render("index.md", **first) + "\n")
     write_text(folder / "results.html", render("results.html", results=results, up=""))
-    write_text(folder / "summary.csv", flat.csv(results, flat.SUMMARY))
+    write_text(folder / "summary.csv", flat.csv(ran, flat.SUMMARY))
     write_text(folder / "ledger.html", render("ledger.html", results=private, up=""))
     write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")
     write_text(folder / "tables" / "ledger.csv", flat.csv(private, flat.LEDGER))

@@ -40,9 +40,10 @@ def features(count: int, seed: int) -> Tensor:
 def make(
     room: ModuleType, inputs: Tensor, replicas: int = 1, execution: Execution = CPU, **changes: Any
 ) -> Any:
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6 * 9, CLASSES))
-    torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
-    torch.nn.init.zeros_(net[1].bias)
+    linear = torch.nn.Linear(6 * 9, CLASSES)
+    net = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    torch.nn.init.normal_(linear.weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.zeros_(linear.bias)
     names = [f"replica={number}" for number in range(replicas)]
     parameters = {
         name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
@@ -122,9 +123,12 @@ def test_bounds_come_from_public_inputs_alone(room: ModuleType, monkeypatch: pyt
     seen: list[list[Tensor]] = []
     kind = room.NormalizedDpsgd
     real = kind.clipped_moments
-    monkeypatch.setattr(
-        kind, "clipped_moments", lambda self, limits: (seen.append(list(limits)), real(self, limits))[1]
-    )
+
+    def noted(method: Any, limits: Any) -> Any:
+        seen.append(list(limits))
+        return real(method, limits)
+
+    monkeypatch.setattr(kind, "clipped_moments", noted)
     for seed in (1, 2):
         make(room, features(EXAMPLES, seed)).statistics()
     assert seen[0] == seen[1] == public_limits(room)

@@ -38,8 +38,9 @@ def describe(
     Args:
         name: what the data will be called.
         kind: npz, images or texts.
-        said: the fields that were told, `path` below ``root`` at least (`private.placed`); of images `shape` may be (None, H, W), the size to
-            scale them to. Where there is no test part, and `test` isn't told, a sixth of the examples is it.
+        said: the fields that were told, `path` below ``root`` at least (`private.placed`); of images
+            `shape` may be (None, H, W), the size to scale them to. Where there is no test part, and `test`
+            isn't told, a sixth of the examples is it.
         root: the folder of params.yaml.
         public: which examples lose their protection; None: none do.
 
@@ -71,8 +72,8 @@ def describe(
     train = count - validation - (public.count if public.raw == name else 0)
     if train < 1 or not validation:
         raise UserError(
-            f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to train on "
-            "and to validate on"
+            f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to "
+            "train on and to validate on"
         )
     splits = Data(
         raw=name,

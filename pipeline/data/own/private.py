@@ -1,4 +1,4 @@
-"""Private files stay out of git: their folders are ignored before the first of them is read, and git is asked."""
+"""Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
 
 
 def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
-    """Files of each own data set that git tracks: where they lie, as they were fetched, prepared, or copied."""
+    """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied."""
     every = tracked([Path()], root) if own else []
     found = {}
     for name, declared in own.items():
@@ -114,8 +114,8 @@ def refuse_tracked(files: list[str]) -> None:
     if files:
         more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
         raise UserError(
-            f"{files[0]}{more}: private, and git tracks it; `git rm -r --cached` takes it out of the next commit, "
-            "and commits that have it keep it"
+            f"{files[0]}{more}: private, and git tracks it; `git rm -r --cached` takes it out of the next "
+            "commit, and commits that have it keep it"
         )
 
 
@@ -128,8 +128,10 @@ def _fetched(folder: Path) -> dict[str, str]:
 
 
 def _ignored(path: Path, root: Path) -> bool:
-    # as a folder, which it may only become
-    return bool(_git(root, "check-ignore", "--no-index", f"{path.as_posix()}", f"{path.as_posix()}/"))
+    place = root / path
+    # a folder, or what may only become one
+    folder = not place.is_symlink() and (place.is_dir() or not place.exists())
+    return bool(_git(root, "check-ignore", "--no-index", path.as_posix() + ("/" if folder else "")))
 
 
 def _git(root: Path, *command: str) -> str:

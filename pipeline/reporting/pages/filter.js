@@ -1,10 +1,32 @@
-// Hides the lines of the table that the form leaves out. Without this script the whole table is there.
+// Sorts the table by a column and hides the lines that the form leaves out; the address keeps both, so that a link
+// shows the same. Without this script the whole table is there.
 const form = document.getElementById("filter");
-const lines = [...document.querySelectorAll("table.flat tbody tr")];
+const table = document.querySelector("table.flat");
+const lines = [...table.tBodies[0].rows];
+const heads = [...table.tHead.rows[0].cells];
+const choices = [...form.querySelectorAll("select")].map((select) => select.name);
+let order = { column: -1, falling: false };
+
+// numbers come before words, and what is missing comes last in either direction
+const key = (line) => {
+  const text = line.cells[order.column].dataset.sort ?? line.cells[order.column].textContent.trim();
+  return text === "" ? null : Number.isNaN(Number(text)) ? text : Number(text);
+};
+const compare = (a, b) => {
+  if (a === null || b === null) return (a === null) - (b === null);
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+  const rising = typeof a === "number" ? a - b : a.localeCompare(b);
+  return order.falling ? -rising : rising;
+};
+const sorted = () => {
+  if (order.column < 0) return lines;
+  const keys = new Map(lines.map((line) => [line, key(line)]));
+  return [...lines].sort((a, b) => compare(keys.get(a), keys.get(b)));
+};
 const show = () => {
   const asked = new FormData(form);
   const limit = asked.get("proven") === "" ? Infinity : Number(asked.get("proven"));
-  const chosen = ["paper", "data", "method", "privacy"].filter((name) => asked.get(name));
+  const chosen = choices.filter((name) => asked.get(name));
   let shown = 0;
   for (const line of lines) {
     const proven = line.dataset.proven === "" ? NaN : Number(line.dataset.proven);
@@ -14,7 +36,31 @@ const show = () => {
     shown += fits;
   }
   form.querySelector("output").textContent = `${shown} of ${lines.length} shown`;
+  heads.forEach((head, number) => {
+    const direction = number === order.column ? (order.falling ? "descending" : "ascending") : "none";
+    head.setAttribute("aria-sort", direction);
+  });
+  table.tBodies[0].append(...sorted());
+  const kept = new URLSearchParams([...asked].filter(([, value]) => value !== ""));
+  if (order.column >= 0) kept.set("sort", `${order.falling ? "-" : ""}${order.column}`);
+  history.replaceState(null, "", `${location.pathname}${kept.size ? `?${kept}` : ""}${location.hash}`);
 };
+heads.forEach((head, column) => {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.append(...head.childNodes);
+  head.append(button);
+  button.addEventListener("click", () => {
+    order = { column, falling: order.column === column && !order.falling };
+    show();
+  });
+});
+for (const [name, value] of new URLSearchParams(location.search)) {
+  const field = form.elements[name];
+  if (field) field.value = value;
+  const column = Number(value.replace("-", ""));
+  if (name === "sort" && heads[column]) order = { column, falling: value.startsWith("-") };
+}
 form.addEventListener("input", show);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.hidden = false;

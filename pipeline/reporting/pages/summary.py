@@ -32,8 +32,9 @@ def agreement(result: PaperResult) -> list[Share]:
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:
-    """Every cell of a row as in the paper, by what its claim of an epsilon is worth."""
-    rows = [row for table in result.tables if not table.table.own for row in table.rows if not row.variant]
+    """Every cell of a row as in the paper, or of no paper, by what its claim of an epsilon is worth."""
+    counted = [table for table in result.tables if not (result.paper.published and table.table.own)]
+    rows = [row for table in counted for row in table.rows if not row.variant]
     return _shares(Counter(cell.guarantee.state for row in rows for cell in row.cells.values()), PRIVACY)
 
 

@@ -13,11 +13,12 @@ import pandas as pd
 from pipeline.params import Row
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging import verdicts
-from pipeline.reporting.judging.values import of_line
+from pipeline.reporting.judging import severity, verdicts
+from pipeline.reporting.judging.severity import NotCovered
+from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
-from pipeline.reporting.statements import joined, words
+from pipeline.reporting.statements import words
 from pipeline.reporting.tables import released_noise
 
 SUMMARY = (
@@ -27,8 +28,8 @@ SUMMARY = (
 )  # fmt: skip
 LEDGER = (
     "paper", "row", "level", "claimed", "proven", "shown", "delta", "ledger_verdict", "floating_point",
-    "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing", "attack_proven", "attack_event",
-    "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
+    "not_covered_at_worst", "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing",
+    "attack_proven", "attack_event", "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
 )  # fmt: skip
 Columns = dict[str, Any]
 
@@ -59,6 +60,38 @@ class LevelResult:
         return verdicts.of_cell(self.cell, record) if self.cell and record else None
 
     @cached_property
+    def value(self) -> Value | None:
+        """What became of the printed value that it decides; of a line without a row, that it waits."""
+        decides = self.row is None or self.line.decides(self.row, self.level)
+        return of_line(self.line, self.level) if decides else None
+
+    @property
+    def status(self) -> str:
+        """The verdict on the printed value in one word or two."""
+        return self.value.status if self.value else ""
+
+    @property
+    def evidence(self) -> str:
+        """What a reader may take the number for."""
+        if self.cell is None:
+            return ""
+        if self.cell.mean.exact:
+            return "accounting"
+        return "planned" if self.cell.planned else "exploratory"
+
+    @property
+    def printed(self) -> str:
+        """The paper's number as the paper prints it."""
+        theirs = self.line.line.values.get(self.level) if self.line.line else None
+        return wording.printed(theirs, self.result.table.decimals) if theirs else ""
+
+    @cached_property
+    def not_covered(self) -> list[NotCovered]:
+        """What no epsilon covers there, the worst first."""
+        record = self.row.record if self.row else None
+        return severity.of_cell(self.cell, record) if self.cell and record else []
+
+    @cached_property
     def columns(self) -> Columns:
         """Every column of its line; those that nothing is known for are None."""
         return {**_declared(self), **_measured(self), **_spent(self), **_made(self)}
@@ -72,8 +105,9 @@ def csv(results: Iterable[LevelResult], columns: Sequence[str] | None = None) ->
 
 
 def of_papers(papers: Iterable[PaperResult]) -> list[LevelResult]:
-    """Everything that ran, in the order shown."""
-    return [here for paper in papers for table in paper.tables for here in of_table(table) if here.cell]
+    """Everything that ran, and every printed value that waits, in the order shown."""
+    every = (here for paper in papers for table in paper.tables for here in of_table(table))
+    return [here for here in every if here.cell or here.value]
 
 
 def of_table(result: TableResult) -> Iterator[LevelResult]:
@@ -98,7 +132,6 @@ def _declared(here: LevelResult) -> Columns:
     declared = row.declared if row and isinstance(row.declared, Row) else None
     theirs = line.line.values.get(level) if line.line else None
     decides = row is not None and line.decides(row, level)
-    value = of_line(line, level) if decides else None
     return {
         "paper": result.paper,
         "table": result.name.removeprefix(f"{result.paper}-"),
@@ -114,7 +147,7 @@ def _declared(here: LevelResult) -> Columns:
         "paper_examples": result.table.examples,
         "margin": result.table.margin_at(theirs) if theirs else None,
         "decides": decides,
-        "verdict": value.words if value else None,
+        "verdict": here.value.words if decides and here.value else None,
     }
 
 
@@ -165,7 +198,10 @@ def _spent(here: LevelResult) -> Columns:
         **_attributes(ledger, "delta unit"),
         "neighbouring": RELATION_WORDS[ledger.neighbouring] if ledger else None,
         **_attributes(ledger, "noise_multiplier sampling sampling_rate steps"),
-        "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
+        "not_covered": "; ".join(
+            f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in here.not_covered
+        ),
+        "not_covered_at_worst": severity.at_worst(here.not_covered),
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }

@@ -1,0 +1,100 @@
+"""What stands, what there is to do and why, in a few lines: what `dvc status` says in thousands."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pipeline.identity.plan import NEVER, plan
+from pipeline.identity.standing import measured_otherwise
+from pipeline.params import Settings
+from pipeline.results import records
+
+NAMED = 5  # rows that a line names
+MOST = 8  # lines of reasons
+
+
+@dataclass(frozen=True)
+class Status:
+    """Rows by what there is to do for them; each is in one place alone."""
+
+    stand: tuple[str, ...]  # trained, measured and accounted for as params.yaml and the code here have it
+    waiting: tuple[str, ...]  # for a GPU
+    untrained: tuple[str, ...]  # some or all replicas never ran
+    changed: dict[str, tuple[str, ...]]  # by why replicas that ran don't stand
+    unmeasured: tuple[str, ...]
+    unaccounted: tuple[str, ...]
+    accounts: tuple[int, int]  # those that have a ledger of these settings, and all
+
+
+def status(settings: Settings, gpu: bool) -> Status:
+    """Compare what was kept with what is declared; reads records alone, and so no weights and no data.
+
+    Args:
+        settings: all settings.
+        gpu: whether there is one here.
+
+    Raises:
+        UserError: a record is none.
+    """
+    planned = {each.row: each for each in plan(settings, gpu)}
+    waiting = [key for key, each in planned.items() if each.waits]
+    todo = [each for each in planned.values() if not each.waits]
+    changed: dict[str, list[str]] = {}
+    for each in todo:
+        for reason in each.reasons:
+            if reason != NEVER:
+                changed.setdefault(reason, []).append(each.row)
+    rest = [key for key in settings.rows if key not in planned]
+    unmeasured = [key for key in rest if _unmeasured(key)]
+    unaccounted = [key for key in rest if key not in unmeasured and _unaccounted(key)]
+    found = (records.read_ledgers(key) for key in settings.accounts)
+    there = sum(
+        kept is not None and kept.config == settings.account_digest(key)
+        for key, kept in zip(settings.accounts, found, strict=True)
+    )
+    return Status(
+        tuple(key for key in rest if key not in (*unmeasured, *unaccounted)),
+        tuple(waiting),
+        tuple(each.row for each in todo if each.reasons == (NEVER,)),
+        {reason: tuple(keys) for reason, keys in changed.items()},
+        tuple(unmeasured),
+        tuple(unaccounted),
+        (there, len(settings.accounts)),
+    )
+
+
+def lines(found: Status) -> Iterator[str]:
+    """At most twenty: a count of each kind, some of its rows, and the command that does it."""
+    yield f"{len(found.stand)} rows stand"
+    for keys, what in (
+        (found.waiting, "wait for a GPU"),
+        (found.untrained, "to train: never ran, or lack seeds or levels"),
+        (found.unmeasured, "trained, and not measured by the code here: `dprepro evaluate ROW`"),
+        (found.unaccounted, "trained, and not accounted for: `dprepro ledger ROW`"),
+    ):
+        if keys:
+            yield f"{len(keys)} {what}: {_named(keys)}"
+    for reason, keys in [*found.changed.items()][:MOST]:
+        yield f"{len(keys)} changed ({reason}): {_named(keys)}"
+    if (more := len(found.changed) - MOST) > 0:
+        yield f"and {more} more reasons: `dprepro plan`"
+    yield "{} of {} accounts stand".format(*found.accounts)
+
+
+def _named(keys: Iterable[str]) -> str:
+    every = list(keys)
+    more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
+    return ", ".join(every[:NAMED]) + more
+
+
+def _unmeasured(key: str) -> bool:
+    evaluation = records.read_evaluation(key)
+    if evaluation is None or records.unmeasured(key):
+        return True
+    return any(map(measured_otherwise, evaluation.replicas))
+
+
+def _unaccounted(key: str) -> bool:
+    run, ledgers = records.read_run(key), records.read_ledgers(key)
+    due = Counter((one.level, one.seed) for one in run.replicas) if run else Counter()
+    return ledgers is None or bool(due - Counter((one.level, one.seed) for one in ledgers.replicas))

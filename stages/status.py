@@ -1,0 +1,16 @@
+"""`dprepro status`: what stands, what waits, what is to be done and why."""
+
+
+def status() -> None:
+    """Say what stands, what waits for a GPU, what there is to do and why, in a few lines."""
+    from pipeline.identity import status as standing
+    from pipeline.identity.plan import gpu_here
+    from pipeline.params import load
+
+    found = standing.status(load(), gpu_here())
+    for line in standing.lines(found):
+        print(line)
+    if found.untrained or found.changed or found.unmeasured or found.unaccounted:
+        print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
+    else:
+        print("nothing to do here")

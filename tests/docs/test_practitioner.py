@@ -1,0 +1,145 @@
+"""A practitioner's walk, typed from a clean folder: private files elsewhere, one's own model, epsilon 3.
+
+Nothing private gets into git, what is asked for is what is proven, the search is told, and Ctrl-C loses nothing.
+"""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from ruamel.yaml import YAML
+
+from pipeline.results import records
+from tests.docs.blocks import ROOT, environment
+
+BIN = Path(sys.executable).parent
+SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
+MODEL = '''"""A small network of one's own."""
+
+from math import prod
+
+from torch import nn
+
+from pipeline.models.model import Model
+
+VERSION = 1
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One hidden layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), 16), nn.ReLU(), nn.Linear(16, classes))
+'''
+SEARCH = """
+searches:
+  mine:
+    row: mine
+    grid: {learning_rate: [0.5, 1.0]}
+    settings: {epochs: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the project's code with nothing declared, and private files beside it."""
+    folder = tmp_path_factory.mktemp("walk") / "lab"
+    for name in ("pipeline", "stages"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / "reports/searches").mkdir(parents=True)
+    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS) + SEARCH)
+    (folder / "pipeline/models/hidden.py").write_text(MODEL)
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    generator = np.random.default_rng(0)
+    for number in range(240):
+        place = folder.parent / f"scans/class-{number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 60, (8, 8), dtype=np.uint8)
+        pixels[:, 4 * (number % 2) : 4 + 4 * (number % 2)] += 180
+        Image.fromarray(pixels).save(place / f"patient {number}.png")
+    texts = [f'"{("good", "bad")[number % 2]} words {number}",{number % 2}' for number in range(120)]
+    (folder.parent / "notes.csv").write_text("\n".join(["text,label", *texts]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(warm: Path, lab: Path) -> dict[str, str]:
+    return environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}", "PYTHONPATH": str(lab)}
+
+
+@pytest.fixture(scope="module")
+def typed(lab: Path, told: dict[str, str]) -> Callable[[str], str]:
+    """Type a line; what it says."""
+
+    def typed(line: str) -> str:
+        done = subprocess.run(line, shell=True, cwd=lab, env=told, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    return typed
+
+
+def test_the_walk(lab: Path, typed: Callable[[str], str], told: dict[str, str]) -> None:
+    # files elsewhere stay there
+    assert "none is public" in typed("dprepro new data scans --images ../scans")
+    typed("dprepro new data notes --texts ../notes.csv --copy")
+    typed(
+        "dprepro new row mine --data scans --model hidden --method dpsgd --epsilon 3 --epochs 40 --batch 16"
+    )
+    declared = YAML(typ="safe").load(lab / "params.yaml")
+    assert [each["path"] for each in declared["own"].values()] == ["data/own/scans", "data/own/notes.csv"]
+    # one candidate a step size, and the row takes the better
+    params = lab / "params.yaml"
+    params.write_text(
+        params.read_text().replace("    method: dpsgd\n", "    method: dpsgd\n    search: mine\n")
+    )
+    typed("dprepro search mine")
+    # Ctrl-C in the midst of training, and the same command again
+    training = subprocess.Popen(
+        [sys.executable, "-m", "stages", "train", "mine", "--checkpoint-every", "0"],
+        cwd=lab,
+        env=told,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert training.stdout is not None
+    for line in training.stdout:
+        if "step" in line:
+            training.send_signal(signal.SIGINT)
+            break
+    training.stdout.read()
+    assert training.wait() in (130, 0)
+    typed("dvc repro evaluate@mine ledger@mine")
+    said = typed("dprepro ledger mine")
+    proven = re.search(r"epsilon = 3: epsilon at most ([\d.]+) proven", said)
+    assert proven is not None
+    assert 2.97 <= float(proven[1]) <= 3
+    together = re.search(r"and 2 of its search spend at most ε ([\d.]+)", said)
+    assert together is not None
+    assert float(together[1]) > 3
+    assert records.read_evaluation("mine", lab) is not None
+    # nothing private is staged, however much is
+    typed("git add -A")
+    staged = typed("git ls-files").splitlines()
+    assert "params.yaml" in staged
+    assert not [
+        name for name in staged if name.startswith("data/") or name.endswith((".png", ".csv.npy", ".npz"))
+    ]
+    assert "notes.csv" not in " ".join(staged)
+    assert "1 rows stand" in typed("dprepro status")
+    assert "mine: 1 replicas stand; nothing to train" in typed("dprepro plan mine")
+    # in its own words
+    typed("dprepro report --no-mlflow")
+    first = (lab / "reports/index.html").read_text()
+    assert "Rows of our own" in first
+    assert "Does it reproduce?" not in (lab / "reports/papers/mine.html").read_text()
+    assert re.search(r"\d papers? on differentially", first) is None
