@@ -43,6 +43,7 @@ def make(
     linear = torch.nn.Linear(6 * 9, CLASSES)
     net = torch.nn.Sequential(torch.nn.Flatten(), linear)
     torch.nn.init.normal_(linear.weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.zeros_(linear.bias)
     names = [f"replica={number}" for number in range(replicas)]
     parameters = {
         name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
