@@ -8,7 +8,9 @@ from dp_accounting import NeighboringRelation
 from pipeline.errors import UserError
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
+from pipeline.ledgers.precision import up
 from pipeline.privacy.accounting import noise_for, tightest
+from pipeline.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled"]
 
@@ -24,6 +26,8 @@ class Spent:
     neighbouring: NeighboringRelation  # what the neighbours differ in
     delta: float
     steps: int
+    # upper bound on releasing the best alone of a drawn number of such trainings; None: not asked for
+    best: float | None = None
 
 
 def epsilon(
@@ -35,8 +39,10 @@ def epsilon(
     epochs: float | None = None,
     steps: int | None = None,
     sampling: Sampling = "poisson",
+    best_of: float | None = None,
+    drawn: Drawn = "geometric",
 ) -> Spent:
-    """Epsilon of DP-SGD (Abadi et al. 2016) with these settings.
+    """Epsilon of DP-SGD (Abadi et al. 2016) with these settings, and of a random search among such trainings.
 
     Args:
         examples: N, private examples to train on.
@@ -49,6 +55,10 @@ def epsilon(
         steps: steps of the training; or ``epochs``.
         sampling: 'poisson', each example joins by a coin of its own; 'fixed', so many different ones;
             'shuffled', one after the other.
+        best_of: trainings on average of a search in which that number is ``drawn``, each has a candidate
+            drawn at random, and only the best one is released (Papernot and Steinke 2022). Candidates may
+            differ in what isn't named here. None: a training alone.
+        drawn: the law of that number, 'logarithmic', 'geometric' or 'poisson'.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
@@ -57,7 +67,9 @@ def epsilon(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
         sampling=sampling,
     )  # fmt: skip
-    ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
+    spending, taken = spending_of(own), own.total_steps
+    ledger = make_ledger(spending, taken, delta, None)
+    best = None if best_of is None else up(selection_epsilon(spending, taken, delta, best_of, drawn))
     return Spent(
         at_most=ledger.accounted,
         proven_by=ledger.accountant,
@@ -65,7 +77,8 @@ def epsilon(
         by={one.accountant: one.epsilon for one in ledger.opinions if one.epsilon is not None},
         neighbouring=ledger.neighbouring,
         delta=delta,
-        steps=own.total_steps,
+        steps=taken,
+        best=best,
     )
 
 

@@ -19,7 +19,7 @@ SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bou
 BLANKS = 500  # directions that no example has
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about normal
 ERROR = 0.001  # with which a right training looks like any mistake
-TESTS = 5
+TESTS = 7
 
 Train = Callable[[np.ndarray], Iterable[Any]]
 
@@ -71,8 +71,9 @@ def audit_training(
     Args:
         train: called with (N, W) float32 examples, it trains a network whose loss on an example x is <w, x>,
             so that its gradient is x: in torch ``nn.Linear(W, 1, bias=False)(x).mean()``. After each step it
-            yields what the step released: an Opacus ``DPOptimizer``, whose parameter's ``grad`` and claims
-            are read, or (W,) numbers, such as the noisy mean gradient, on a scale that stays the same.
+            yields what the step released: an Opacus ``DPOptimizer``, whose parameter's ``grad``, claims and
+            batch are read; or (W,) numbers, such as the noisy mean gradient, on a scale that stays the same;
+            or a pair of these and the (B, W) examples that the step took, by which samplers are told apart.
             Its batches, noise and clipping (to less than 1,000) are those to be audited. Batches are
             ``sample_rate * N`` examples, expected.
         delta: of the guarantee.
@@ -91,15 +92,16 @@ def audit_training(
         raise UserError(f"examples: {examples}; allowed: even numbers above 0")
     if not 0 < confidence < 1:
         raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
-    lengths = np.where(np.arange(examples) % 2, LONG, SHORT).astype(np.float32)
     width, rows = examples + BLANKS, np.arange(examples)
+    # each its own, by which an example is known in a batch
+    lengths = (np.where(rows % 2, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
     canaries, crowd = np.zeros((2, examples, width), np.float32)
     present = np.random.default_rng(seed).random(examples) < 0.5
     canaries[rows, rows] = lengths * present
     crowd[rows, rows % 2] = lengths
 
-    first, read = _releases(train, canaries)
-    second, _ = _releases(train, crowd)
+    first, read, _ = _releases(train, canaries)
+    second, _, taken = _releases(train, crowd)
     sigma = noise_multiplier if noise_multiplier is not None else read.get("noise_multiplier")
     rate = sample_rate if sample_rate is not None else read.get("batch", 0) / examples or None
     if sigma is None or rate is None:
@@ -127,6 +129,7 @@ def audit_training(
         examples,
         rate,
         sigma,
+        _positions(taken, lengths),
     )
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
@@ -140,20 +143,28 @@ def audit_training(
     )
 
 
-def _releases(train: Train, examples: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-    """(T, W) of what a run's steps released, and what its Opacus optimizer claims."""
+def _releases(
+    train: Train, examples: np.ndarray
+) -> tuple[np.ndarray, dict[str, float], list[np.ndarray | None]]:
+    """(T, W) of what a run's steps released, what its Opacus optimizer claims, and the batches' (B,) lengths.
+
+    A batch that isn't told is None.
+    """
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims = [], {}
+    taken: list[np.ndarray | None] = []
     for step in train(examples.copy()):
-        value = step
+        value, batch = step if isinstance(step, tuple) else (step, None)
         if isinstance(step, DPOptimizer):
+            batch = _per_example(step)
             claims["noise_multiplier"] = float(step.noise_multiplier)
             if step.expected_batch_size is not None and "batch" not in claims:
                 claims["batch"] = float(step.expected_batch_size)
             value = torch.cat([parameter.grad.flatten() for parameter in step.params])
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
+        taken.append(None if batch is None else np.linalg.norm(np.asarray(batch, float), axis=1))
         released.append(np.array(value, dtype=float).ravel())
         if released[-1].shape != (examples.shape[1],) or not np.isfinite(released[-1]).all():
             raise UserError(
@@ -162,4 +173,31 @@ def _releases(train: Train, examples: np.ndarray) -> tuple[np.ndarray, dict[str,
             )
     if len(released) < FEWEST_STEPS:
         raise UserError(f"train: {len(released)} steps; needed: at least {FEWEST_STEPS}")
-    return np.stack(released), claims
+    return np.stack(released), claims, taken
+
+
+def _per_example(optimizer: Any) -> np.ndarray | None:
+    """(B, W) gradients of an Opacus step's examples before they were clipped; None where they are gone."""
+    samples = [getattr(parameter, "grad_sample", None) for parameter in optimizer.params]
+    if any(sample is None for sample in samples):
+        return None
+    return torch.cat([sample.flatten(1) for sample in optimizer.grad_samples], 1).detach().cpu().numpy()
+
+
+def _positions(taken: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
+    """Of each batch the positions of its examples, which are known by ``lengths`` (N,).
+
+    Rows of zeros are left out: they have no gradient here. None where a batch isn't told, or has rows that
+    are nobody's.
+    """
+    order = np.argsort(lengths)
+    known, batches = lengths[order].astype(float), []
+    for batch in taken:
+        if batch is None:
+            return None
+        found = batch[batch > 0]
+        place = np.searchsorted((known[1:] + known[:-1]) / 2, found)
+        if not np.allclose(known[place], found, rtol=1e-5):
+            return None
+        batches.append(order[place])
+    return batches

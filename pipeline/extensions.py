@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
-    "accountants": "pipeline.ledgers.opinions",
+    "accountants": "pipeline.ledgers.accountants",
     "claims": "pipeline.reporting.claims",
     "figures": "pipeline.reporting.figures",
     "methods": "pipeline.methods",

@@ -35,17 +35,25 @@ def measured(row: str, root: Path = Path()) -> Iterator[str]:
 
 
 def accounted(line: str, root: Path = Path()) -> Iterator[str]:
-    """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together."""
+    """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together.
+
+    A level's line ends with what no epsilon covers, at worst.
+    """
     from pipeline.reporting.judging.guarantees import worst
+    from pipeline.reporting.judging.severity import at_worst, not_covered
     from pipeline.reporting.wording import together
     from pipeline.results import records
 
-    ledgers = records.read_ledgers(line, root)
+    ledgers, audit = records.read_ledgers(line, root), records.read_audit(line, root)
     by_level: dict[str, list[Ledger]] = {}
     for replica in ledgers.replicas if ledgers else ():
         by_level.setdefault(replica.level, []).append(replica.ledger)
     for level, found in by_level.items():
-        yield f"{level.replace('=', ' = ')}: {buys(worst(found))}"
+        ledger = worst(found)
+        attacks = [attack for attack in audit.attacks if attack.level == level] if audit else []
+        uses = not_covered(ledger, attacks, ledgers.together if ledgers else None)
+        outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""
+        yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
     if ledgers and ledgers.together:
         yield together(ledgers.together)
 

@@ -7,6 +7,8 @@ import typer
 if TYPE_CHECKING:
     from pipeline.results.schema import Ledger
 
+SELECTION = "an upper bound for the best alone of a drawn number of such trainings"
+
 
 def epsilon(
     examples: Annotated[int, typer.Option(help="N: private examples to train on.")],
@@ -31,6 +33,17 @@ def epsilon(
             help="How a batch is drawn: each example by a coin, so many different ones, or in order."
         ),
     ] = "poisson",
+    best_of: Annotated[
+        float | None,
+        typer.Option(
+            help="Also of a search that releases the best alone of so many such trainings on average: their "
+            "number is drawn, and each one's candidate too."
+        ),
+    ] = None,
+    drawn: Annotated[
+        Literal["logarithmic", "geometric", "poisson"],
+        typer.Option(help="The law of the number of trainings of --best-of."),
+    ] = "geometric",
     as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
 ) -> None:
     """Epsilon of DP-SGD with these settings, by every accountant; or the noise that an epsilon takes."""
@@ -39,7 +52,10 @@ def epsilon(
     from pipeline.errors import UserError
     from pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from pipeline.ledgers.ledger import make_ledger
+    from pipeline.ledgers.precision import up
     from pipeline.privacy.accounting import noise_for, tightest
+    from pipeline.privacy.selection import selection_epsilon
+    from pipeline.results.schema import Opinion
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -66,6 +82,10 @@ def epsilon(
             own = dpsgd_settings(sigma, **said)
         assert sigma is not None, "one of the two is there"
         ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
+        if best_of is not None:
+            best = up(selection_epsilon(spending_of(own), own.total_steps, delta, best_of, drawn))
+            told = Opinion(accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION)
+            ledger = ledger.model_copy(update={"opinions": (*ledger.opinions, told)})
     if as_json:
         print(ledger.model_dump_json(indent=2))
     else:

@@ -38,8 +38,8 @@ def keys(said: ast.expr) -> Iterator[str]:
         yield from ("informed_relevance", "public_relevance")
 
 
-def calls() -> Iterator[ast.Call]:
-    for path in ROOT.joinpath("pipeline").rglob("*.py"):
+def calls(files: str = "**/*.py") -> Iterator[ast.Call]:
+    for path in ROOT.joinpath("pipeline").glob(files):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "statement":
                 yield node
@@ -50,12 +50,12 @@ def committed() -> Iterator[Statement]:
     rows = [path.stem for path in ROOT.joinpath(records.RUNS).glob("*.json")]
     for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
         for one in run.replicas:
-            yield from (*one.broken, *one.uncounted, *([one.protects] if one.protects else []))
+            yield from (*one.broken, *one.not_covered, *([one.protects] if one.protects else []))
     lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
     for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):
         for entry in ledgers.replicas:
             ledger = entry.ledger
-            yield from (*ledger.reasons, *ledger.uncounted, *([ledger.protects] if ledger.protects else []))
+            yield from (*ledger.reasons, *ledger.not_covered, *([ledger.protects] if ledger.protects else []))
 
 
 SAID = list(committed())

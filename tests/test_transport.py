@@ -111,7 +111,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
             delta=1e-5,
             claimed_by="rdp",
             broken=(),
-            uncounted=(),
+            not_covered=(),
             weights=weights[seed],
             seconds=1,
             started=0,

@@ -26,7 +26,8 @@ from tests.test_contributing import FILES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro", "pipeline", "stages")
-OF_A_LABORATORY = {"dvc", "jinja2", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
+# but Jinja, which torch needs too
+OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
 OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
 DVC = "#!{python}\nimport sys\n\nfrom dvc.cli import main\n\nsys.exit(main())\n"
 TEXTS = """\
@@ -173,7 +174,7 @@ def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed]
     (tmp_path / "params.yaml").write_text(TEXTS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
     for command, package, extra in (
-        ("dprepro report", "jinja2", "lab"),
+        ("dprepro report", "matplotlib", "lab"),
         ("dprepro publish", "mlflow", "lab"),
         ("dprepro repro", "parsl", "cluster"),
     ):
@@ -225,7 +226,7 @@ def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Instal
     summary = (folder / "reports/summary.csv").read_text()
     assert "mine-t1-lenet5" in summary
     assert "mine-t2-signs" in summary
-    assert "private SignSGD" in (folder / "reports/figures/accuracy-privacy.svg").read_text()
+    assert (folder / "reports/figures/mine-t2-curves.svg").exists()
     names = "import mlflow; print(*(one.name for one in mlflow.MlflowClient('sqlite:///mlflow.db').search_experiments()))"
     assert set(there.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
     # the second method trained nothing again, and all is vouched for

@@ -47,6 +47,7 @@ class Scores:
     without: np.ndarray
     within: np.ndarray
     spending: Spending  # one step, as the method that ran says
+    delta: float  # of its guarantee
     steps: int
     one_run: bool  # whether the canaries were together in one run
     # the same by other attackers, by name: without, within
@@ -119,7 +120,7 @@ def audit_singles(
     task = canaries.task(kinds, names, LAYERS, noise=noise)
     method = build_method(settings.method, task, members, "none")
     heard = overheard(method, steps)
-    spending, there = _spending(method), present.numpy()
+    (spending, delta), there = spent_by(method), present.numpy()
     scores = ratios(heard[:, 0], spending)
     # a place's batch, if an epoch went through the data in order
     phases = np.arange(count) // spending.batch
@@ -132,6 +133,7 @@ def audit_singles(
         scores[~there],
         scores[there],
         spending,
+        delta,
         steps,
         one_run=True,
         others={name: (values[~there], values[there]) for name, values in others.items()},
@@ -157,10 +159,10 @@ def audit_crowd(
         task = canaries.task(kinds, names, parts, noise=noise)
         method = build_method(own.method, task, [own] * runs, "none")
         heard = overheard(method, steps)[:, :, 0]
-        spending = _spending(method)
+        spending, delta = spent_by(method)
         # all of k clipped vectors point one way, but those that the record turned around
         found.append(ratios((spending.sets - heard) / 2, spending))
-    return Scores(found[0], found[1], spending, steps, one_run=False)
+    return Scores(found[0], found[1], spending, delta, steps, one_run=False)
 
 
 def repeats(heard: np.ndarray) -> np.ndarray:
@@ -192,10 +194,12 @@ def ratios(moved: np.ndarray, spending: Spending) -> np.ndarray:
     return np.asarray(logsumexp(np.stack(terms), axis=0).sum(0))
 
 
-def _spending(method: Method) -> Spending:
-    found = method.guarantee(0).spending
-    assert isinstance(found, Spending), "audited where there is a Gaussian mechanism"
-    return found
+def spent_by(method: Method) -> tuple[Spending, float]:
+    """One step of a method with a Gaussian mechanism, and the delta of its guarantee."""
+    guarantee = method.guarantee(0)
+    assert isinstance(guarantee.spending, Spending), "audited where there is a Gaussian mechanism"
+    assert guarantee.delta is not None, "goes with the spending"
+    return guarantee.spending, guarantee.delta
 
 
 def _seed(name: str) -> Sequence[int]:

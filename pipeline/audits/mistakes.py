@@ -3,9 +3,11 @@
 Each test is of a training as it should be (per-example clipping, Poisson samples, independent noise of one
 scale), so that its p-value is the chance of being wrong about a right training. They are hints: a mistake
 may go unseen, and several may look alike. What is released is in units of its own noise, so that no scale,
-such as that of a mean, has to be known.
+such as that of a mean, has to be known. Where it is also known which examples were in each batch, mistakes of
+samplers are told apart from others.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -15,19 +17,27 @@ from scipy import stats
 CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispersion is looked at
 TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
 FEW = 0.2  # share of steps with another divisor, where it is that of last batches
+LIKE = 0.01  # p-value above which batches' sizes are taken for those of Poisson samples
+TRUE_SIZE = "sums divided by the true batch size before noise is added"
+OR_THE_RATE = ", or the sampling rate is another"
 
 
 @dataclass(frozen=True)
 class Mistake:
     """A mistake that a training looks like, with the chance that a right training does so too."""
 
-    name: str  # generator, clipping, divisor, noise or sampler
+    name: str  # generator, clipping, divisor, noise, rate, sampler, weights or padding
     looks_like: str
     p: float
 
 
 def recognise(
-    crowd: np.ndarray, blanks: np.ndarray, examples: int, rate: float, noise_multiplier: float
+    crowd: np.ndarray,
+    blanks: np.ndarray,
+    examples: int,
+    rate: float,
+    noise_multiplier: float,
+    batches: Sequence[np.ndarray] | None = None,
 ) -> list[Mistake]:
     """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
 
@@ -39,38 +49,112 @@ def recognise(
         examples: N, that the crowd has.
         rate: claimed chance of an example to be in a batch.
         noise_multiplier: claimed.
+        batches: positions of the examples in each of the crowd's batches; None: not known.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
-    steps, expected = len(crowd), examples * rate
     answers = [_generator(blanks), _clipping(crowd), _divisor(blanks)]
     reused, unclipped = answers[0].p < 1e-4, answers[1].p < 1e-4
+    sizes = None
+    if batches is not None:
+        sizes = np.array([len(np.unique(batch)) for batch in batches])
+        answers += of_batches(batches, examples)
+        if sum(map(len, batches)) > sizes.sum():
+            return answers
     if unclipped:
         return answers
     total = crowd.sum(1) * noise_multiplier
-    coins = expected * (1 - rate)
-    # a step's scale is measured in W directions, which moves all that it released together
-    of_scale = expected**2 / (2 * (blanks.shape[1] - 1))
+    return answers + _of_sums(total, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes)
+
+
+def _of_sums(
+    total: np.ndarray,
+    directions: int,
+    reused: bool,
+    examples: int,
+    rate: float,
+    noise_multiplier: float,
+    sizes: np.ndarray | None,
+) -> list[Mistake]:
+    """Whether sums are as large, and vary as much, as those of Poisson samples.
+
+    Args:
+        total: (T,) what the crowd released, in clipping bounds if the noise is as claimed.
+        directions: W, in which a step's noise is measured.
+        reused: whether noise comes again.
+        examples: N.
+        rate: claimed.
+        noise_multiplier: claimed.
+        sizes: (T,) of the batches; None: not known.
+    """
+    steps, expected = len(total), examples * rate
+    batch = expected if sizes is None else sizes.mean()
+    coins = batch * (1 - batch / examples)
+    # whatever a step's measured noise is off by, moves all that it released together
+    of_scale = batch**2 / (2 * (directions - 1))
     # noise that comes again in every step isn't averaged
     error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
         p = 1.0
-    text = _noise(total.mean(), total.std(ddof=1) / sqrt(steps), measured, noise_multiplier, expected)
-    answers.append(Mistake("noise", text, p))
-    if total.mean() > CLEAR * total.std(ddof=1) / sqrt(steps) and not reused:
-        scale = total.mean() / expected
-        of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
-        ratio = (steps - 1) * total.var(ddof=1) / scale**2 / (coins + of_noise)
-        low, high = stats.chi2.cdf(ratio, steps - 1), stats.chi2.sf(ratio, steps - 1)
-        text = (
-            f"batch sizes have a variance of {total.var(ddof=1) / scale**2 - of_noise:.3g}, those of Poisson "
-            f"samples {coins:.3g}: a sampler that isn't Poisson, or sums divided by the true batch size "
-            "before noise is added"
-        )
-        answers.append(Mistake("sampler", text, 2 * float(min(low, high))))
+    spread = float(total.std(ddof=1))
+    if abs(batch / expected - 1) > TOLERANCE:
+        answers = [Mistake("rate", f"the sampling rate is {batch / examples:.3g}, claimed {rate:.3g}", p)]
+    else:
+        text = _noise(total.mean(), spread / sqrt(steps), measured, noise_multiplier, expected)
+        answers = [Mistake("noise", text if sizes is None else text.removesuffix(OR_THE_RATE), p)]
+    if total.mean() <= CLEAR * spread / sqrt(steps) or reused:
+        return answers
+    scale = total.mean() / batch
+    of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
+    p, varies = _dispersion(total / scale, coins + of_noise)
+    text = f"sums have a variance of {varies - of_noise:.3g} examples, those of Poisson samples {coins:.3g}"
+    if sizes is None:
+        answers.append(Mistake("sampler", f"{text}: a sampler that isn't Poisson, or {TRUE_SIZE}", p))
+    elif _dispersion(sizes, coins)[0] > LIKE:
+        answers.append(Mistake("divisor", f"{text}, though batches are such: {TRUE_SIZE}", p))
     return answers
+
+
+def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
+    """What the batches tell: whether they are Poisson samples, with the same chance for all examples.
+
+    Args:
+        batches: positions of the examples in each batch.
+        examples: N.
+    """
+    rows = np.array([len(batch) for batch in batches])
+    distinct = [np.unique(batch) for batch in batches]
+    sizes = np.array([len(batch) for batch in distinct])
+    share = sizes.mean() / examples
+    if not 0 < share < 1:
+        return []
+    coins = examples * share * (1 - share)
+    if copies := (rows - sizes).mean():
+        padded = _dispersion(sizes, coins)[0] > LIKE
+        text = f"batches have {copies:.3g} copies of their examples, in the mean over steps"
+        padding = Mistake("padding", f"{text}, and would be Poisson samples without: padding counts", 0.0)
+        again = Mistake("sampler", f"{text}: a sampler that draws with replacement, and isn't Poisson", 0.0)
+        answers = [padding if padded else again]
+    else:
+        p, spread = _dispersion(rows, coins)
+        text = f"batch sizes have a variance of {spread:.3g}, those of Poisson samples {coins:.3g}"
+        answers = [Mistake("sampler", f"{text}: a sampler that isn't Poisson", p)]
+    counts = np.bincount(np.concatenate(distinct), minlength=examples)
+    uneven = float(np.square(counts - counts.mean()).sum() / (counts.mean() * (1 - share)))
+    text = (
+        f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
+        "the mean: a weighted sampler, or padding with the same examples"
+    )
+    return [*answers, Mistake("weights", text, float(stats.chi2.sf(uneven, examples - 1)))]
+
+
+def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
+    """(p-value of so far another variance than ``variance``, the variance of ``sizes``)."""
+    freedom, found = len(sizes) - 1, float(sizes.var(ddof=1))
+    ratio = freedom * found / variance
+    return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), found
 
 
 def _generator(blanks: np.ndarray) -> Mistake:
@@ -114,4 +198,4 @@ def _noise(total: float, error: float, measured: float, claimed: float, batch: f
             f"{text}: noise on the mean calibrated to the sum, more by the batch size {batch:.4g}, or a mean "
             "that is clipped as a whole"
         )
-    return f"{text}, or the sampling rate is another"
+    return text + OR_THE_RATE

@@ -19,7 +19,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from pipeline.audits import made_up
-from pipeline.audits.mechanism import Scores
+from pipeline.audits.mechanism import Scores, spent_by
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
@@ -97,7 +97,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noi
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
         for within in (False, True)
     }
-    spendings: list[Spending] = []
+    spent: list[tuple[Spending, float]] = []
     exact: list[Silent] = []
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
@@ -109,9 +109,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noi
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
         method = build_method(row.method, task, [small] * count, row.model.normalization)
-        found = method.guarantee(0).spending
-        assert isinstance(found, Spending), "audited where there is a Gaussian mechanism"
-        spendings.append(found)
+        spent.append(spent_by(method))
         if not silent:
             return _way(method)
         mechanism = Silent(method.mechanism)  # type: ignore[attr-defined]
@@ -130,7 +128,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noi
         FLOOR**2
     )
     scores = [(one.double() @ weights).numpy() for one in (without, within)]
-    found = Scores(scores[0], scores[1], spendings[0], STEPS, one_run=False)
+    found = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
     mechanism, other = exact
     apart = {name: (value - other.sums[name])[0] for name, value in mechanism.sums.items()}
     moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]

@@ -20,6 +20,7 @@ from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
+from pipeline.privacy.laplace import Releases
 from pipeline.privacy.mechanisms import laplace_spacings
 from pipeline.privacy.parameters import Noise
 from pipeline.training.loop import Replica, make_task
@@ -70,7 +71,7 @@ def opposites(
     """By log likelihood ratios."""
     white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
     white[-1] = True
-    method = make(row, _of(own, examples), settings, name, white.astype(np.int64), noise)
+    method = make(row, own.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
     release = method.release
     inputs = release.inputs[0].flatten(1).double()
     scales = method.input_scales[0].double().clamp_min(1e-12)
@@ -90,7 +91,7 @@ def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str,
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
-    method = make(row, _of(own, examples), settings, f"{name}/floating_point", labels, noise)
+    method = make(row, own.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise)
     pixels = method.release.inputs[0].flatten(1).numpy()
     if noise == "grid":
         unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
@@ -106,7 +107,7 @@ def shared(
     row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
 ) -> Told:
     """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
-    method = make(row, _of(own, 4), settings, name, np.array([0, 0, 0, 1]), noise)
+    method = make(row, own.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
     found: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):
@@ -117,16 +118,9 @@ def shared(
     return Told(np.array(found[0]), np.array(found[1]), method)
 
 
-def _of(own: MethodSettings, examples: int) -> MethodSettings:
-    """The settings with one batch of all examples, and the noise of the row's own."""
-    changes: dict[str, object] = {"batch": examples, "epochs": 1.0}
-    if getattr(own, "variant", "") == "paper":
-        changes["noise_batch"] = getattr(own, "scale_batch", None)
-    return own.model_copy(update=changes)
-
-
 def spent(method: Perturbed) -> float | None:
     """The accounted epsilon of the inputs and labels of one release; None: no bound."""
     spending = method.guarantee(0).spending
-    total = sum(one.epsilon for one in getattr(spending, "laplace", ()) if one.quantity != "relevances")
+    assert isinstance(spending, Releases), "audited where there is Laplace noise"
+    total = sum(noised.epsilon for noised in spending.laplace if noised.quantity != "relevances")
     return total if isfinite(total) else None

@@ -37,7 +37,6 @@ SEES = {
 # an epsilon that is shown, at a significance
 Way = Callable[[float], float]
 Fields = dict[str, Any]
-DELTA = 1e-5
 
 
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -57,7 +56,7 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> Iterator[Attack]:
     """Every attack that there is on one level."""
-    on_level = _on_releases if own.attack == "releases" else _on_steps
+    on_level = _on_steps if own.attack in ("canaries", "crowd") else _on_releases
     begun = time.process_time()
     for attack in on_level(row, own, settings, f"{key}/{row.level(own)}"):
         seconds = round(time.process_time() - begun, 1)
@@ -67,18 +66,17 @@ def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> I
 
 def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases sums with Gaussian noise."""
-    examples, delta = settings.split(row.data).train, float(getattr(own, "delta", DELTA))
-    noise = noises(row)[-1]
+    examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = own.total_steps(examples)
-    single = own.attack == "singles"
-    if single:
+    if own.attack == "canaries":
         scores = mechanism.audit_singles(own, examples, steps, name, noise)
     else:
         scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name, noise)
+    delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
     ways = _ways(scores.without, scores.within, scores.one_run, delta)
     ways |= {name: _by_gaussian(*found, delta) for name, found in scores.others.items()}
-    yield _by_scores("canaries" if single else "crowd", scores, noise, delta, ways, whole)
+    yield _by_scores(own.attack, scores, noise, delta, ways, whole)
 
     found = pair.audit_pair(row, own, settings, name, noise)
     ways = _ways(found.scores.without, found.scores.within, False, delta)
@@ -97,7 +95,7 @@ def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> I
 
 def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases its data once with Laplace noise."""
-    shared = getattr(own, "variant", "") == "code"
+    shared = own.attack == "shared"
     way = releases.shared if shared else releases.opposites
     noise = noises(row)[-1]
     found = way(row, own, settings, name, noise)
@@ -107,8 +105,7 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -
     event, accounted = str(found.method.guarantee(0).spending), releases.spent(found.method)
     trials = len(found.without), len(found.within)
     # relevances, which are not attacked, can only add
-    called = "shared" if shared else "opposites"
-    yield _attack(called, event, noise, 0.0, accounted, trials, ways, whole=True)
+    yield _attack(own.attack, event, noise, 0.0, accounted, trials, ways, whole=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, own, settings, name, kind)
         ways = {"errors": partial(bounds.by_errors, errors, delta=0.0)}

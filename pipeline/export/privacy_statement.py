@@ -90,7 +90,7 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
             if ledger.releases
             else "the released gradients of all steps, and so the weights after each and every prediction"
         ),
-        not_covered=(*map(words, ledger.uncounted), *BEYOND) if private else (),
+        not_covered=(*map(words, ledger.not_covered), *BEYOND) if private else (),
         together=wording.together(record.together) if record.together else None,
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,

@@ -6,7 +6,7 @@ from math import fsum, inf, isfinite
 
 from dp_accounting import NeighboringRelation
 
-from pipeline.ledgers.opinions import library, second_opinions
+from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import (
     describe,
@@ -63,36 +63,37 @@ def ledger_of(
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    uncounted = (*outside, *trained.uncounted, *_always(trained, among_others))
+    not_covered = (*outside, *trained.not_covered, *_always(trained, among_others))
     if trained.accounted_then is not None:
         then = trained.accounted_then
         known = {"shown": _of_opposites(then.releases), "shown_by": statement("opposites")}
         proven = then.releases and then.accounted is not None and not reasons
-        said = {"reasons": reasons, "uncounted": uncounted, **(known if proven else {})}
+        said = {"reasons": reasons, "not_covered": not_covered, **(known if proven else {})}
         return stated(then.model_copy(update=said))
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
             releases, protects = releases.known(), None
-        found = release_ledger(releases, trained.steps, reasons, uncounted, protects, steps)
+        found = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     else:
         found = make_ledger(
-            trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, uncounted, steps
+            trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
         )
     return found.model_copy(update={"noise": trained.noise})
 
 
 def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
-    """Uses of private data that every private training here leaves uncounted."""
+    """Uses of private data that every private training here leaves uncovered."""
     if trained.spending is None and trained.accounted_then is None:
         return
     yield statement("examples_public")
     yield statement("validation")
+    yield statement("timing")
     if among_others:
         yield statement("all_replicas")
-    if any(one.key == "own_public" for one in trained.uncounted):
+    if any(one.key == "own_public" for one in trained.not_covered):
         yield statement("passed_over")
     if any(one.quantity == "relevances" for one in getattr(trained.spending, "laplace", ())):
         yield statement("spans")
@@ -113,7 +114,7 @@ def make_ledger(
     delta: float,
     claimed_by: str | None,
     reasons: tuple[Statement, ...] = (),
-    uncounted: Iterable[Statement] = (),
+    not_covered: Iterable[Statement] = (),
     told: Iterable[int] = (),
 ) -> Ledger:
     """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
@@ -125,8 +126,8 @@ def make_ledger(
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
     opinions = [*bounds.values()]
-    for module in second_opinions():
-        opinions += module.opinions(spending, steps, delta, epsilons[least])
+    for accountant in accountants():
+        opinions += accountant.epsilons(spending, steps, delta, epsilons[least])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
@@ -152,7 +153,7 @@ def make_ledger(
         accountant=None if reasons else bounds[least].accountant,
         reasons=reasons,
         opinions=tuple(opinions),
-        uncounted=tuple(uncounted),
+        not_covered=tuple(not_covered),
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
         spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
@@ -174,7 +175,7 @@ def release_ledger(
     releases: Releases,
     steps: int,
     reasons: tuple[Statement, ...] = (),
-    uncounted: Iterable[Statement] = (),
+    not_covered: Iterable[Statement] = (),
     protects: Statement | None = None,
     told: Iterable[int] = (),
 ) -> Ledger:
@@ -207,7 +208,7 @@ def release_ledger(
         accountant=BASIC if proven else None,
         reasons=reasons,
         opinions=_at_delta(releases) if bounded else (),
-        uncounted=tuple(uncounted),
+        not_covered=tuple(not_covered),
         releases=noised,
         protects=protects,
         # all of it before the first step

@@ -14,9 +14,9 @@ from typing import Any
 from dp_accounting import NeighboringRelation
 
 from pipeline.errors import UserError
+from pipeline.ledgers.accountants import library
 from pipeline.ledgers.declared import declared
 from pipeline.ledgers.ledger import bounds_of
-from pipeline.ledgers.opinions import library
 from pipeline.ledgers.precision import up
 from pipeline.methods.base import Guarantee
 from pipeline.params import Model, Search, Settings

@@ -90,7 +90,7 @@ class Guarantee:
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
     broken: tuple[Statement, ...] = ()  # why nothing is spent, or why its epsilon does not hold for what ran
-    uncounted: tuple[Statement, ...] = ()  # uses of private data that it leaves out
+    not_covered: tuple[Statement, ...] = ()  # uses of private data that it leaves out
     # what of whom, and from whom, where that is not a training example as a whole
     protects: Statement | None = None
 

@@ -147,5 +147,5 @@ class PrivateSteps(Method):
             delta=self.settings[replica].delta,
             claimed_by=self.claimed_by(self.settings[replica]),
             broken=self.broken,
-            uncounted=(CURVES,),
+            not_covered=(CURVES,),
         )

@@ -14,6 +14,11 @@ from pipeline.fields import Count, Positive, Strict
 VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
 
 
+# 'canaries', where each example is clipped by itself; 'crowd', where means are; 'opposites', where data get
+# Laplace noise once; 'shared', where the examples of a batch have one noise (`pipeline.audits.rows`)
+Attack = Literal["canaries", "crowd", "opposites", "shared"]
+
+
 @dataclass(frozen=True)
 class Circumstances:
     """What a row trains besides its settings, as far as these may not fit it."""
@@ -45,9 +50,6 @@ class MethodSettings(Strict):
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
     scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
     title: ClassVar[str]  # for people, as in the key of a figure
-    # Which attacks there are on its release (`pipeline.audits.rows`): 'singles', where each example is
-    # clipped by itself; 'crowd', where means are; 'releases', where data get Laplace noise once
-    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "singles"
     # Of its settings what an audit leaves out, as it only makes attacks dearer, and what canaries, which are
     # no images, can't have
     audited_without: ClassVar[dict[str, Any]] = {}
@@ -68,6 +70,11 @@ class MethodSettings(Strict):
     def private(self) -> bool:
         """Whether gradients are clipped and noised."""
         return False
+
+    @property
+    def attack(self) -> Attack:
+        """Which attack there is on its release."""
+        return "canaries"
 
     @property
     def poisson(self) -> bool:

@@ -22,7 +22,7 @@ from mpmath.libmp import finf, to_int
 # logarithm that is off by an ulp or four all else comes to less than 2^-46.
 ERROR = 2.0**-44
 LOW, HIGH = 2.0**-18, 1 - 2.0**-19
-PAIRS = 2**16  # at once, so that a thread that draws them seldom waits for its turn
+PAIRS = 30_000  # at once: few enough for torch not to divide them among threads
 WORD = 2.0**-64
 
 INTERVALS = MPIntervalContext()
@@ -79,7 +79,8 @@ def _round(real: np.ndarray, error: np.ndarray | float, drawn: np.ndarray) -> np
     np.rint(real, out=drawn)
     real -= drawn
     np.abs(real, out=real)
-    return real >= 0.5 - error if real.max() >= 0.5 - np.max(error) else None
+    # what is not a number, of a word that is 0, hides no other
+    return None if real.max() < 0.5 - np.max(error) else real >= 0.5 - error
 
 
 def _decided(exact: Real, words: np.ndarray, generator: np.random.Generator, width: int = 64) -> list[int]:

@@ -25,6 +25,7 @@ class Words(Strict):
     values: dict[str, Word]
     privacy: dict[str, Word]
     ledgers: dict[str, Word]
+    severities: dict[str, Word]
     outcomes: dict[str, Word]
     claims: dict[str, Word]
     attacks: dict[str, str]
@@ -35,10 +36,11 @@ class Words(Strict):
 WORDS = Words.model_validate(
     YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 )
-VALUES, PRIVACY, LEDGERS, OUTCOMES, CLAIMS = (
+VALUES, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
     WORDS.values,
     WORDS.privacy,
     WORDS.ledgers,
+    WORDS.severities,
     WORDS.outcomes,
     WORDS.claims,
 )

@@ -155,6 +155,12 @@ def downwards(value: float) -> str:
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
+GRID = (
+    " No smaller bound, for selecting the best (Papernot and Steinke 2022), holds of its search, which was "
+    "not random: every candidate of a grid was trained, and what each reached is published."
+)
+
+
 def together(spent: Together) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
     of = f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"
@@ -163,7 +169,8 @@ def together(spent: Together) -> str:
     left = f"; {spent.left_out} more have no bound, and are not in it" if spent.left_out else ""
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
-    return f"Seen together, {of} spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
+    spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
+    return f"Seen together, {of} {spend}{GRID if spent.searched else ''}"
 
 
 def guarantee_words(guarantee: Guarantee) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from dp_accounting import NeighboringRelation
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
@@ -52,6 +53,11 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
+# files call it by its first name
+NotCovered = Annotated[
+    tuple[Statement, ...], Field(validation_alias="uncounted", serialization_alias="uncounted")
+]
+BY_NAME_OR_ALIAS = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
 
 
@@ -77,6 +83,8 @@ class Released(Strict):
 class Ledger(Strict):
     """What privacy a replica really buys."""
 
+    model_config = BY_NAME_OR_ALIAS
+
     # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
     event: Plain | None
     # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
@@ -96,7 +104,7 @@ class Ledger(Strict):
     accountant: Plain | None  # that computed `accounted`
     reasons: tuple[Statement, ...] = ()  # why `accounted` is None
     opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
-    uncounted: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
+    not_covered: NotCovered = ()  # data uses that no epsilon here covers
     mu: NotNegative | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[Probability, Probability], ...] = ()
@@ -189,13 +197,15 @@ class OfReplica(Strict):
 class Trained(OfReplica):
     """What ran for one replica, and what its mechanism says that it spends."""
 
+    model_config = BY_NAME_OR_ALIAS
+
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: Spending | Releases | None  # None: no private mechanism at all
     delta: Probability | None
     claimed_by: Plain | None
     broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
-    uncounted: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
+    not_covered: NotCovered  # uses of private data that the mechanism leaves out
     protects: Statement | None = None
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None

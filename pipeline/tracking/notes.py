@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper, short
@@ -37,6 +38,8 @@ def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str
         sentences.append(f"Claimed is {wording.claim(ledger)}.")
     if ledger.shown is not None:
         sentences.append(f"At least {wording.downwards(ledger.shown)} is spent.")
+    if uses := severity.not_covered(ledger, replicas[0].attacks, record.together):
+        sentences.append(severity.sentence(uses))
     return " ".join(sentences)
 
 

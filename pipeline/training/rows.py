@@ -36,8 +36,8 @@ from pipeline.results.weights import (
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
+from pipeline.training.not_covered import data_uses
 from pipeline.training.side_by_side import train_replicas
-from pipeline.training.uncounted import data_uses
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
         broken=guarantee.broken,
-        uncounted=(*data_uses(data, replica.settings), *guarantee.uncounted),
+        not_covered=(*data_uses(data, replica.settings), *guarantee.not_covered),
         protects=guarantee.protects,
         noise=group.noise,
         weights=weights,

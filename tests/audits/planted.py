@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +28,7 @@ from torch import Tensor
 from pipeline import params
 from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
-from pipeline.ledgers import ledger
+from pipeline.ledgers import ledger, together
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -41,7 +43,7 @@ from pipeline.privacy.randomness import Streams
 from pipeline.privacy.spending import Spending
 from pipeline.results.schema import Bound
 from tests.audits import test_bounds
-from tests.ledgers import test_broken
+from tests.ledgers import test_broken, test_together
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -301,7 +303,7 @@ def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
-ONE_RUN, BY_ERRORS = bounds.one_run, bounds.by_errors
+CANDIDATES, ONE_RUN, BY_ERRORS = together._candidates, bounds.one_run, bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
@@ -312,6 +314,13 @@ def undivided(ways: dict[str, rows.Way]) -> tuple[Bound, ...]:
 NEIGHBOURS = partial(
     test_mechanisms.test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides, 1.1, 5000
 )
+
+
+def every_candidate() -> None:
+    with TemporaryDirectory() as folder:
+        test_together.test_a_row_and_every_candidate_of_its_search_are_composed(Path(folder))
+
+
 OF_THE_SYSTEM = test_randomness.test_256_bits_are_asked_of_the_operating_system
 BEHIND_THE_NOISE = test_randomness.test_each_of_them_is_behind_the_noise_and_nothing_else_is
 FAULTS: dict[str, Fault] = {
@@ -400,6 +409,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "alpha undivided over an attack's bounds": Fault(
         rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
+    ),
+    "one candidate dropped": Fault(
+        together, "_candidates", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
     ),
 }
 

@@ -88,7 +88,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     assert measured is not None
     assert measured.replicas[0].metrics["test_accuracy"] > 0.4  # a third is chance
     assert ledgers is not None
-    assert "feature_range" in {each.key for each in ledgers.replicas[0].ledger.uncounted}
+    assert "feature_range" in {each.key for each in ledgers.replicas[0].ledger.not_covered}
     audit_row("row", settings)
     audit = records.read_audit("row")
     assert audit is not None
@@ -116,7 +116,7 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(
     row_ledgers("row", clipped)
     ledgers = records.read_ledgers("row")
     assert ledgers is not None
-    assert "feature_range" not in {each.key for each in ledgers.replicas[0].ledger.uncounted}
+    assert "feature_range" not in {each.key for each in ledgers.replicas[0].ledger.not_covered}
 
 
 @pytest.mark.parametrize(

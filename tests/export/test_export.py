@@ -156,7 +156,7 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
         "audited": None,
     }.items():
         assert told[name] == value, name
-    assert set(map(words, ledger.uncounted)) < set(told["not_covered"])
+    assert set(map(words, ledger.not_covered)) < set(told["not_covered"])
     assert any("floating-point" in one for one in told["not_covered"])
     card = Path(f"out/{IMAGES}/README.md").read_text()
     for said in (

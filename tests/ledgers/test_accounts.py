@@ -130,10 +130,10 @@ def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
 
 
 def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
-    found = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), uncounted=(SEARCH,))
+    found = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), not_covered=(SEARCH,))
     assert (found.accounted, found.accountant, found.reasons) == (None, None, (SEEDED,))
     assert found.claimed == found.opinions[0].epsilon
-    assert found.uncounted == (SEARCH,)
+    assert found.not_covered == (SEARCH,)
     assert (found.mu, found.tradeoff) == (None, ())
 
 

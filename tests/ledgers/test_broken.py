@@ -17,7 +17,7 @@ LAPLACE = Releases(laplace=(Laplace(quantity="inputs", claimed=1.0, distance=1.0
 def trained(spending: Spending | Releases, **changes: Any) -> Trained:
     values: dict[str, Any] = {
         "level": "epsilon=1", "seed": 0, "settings": {}, "steps": 10, "spending": spending, "delta": 1e-5,
-        "claimed_by": "rdp", "broken": (), "uncounted": (), "weights": None, "seconds": 0.0, "started": 0.0,
+        "claimed_by": "rdp", "broken": (), "not_covered": (), "weights": None, "seconds": 0.0, "started": 0.0,
         "ended": 0.0, "origin": 0,
     }  # fmt: skip
     return Trained(**values | changes)

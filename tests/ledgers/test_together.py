@@ -5,15 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dp_accounting import NeighboringRelation
+from dp_accounting import (
+    GaussianDpEvent,
+    NeighboringRelation,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+)
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.together import Spent, _candidates, composition
-from pipeline.params import parse
-from pipeline.privacy.accounting import noise_for
+from pipeline.ledgers.together import Spent, _candidates, composition, together
+from pipeline.params import Settings, parse
+from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.results.records import search_path
+from pipeline.results.schema import Provenance, Run, Trained
 
 EXAMPLES = 5000
 TENSORS, MODULES = 10, 5  # of LeNet-5, as layers
@@ -31,8 +38,15 @@ def candidates(
     tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
+    return list(_candidates("made-up", searched(tmp_path, method, own, tried, **changes), tmp_path))
+
+
+def searched(
+    tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
+) -> Settings:
+    """Settings with a row and its search, whose results are written."""
     model = {"name": "lenet5", "normalization": changes.pop("normalization", "none")}
-    level = changes.pop("level", {"learning_rate": 0.1})
+    level, seeds = changes.pop("level", {"learning_rate": 0.1}), changes.pop("seeds", 2)
     row = {
         "paper": "nguyen2023", "table": "f4", "label": "made up", "data": "small", "method": method,
         "model": model, "seeds": 1, "reproducible": False, "settings": own, "levels": [level],
@@ -50,7 +64,7 @@ def candidates(
     line = settings.rows["made-up"]
     found = {
         "candidates": [
-            {"level": line.level(line.configured(*line.levels, values)), "settings": values, "seeds": 2}
+            {"level": line.level(line.configured(*line.levels, values)), "settings": values, "seeds": seeds}
             for values in tried
         ],
         "provenance": {"examples": EXAMPLES, "reproducible": False, **changes},
@@ -58,7 +72,23 @@ def candidates(
     path = search_path("made-up", tmp_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found))
-    return list(_candidates("made-up", settings, tmp_path))
+    return settings
+
+
+def run_of(mechanism: Spending, steps: int) -> Run:
+    """A row of one replica."""
+    trained = Trained(
+        level="learning_rate=0.1", seed=0, settings={}, steps=steps, spending=mechanism, delta=1e-5,
+        claimed_by="clt", broken=(), not_covered=(), weights=None, seconds=0, started=0, ended=0, origin=0,
+    )  # fmt: skip
+    made = Provenance(
+        config="none", made_by={}, revision=None, dirty=None, data={}, examples=EXAMPLES, edition={},
+        versions={}, device="cpu", reproducible=False, command="none",
+    )  # fmt: skip
+    return Run(
+        row="made-up", model={}, method="batch_clipping", data="small", replicas=(trained,), origins=(made,),
+        history="none",
+    )  # fmt: skip
 
 
 def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None:
@@ -109,6 +139,56 @@ def test_what_was_seeded_mixes_examples_or_is_not_private_has_no_bound(
 ) -> None:
     found = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], **{"level": {"epsilon": 3.0}, **changes})
     assert found == [None, None]
+
+
+# what was tried, and by hand: the noise over what one example moves, the sampling rate and the steps
+VARIED = [
+    ({"mini_set": 1}, 2 * 2.0, 0.02, 50),
+    ({"mini_set": 1, "clipping": "layerwise"}, 2 * 2.0 / TENSORS**0.5, 0.02, 50),
+    ({"mini_set": 1, "clipping": "layerwise", "layers": "module"}, 2 * 2.0 / MODULES**0.5, 0.02, 50),
+    ({"mini_set": 1, "clipping": "layerwise", "groups": 3}, 2 * 2.0 / 3**0.5, 0.02, 50),
+    ({"mini_set": 1, "batch": 250, "epochs": 4}, 2 * 2.0, 0.05, 80),
+    ({"mini_set": 50}, 2.0, 0.02, 50),
+    ({"mini_set": 1, "sigma": 1.0}, 2 * 1.0, 0.02, 50),
+]
+
+
+def test_a_row_and_every_candidate_of_its_search_are_composed(tmp_path: Path) -> None:
+    """Against dp-accounting's composition of what a hand computes; one candidate less would be less."""
+    settings = searched(
+        tmp_path, "batch_clipping", CLIPPED | {"sampling": "poisson", "sigma": 2.0},
+        [tried for tried, *_ in VARIED], seeds=1,
+    )  # fmt: skip
+    whole = together(run_of(spending("poisson", 4.0), 50), "made-up", settings, tmp_path)
+    assert whole is not None
+    assert (whole.trainings, whole.searched, whole.left_out) == (1, len(VARIED), 0)
+    assert whole.by.startswith("pld")
+
+    def theirs(left_out: int | None) -> float:
+        accountant = PLDAccountant().compose(poisson_gaussian(0.02, 4.0, 50))
+        for at, (_, noise, rate, steps) in enumerate(VARIED):
+            if at != left_out:
+                accountant.compose(poisson_gaussian(rate, noise, steps))
+        return float(accountant.get_epsilon(1e-5))
+
+    every, tolerance = theirs(None), 1.003
+    assert every <= whole.epsilon < tolerance * every
+    assert all(tolerance * theirs(at) < every for at in range(len(VARIED)))
+
+
+def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_path: Path) -> None:
+    """No more than dp-accounting's Renyi DP allows of samples without replacement."""
+    tried = [{"sampling": "fixed"}, {"sampling": "poisson", "mini_set": 1}, {"clipping": "layerwise"}]
+    settings = searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
+    whole = together(run_of(spending("fixed", 8.0), 50), "made-up", settings, tmp_path)
+    assert whole is not None
+    assert (whole.searched, whole.neighbouring) == (3, NeighboringRelation.REPLACE_ONE)
+    theirs = RdpAccountant(range(2, 64), NeighboringRelation.REPLACE_ONE)
+    # an example of its own in a Poisson sample moves the sum twice as far where it is replaced
+    for noise in (8.0, 8.0, 2 * 8.0 / 2, 8.0 / TENSORS**0.5):
+        once = SampledWithoutReplacementDpEvent(EXAMPLES, 100, GaussianDpEvent(noise))
+        theirs.compose(SelfComposedDpEvent(once, 50))
+    assert 0.3 * theirs.get_epsilon(1e-5) < whole.epsilon <= theirs.get_epsilon(1e-5)
 
 
 @pytest.mark.parametrize(

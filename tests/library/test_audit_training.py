@@ -1,5 +1,6 @@
 """An Opacus training as it should be, and with each mistake that `audit_training` looks for planted in it."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,10 @@ import torch
 from opacus import PrivacyEngine
 from opacus.optimizers import DPOptimizer
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import dprepro
-from pipeline.audits.mistakes import recognise
+from pipeline.audits.mistakes import of_batches, recognise
 from tests.docs.blocks import blocks
 
 NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
@@ -36,7 +37,8 @@ def training(
             max_grad_norm=1.0,
         )
         if loading:
-            loader = DataLoader(loader.dataset, batch_size=batch, **loading)
+            sizes = {} if "batch_sampler" in loading else {"batch_size": batch}
+            loader = DataLoader(loader.dataset, **sizes, **loading)
         step = 0
         while step < STEPS:
             for (rows,) in loader:
@@ -132,6 +134,27 @@ def reused(every: int) -> Callable[[DPOptimizer, int, int], None]:
     return plant
 
 
+def weighted(uneven: bool) -> WeightedRandomSampler:
+    """Of two classes, one of which has a tenth of the examples, in every batch alike often; or of one."""
+    weights = np.where(np.arange(1000) % 10 == 0, 9.0 if uneven else 1.0, 1.0)
+    return WeightedRandomSampler(weights.tolist(), 1000, replacement=True)
+
+
+class Padded:
+    """Poisson samples that are filled up to a fixed size: with the data's first example, or their own."""
+
+    def __init__(self, first: bool):
+        self.first, self.random = first, np.random.default_rng(0)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(20):
+            sample = np.flatnonzero(self.random.random(1000) < 0.05).tolist()
+            yield sample + ([0] * 90 if self.first else sample)[: max(0, 90 - len(sample))]
+
+    def __len__(self) -> int:
+        return 20
+
+
 @pytest.mark.parametrize(
     ("train", "mistake", "text", "broken"),
     [
@@ -141,10 +164,15 @@ def reused(every: int) -> Callable[[DPOptimizer, int, int], None]:
         (training(whole_mean), "noise", "clipped as a whole", False),
         (training(no_clipping), "clipping", "or none", True),
         (training(true_divisor), "divisor", "true batch size", False),
-        (training(true_mean_then_noise), "sampler", "true batch size", False),
+        (training(true_mean_then_noise), "divisor", "true batch size before noise", False),
         (training(true_divisor, batch=64, shuffle=True), "divisor", "last batch", False),
         (training(shuffle=True), "sampler", "isn't Poisson", False),
         (training(shuffle=False), "sampler", "isn't Poisson", True),
+        (training(sampler=weighted(uneven=True)), "weights", "a weighted sampler", False),
+        (training(sampler=weighted(uneven=True)), "sampler", "with replacement", False),
+        (training(sampler=weighted(uneven=False)), "sampler", "with replacement", False),
+        (training(batch_sampler=Padded(first=True)), "padding", "padding counts", False),
+        (training(batch_sampler=Padded(first=False)), "padding", "padding counts", False),
         (training(reused(1)), "generator", "reused", True),
         (training(reused(STEPS)), "generator", "reused", False),
     ],
@@ -170,6 +198,53 @@ def numbers(rate: float, seed: int) -> Callable[[np.ndarray], Iterator[np.ndarra
     return train
 
 
+def test_without_its_batches_a_fixed_size_and_a_true_divisor_look_alike() -> None:
+    random = np.random.default_rng(0)
+
+    def fixed(examples: np.ndarray, told: bool) -> Iterator[Any]:
+        for _ in range(100):
+            rows = examples[random.choice(len(examples), 50, replace=False)]
+            clipped = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+            sums = clipped.sum(0) + NOISE * random.normal(size=examples.shape[1])
+            yield (sums, rows) if told else sums
+
+    claims = {"noise_multiplier": NOISE, "sample_rate": 0.05}
+    (either,) = audited(lambda examples: fixed(examples, told=False), **claims).looks_like
+    assert "isn't Poisson, or sums divided by the true batch size" in either.looks_like
+    (known,) = audited(lambda examples: fixed(examples, told=True), **claims).looks_like
+    assert known.name == "sampler"
+    assert "true batch size" not in known.looks_like
+
+
+def test_a_weighted_sampler_that_opacus_takes_for_another_rate_is_seen() -> None:
+    """Opacus takes the rate from how many the sampler draws an epoch, and not from how many there are."""
+
+    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
+        network: Any = nn.Linear(examples.shape[1], 1, bias=False)
+        sampler = WeightedRandomSampler([1.0] * len(examples), 200, replacement=True)
+        network, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+            module=network,
+            optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=20, sampler=sampler),
+            noise_multiplier=NOISE,
+            max_grad_norm=1.0,
+        )
+        for _ in range(6):
+            for (rows,) in loader:
+                optimizer.zero_grad()
+                network(rows).mean().backward()
+                optimizer.step()
+                yield optimizer
+
+    audit = audited(train, sample_rate=20 / 1000)
+    (hint,) = audit.looks_like
+    assert hint.name == "rate"
+    seen = re.fullmatch(r"the sampling rate is (\S+), claimed 0.02", hint.looks_like)
+    assert seen
+    assert float(seen[1]) == pytest.approx(0.1, rel=0.05)
+    assert audit.broken
+
+
 def test_a_plain_function_is_audited_by_what_it_claims() -> None:
     right = audited(numbers(0.05, 0), noise_multiplier=NOISE, sample_rate=0.05)
     assert not right.broken
@@ -186,9 +261,13 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
         crowd = batches + NOISE * random.normal(size=(steps, 2))
         blanks = NOISE * random.normal(size=(steps, 500))
         crowd /= blanks.std(1, keepdims=True)
-        for each in recognise(crowd, blanks, size, rate, NOISE):
-            found.setdefault(each.name, []).append(each.p)
-    assert set(found) == {"generator", "clipping", "divisor", "noise", "sampler"}
+        members = [np.flatnonzero(random.random(size) < rate) for _ in range(steps)]
+        answers = recognise(crowd, blanks, size, rate, NOISE)
+        for each in [*answers, *of_batches(members, size)]:
+            found.setdefault(each.name + " of batches" * (each not in answers), []).append(each.p)
+    assert set(found) == {
+        "generator", "clipping", "divisor", "noise", "sampler", "sampler of batches", "weights of batches",
+    }  # fmt: skip
     for p in found.values():
         assert np.mean(np.array(p) < 0.1) < 0.15
         assert np.mean(np.array(p) < 0.01) < 0.03

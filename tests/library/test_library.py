@@ -43,6 +43,15 @@ def test_the_noise_of_an_epsilon_spends_it() -> None:
     assert 0.99 < spent <= 1
 
 
+def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> None:
+    settings = {**TRAINING, "epochs": 1, "noise_multiplier": 1.1}
+    spent = dprepro.epsilon(**settings, best_of=10)
+    assert spent.at_most is not None
+    assert spent.best is not None
+    assert 2 * spent.at_most < spent.best < 10 * spent.at_most
+    assert dprepro.epsilon(**settings).best is None
+
+
 @pytest.mark.parametrize("wrong", [{"steps": 3}, {"batch": 0}, {"noise_multiplier": -1.0}, {"delta": 2.0}])
 def test_what_is_not_allowed_is_a_line(wrong: dict[str, float]) -> None:
     with pytest.raises(dprepro.UserError, match=next(iter(wrong))):

@@ -254,7 +254,7 @@ def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
     found = method.guarantee(0)
     assert found.broken == (statement("exact", quantity=quantity),)
     assert found.protects == statement("nobodys", quantity=quantity)
-    assert found.uncounted == (CURVES,)  # which now are of data as they are
+    assert found.not_covered == (CURVES,)  # which now are of data as they are
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:

@@ -96,4 +96,4 @@ def test_noise_is_calibrated_to_what_is_left(accountant: accounting.Accountant) 
     noise, alone = noise_for(*numbers, FIRST), noise_for(*numbers)
     assert noise > alone * 1.01
     event = poisson_gaussian(4096 / 55_000, noise, STEPS, FIRST)
-    assert 0.99 * 3 < accounting.EPSILON[accountant](event, DELTA) <= 3
+    assert 0.99 * 3 < getattr(accounting, f"{accountant}_epsilon")(event, DELTA) <= 3

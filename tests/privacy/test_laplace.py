@@ -189,17 +189,17 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
             Laplace(quantity="labels", claimed=0.6, distance=1.0, scales=(4.0,), repeats=2, span=1.0),
         )
     )
-    found = release_ledger(both, 10, uncounted=[SEARCH], protects=PROTECTS)
+    found = release_ledger(both, 10, not_covered=[SEARCH], protects=PROTECTS)
     assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
     assert found.accounted == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
     assert found.neighbouring is NeighboringRelation.REPLACE_ONE
     assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
-    assert (found.uncounted, found.protects) == ((SEARCH,), PROTECTS)
+    assert (found.not_covered, found.protects) == ((SEARCH,), PROTECTS)
     inputs, labels = found.releases
     assert inputs.noise == pytest.approx((28 * 2**0.5, 56 * 2**0.5, 112 * 2**0.5))
     assert (labels.quantity, labels.claimed, labels.accounted) == ("labels", 0.6, pytest.approx(0.5))
     assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == found.model_copy(
-        update={"uncounted": (), "protects": None}
+        update={"not_covered": (), "protects": None}
     )
 
 

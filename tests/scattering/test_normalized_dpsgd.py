@@ -41,7 +41,9 @@ def make(room: ModuleType, inputs: Tensor, replicas: int = 1, **changes: Any) ->
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6 * 9, CLASSES))
     torch.nn.init.normal_(net[1].weight, generator=torch.Generator().manual_seed(0))
     names = [f"replica={number}" for number in range(replicas)]
-    parameters = {name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()}
+    parameters = {
+        name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
+    }
     task = Task(
         net=net,
         parameters=parameters,
@@ -81,9 +83,7 @@ def test_one_example_moves_either_sum_by_no_more_than_its_bound(room: ModuleType
     assert reached > 2
     # and so does nothing that is within them lose anything
     short = features(EXAMPLES, seed=1) * 1e-3
-    for found, due in zip(
-        make(room, short).clipped_moments(limits), room._moments(short), strict=True
-    ):
+    for found, due in zip(make(room, short).clipped_moments(limits), room._moments(short), strict=True):
         assert torch.allclose(found, due.sum(0), rtol=1e-4)
 
 
@@ -132,9 +132,7 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
     method = make(room, features(EXAMPLES, seed=1), replicas=2)
     state = method.init()
     sample = method.sample(3)
-    batch = method.clipped_sums(
-        state["parameters"], sample, method.bounds(method.clips), 3, state["running"]
-    )
+    batch = method.clipped_sums(state["parameters"], sample, method.bounds(method.clips), 3, state["running"])
     assert not torch.equal(*state["running"][room.MEAN])
     for replica in range(2):
         tensors = {name: value[replica] for name, value in state["parameters"].items()}

@@ -25,7 +25,7 @@ def test_it_is_kymatios_in_its_order(channels: int, side: int) -> None:
     """To 1e-4, as kymatio has filters in single precision and 3.1415 for pi."""
     kymatio = pytest.importorskip(
         "kymatio.scattering2d.frontend.torch_frontend",
-        reason="SKIPPED: kymatio is not installed (`pip install kymatio`), so nothing compares features with it",
+        reason="kymatio is not installed (`pip install kymatio`): NOTHING COMPARES FEATURES WITH IT",
     )
     from lab.scattering import scattering
 
@@ -45,7 +45,7 @@ def test_a_flat_image_has_nothing_but_its_mean() -> None:
 
 
 def test_a_mirrored_image_has_mirrored_features() -> None:
-    """At the diagonal, as the pixels that are kept lie alike on either side: an angle k becomes 2 - k of 8."""
+    """At the diagonal, as the pixels that are kept lie alike on either side: angle k becomes 2 - k of 8."""
     from lab.scattering import scattering
 
     images = drawn(2, 1, 28)
@@ -107,4 +107,10 @@ def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pyte
     read = npz.read(path, "inputs", "labels")
     assert np.abs(read.inputs - expected.numpy()).max() < 5e-4
     assert npz.read(path, "test_inputs", "test_labels").labels.tolist() == [0, 1]
-    assert npz.read(module.write("few", parts, first=5), "inputs", "labels").labels.tolist() == [0, 1, 2, 3, 4]
+    assert npz.read(module.write("few", parts, first=5), "inputs", "labels").labels.tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from dp_accounting.pld import PLDAccountant
 
+import dprepro
 from pipeline.privacy.accounting import poisson_gaussian
 from stages.answers import accounted, measured
 
@@ -44,6 +45,16 @@ def test_noise_for_an_epsilon_spends_it_and_not_more(asked: Asked) -> None:
     ledger = json.loads(found.stdout)
     assert 0.99 <= ledger["accounted"] <= 1
     assert ledger["claimed"] is None
+
+
+def test_the_best_of_a_search_stands_beside_a_training_of_its_own(asked: Asked) -> None:
+    found = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
+    *_, best = json.loads(found.stdout)["opinions"]
+    assert best["accountant"] == "rdp, best of 10 (geometric)"
+    spent = dprepro.epsilon(
+        examples=60000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5, best_of=10
+    )
+    assert best["epsilon"] == spent.best
 
 
 def test_a_delta_that_means_little_is_told(asked: Asked) -> None:

@@ -53,7 +53,7 @@ def test_a_logged_network_has_the_measured_accuracy(
     assert "No differential privacy is proven" in note
     assert "DOES NOT HOLD" in note
     assert f"| mechanism | `{ledger.event}` |" in note
-    assert all(words(one) in note for one in ledger.uncounted)
+    assert all(words(one) in note for one in ledger.not_covered)
 
     signature = mlflow.models.get_model_info(f"models:/{output.model_id}").signature
     assert signature is not None

@@ -28,7 +28,7 @@ from pipeline.results.schema import Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import evaluation, loop, side_by_side
 from pipeline.training import rows as training
-from pipeline.training.uncounted import data_uses
+from pipeline.training.not_covered import data_uses
 from tests.conftest import dpsgd
 
 OWN = statement("curves")
@@ -53,7 +53,7 @@ def trained(**changes: Any) -> Trained:
         "delta": 1e-5,
         "claimed_by": "clt",
         "broken": (),
-        "uncounted": (OWN,),
+        "not_covered": (OWN,),
     }
     return Trained.model_validate(values | mechanism | changes)
 
@@ -189,11 +189,11 @@ def test_what_the_network_behind_relevances_saw_is_told(
 
 def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
     choices = statement("other_choices")
-    always = (statement("examples_public"), statement("validation"))
-    assert ledger_of(trained(), False, None).uncounted == (choices, OWN, *always)
+    always = (statement("examples_public"), statement("validation"), statement("timing"))
+    assert ledger_of(trained(), False, None).not_covered == (choices, OWN, *always)
     search = statement("search", search="s")
-    assert ledger_of(trained(), False, "s").uncounted == (search, choices, OWN, *always)
-    assert ledger_of(trained(), False, None, among_others=True).uncounted[-1] == statement("all_replicas")
+    assert ledger_of(trained(), False, "s").not_covered == (search, choices, OWN, *always)
+    assert ledger_of(trained(), False, None, among_others=True).not_covered[-1] == statement("all_replicas")
 
 
 # -- what holds ------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_a_ledger_from_before_its_numbers_were_kept_speaks_todays_words() -> Non
     found = ledger_of(old, False, "s")
     assert (found.claimed, found.event) == (then.claimed, then.event)
     assert found.reasons == old.broken
-    assert found.uncounted[0] == statement("search", search="s")
+    assert found.not_covered[0] == statement("search", search="s")
 
 
 def released(quantity: str, *scales: float, span: float = 1.0) -> Laplace:

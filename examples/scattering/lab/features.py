@@ -1,7 +1,7 @@
 """Official images -> `features/NAME.npz`: the scattering features of every image, as files of one's own.
 
-`python -m lab.features NAME...`, in the folder of params.yaml, after `dprepro fetch NAME`. Of a set whose images
-are only public here, `--first N` takes the first training images alone.
+`python -m lab.features NAME...`, in the folder of params.yaml, after `dprepro fetch NAME`. Of a set whose
+images are only public here, `--first N` takes the first training images alone.
 """
 
 import argparse

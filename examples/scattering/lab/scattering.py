@@ -1,7 +1,7 @@
 """The scattering transform of images (Bruna and Mallat 2013; Oyallon and Mallat 2015) with two scales.
 
-Morlet wavelets of 2 scales and 8 angles, their moduli once and twice, each averaged over a Gaussian window and
-kept at every fourth pixel: 1 + 16 + 64 channels for each of an image's own. Nothing is fitted, so that an
+Morlet wavelets of 2 scales and 8 angles, their moduli once and twice, each averaged over a Gaussian window
+and kept at every fourth pixel: 1 + 16 + 64 channels for each of an image's own. Nothing is fitted, so that an
 image's features are a function of that image alone. The filters, the padding and the order of channels are
 those of kymatio 0.3.0's `Scattering2D(J=2)`, whose import fails beside SciPy 1.17; a test compares the two.
 """
@@ -23,7 +23,9 @@ def scattering(images: Tensor) -> Tensor:
     """(N, C 81, H / 4, W / 4) features of float ``images`` (N, C, H, W) with H = W, a multiple of 4."""
     count, channels, height, width = images.shape
     if height != width or height % STRIDE:
-        raise ValueError(f"images of {height} x {width}; allowed: squares whose side is a multiple of {STRIDE}")
+        raise ValueError(
+            f"images of {height} x {width}; allowed: squares whose side is a multiple of {STRIDE}"
+        )
     size = (height // STRIDE + 2) * STRIDE
     margin = (size - height) // 2
     padded = torch.nn.functional.pad(images, (margin,) * 4, mode="reflect").reshape(-1, size, size)
@@ -40,10 +42,12 @@ def scattering(images: Tensor) -> Tensor:
 
 
 def _moduli(spectrum: Tensor, wavelets: Tensor, every: int) -> Tensor:
-    """|images * wavelet| at every so many pixels: (..., L, n / every, n / every) of spectra (..., 1, n, n)."""
+    """|images * wavelet| at every so many pixels: (..., L, m, m) of spectra (..., 1, n, n), m = n / every."""
     side = spectrum.shape[-1] // every
     starts = range(0, spectrum.shape[-1], side)
-    parts = [(..., slice(down, down + side), slice(right, right + side)) for down in starts for right in starts]
+    parts = [
+        (..., slice(down, down + side), slice(right, right + side)) for down in starts for right in starts
+    ]
     # keeping every other pixel folds the spectrum
     folded = torch.zeros((), dtype=spectrum.dtype)
     for part in parts:
@@ -75,7 +79,7 @@ def _filters(size: int, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], tuple[T
 
 
 def _average(spectrum: np.ndarray, stride: int, dtype: torch.dtype) -> Tensor:
-    """(m, n) convolution with a window of that ``spectrum`` (n,), every ``stride`` pixels but the outermost."""
+    """(m, n) convolution with a window of ``spectrum`` (n,), at every ``stride`` pixels but the outermost."""
     pixels = np.eye(len(spectrum))
     averaged = np.fft.ifft(np.fft.fft(pixels, axis=0) * spectrum[:, None], axis=0).real
     return torch.from_numpy(averaged[stride:-stride:stride]).to(dtype)
@@ -88,7 +92,7 @@ def _gaussian(places: np.ndarray) -> np.ndarray:
 
 
 def _morlet(size: int, scale: int, angle: float) -> np.ndarray:
-    """(n, n) Morlet wavelet, repeated with period ``size``: a wave in an ellipse, less what it averages to."""
+    """(n, n) Morlet wavelet, with period ``size``: a wave in an ellipse, less what it averages to."""
     deviation, frequency, slant = 0.8 * 2**scale, 0.75 * math.pi / 2**scale, 4 / ANGLES
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     ellipse = turn @ np.diag([1, slant**2]) @ turn.T / (2 * deviation**2)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive, Share
-from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.methods.settings import Attack, Circumstances, EpochSettings, delta_problem
 from pipeline.privacy.parameters import Delta, Sampling
 
 
@@ -19,7 +19,6 @@ class BatchClippingSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
-    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "crowd"
     varying: ClassVar[frozenset[str]] = frozenset({"rate_decay", "clip_decay", "averaging"})
     audited_without: ClassVar[dict[str, Any]] = {
         **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
@@ -67,6 +66,11 @@ class BatchClippingSettings(EpochSettings):
     statistics: Literal["public", "running"] = "public"
     averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in these averages
     delta: Delta = 1e-5
+
+    @property
+    def attack(self) -> Attack:
+        """Of one example that turns a clipped mean around."""
+        return "crowd"
 
     @property
     def poisson(self) -> bool:

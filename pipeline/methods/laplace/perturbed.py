@@ -116,7 +116,7 @@ class Perturbed(Method):
             claimed_by="laplace",
             broken=tuple(reasons),
             # other curves are computed from what was released
-            uncounted=(CURVES,) if reasons else (),
+            not_covered=(CURVES,) if reasons else (),
             protects=protects,
         )
 

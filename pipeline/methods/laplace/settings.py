@@ -1,12 +1,12 @@
 """What the Laplace mechanisms can be told."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
 from pipeline.fields import Count, Positive, Share
-from pipeline.methods.settings import Circumstances, EpochSettings
+from pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from pipeline.privacy.parameters import Epsilon
 
 
@@ -30,7 +30,6 @@ class IlmSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "batch_bn")
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "ILM (Phan et al.)"
-    attack: ClassVar[Literal["singles", "crowd", "releases"]] = "releases"
     unit_inputs: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share", "exact"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
@@ -56,6 +55,16 @@ class IlmSettings(EpochSettings):
     def private(self) -> bool:
         """Whether anything is noised, which an infinite epsilon says not."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def attack(self) -> Attack:
+        """On what was released, or on what the examples of a batch share."""
+        return "shared" if self.variant == "code" else "opposites"
+
+    def shortened(self, batch: int, steps: int) -> Self:
+        """With each example's noise as it was, which in 'paper' |L| divides."""
+        small = super().shortened(batch, steps)
+        return small.changed({"noise_batch": self.scale_batch}) if self.variant == "paper" else small
 
     @property
     def input_share(self) -> float:

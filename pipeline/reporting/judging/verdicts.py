@@ -89,5 +89,13 @@ def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
     of_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
     if not of_floats:
         return f"{noise}: not audited"
-    beyond = any(closeness(attack) > FLOAT for attack in of_floats)
-    return f"{noise}: " + ("holds for real numbers only" if beyond else "no more shown than accounted")
+    told = floats_tell(attacks, noise)
+    return f"{noise}: " + ("holds for real numbers only" if told else "no more shown than accounted")
+
+
+def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
+    """Whether an attack on the arithmetic of such noise showed more than is accounted."""
+    return any(
+        (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
+        for attack in attacks
+    )

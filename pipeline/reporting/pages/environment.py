@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import statements, tally, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.judging import guarantees, rule, slowdown, verdicts
+from pipeline.reporting.judging import guarantees, rule, severity, slowdown, verdicts
 from pipeline.reporting.marks import ENOUGH_EXAMPLES
 from pipeline.reporting.pages import summary
 from pipeline.reporting.tables import ledger, reading, released_noise, remarks
@@ -33,7 +33,7 @@ def _environment() -> Environment:
     )
     modules = (
         guarantees, ledger, reading, released_noise, remarks,
-        rule, slowdown, statements, summary, tally, verdicts, vocabulary, wording,
+        rule, severity, slowdown, statements, summary, tally, verdicts, vocabulary, wording,
     )  # fmt: skip
     environment.globals |= {module.__name__.rpartition(".")[2]: module for module in modules}
     environment.globals |= {

@@ -13,11 +13,12 @@ import pandas as pd
 from pipeline.params import Row
 from pipeline.privacy.spending import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging import verdicts
+from pipeline.reporting.judging import severity, verdicts
+from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
-from pipeline.reporting.statements import joined, words
+from pipeline.reporting.statements import words
 from pipeline.reporting.tables import released_noise
 
 SUMMARY = (
@@ -27,8 +28,8 @@ SUMMARY = (
 )  # fmt: skip
 LEDGER = (
     "paper", "row", "level", "claimed", "proven", "shown", "delta", "ledger_verdict", "floating_point",
-    "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing", "attack_proven", "attack_event",
-    "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
+    "not_covered_at_worst", "privacy", "attack", "attack_shown", "attack_shown_assuming_nothing",
+    "attack_proven", "attack_event", "attack_sees", "attack_confidence", "attack_trials", "attack_seconds",
 )  # fmt: skip
 Columns = dict[str, Any]
 
@@ -65,6 +66,11 @@ class LevelResult:
         return of_line(self.line, self.level) if decides else None
 
     @property
+    def status(self) -> str:
+        """The verdict on the printed value in one word or two."""
+        return self.value.status if self.value else ""
+
+    @property
     def evidence(self) -> str:
         """What a reader may take the number for."""
         if self.cell is None:
@@ -78,6 +84,12 @@ class LevelResult:
         """The paper's number as the paper prints it."""
         theirs = self.line.line.values.get(self.level) if self.line.line else None
         return wording.printed(theirs, self.result.table.decimals) if theirs else ""
+
+    @cached_property
+    def not_covered(self) -> list[NotCovered]:
+        """What no epsilon covers there, the worst first."""
+        record = self.row.record if self.row else None
+        return severity.of_cell(self.cell, record) if self.cell and record else []
 
     @cached_property
     def columns(self) -> Columns:
@@ -186,7 +198,10 @@ def _spent(here: LevelResult) -> Columns:
         **_attributes(ledger, "delta unit"),
         "neighbouring": RELATION_WORDS[ledger.neighbouring] if ledger else None,
         **_attributes(ledger, "noise_multiplier sampling sampling_rate steps"),
-        "uncounted": (joined(ledger.uncounted) or "") if ledger else "",
+        "not_covered": "; ".join(
+            f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in here.not_covered
+        ),
+        "not_covered_at_worst": severity.at_worst(here.not_covered),
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pipeline.reporting import wording
+from pipeline.reporting.judging import severity
 from pipeline.reporting.tables.flat import LevelResult
-from pipeline.reporting.vocabulary import LEDGERS
+from pipeline.reporting.vocabulary import LEDGERS, SEVERITIES
 
 HEAD = (
     "row",
@@ -16,6 +17,7 @@ HEAD = (
     "verdict",
     "attack: shown ≥ (of ≤)",
     "floating point",
+    "not covered, at worst",
 )
 
 
@@ -36,6 +38,7 @@ def cells(here: LevelResult) -> list[str]:
         LEDGERS[verdict.name].text + optimistic + vacuous,
         wording.attack_words(verdict.attack),
         verdict.floating_point,
+        severity.at_worst(here.not_covered),
     ]
 
 
@@ -43,3 +46,9 @@ def counts(results: Sequence[LevelResult]) -> dict[str, int]:
     """How many levels have each verdict, by its words, the most frequent first."""
     words = (LEDGERS[here.verdict.name].text for here in results if here.verdict)
     return dict(Counter(words).most_common())
+
+
+def grades(results: Sequence[LevelResult]) -> dict[str, int]:
+    """Of how many levels what no epsilon covers has which grade at worst, the worst first."""
+    worst = Counter(here.not_covered[0].severity for here in results if here.not_covered)
+    return {word.text: worst[name] for name, word in SEVERITIES.items() if name in worst}

@@ -159,7 +159,7 @@ def ledger(key: str, level: float | str) -> Ledger:
         else tuple((54 * epoch, float(level) * (epoch / 4) ** 0.5) for epoch in (1, 2, 3, 4)),
         reasons=(BROKEN,) if literal else (),
         opinions=(Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),),
-        uncounted=(statement("other_choices"),),
+        not_covered=(statement("other_choices"),),
     )
 
 

@@ -1,0 +1,1 @@
+"""DP-SGD on inputs normalised by noisy statistics."""

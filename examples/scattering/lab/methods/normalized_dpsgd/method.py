@@ -1,4 +1,4 @@
-"""DP-SGD on inputs whose channels noisy statistics normalise (Tramèr and Boneh 2021, section 2 and appendix B).
+"""DP-SGD on inputs whose channels noisy statistics normalise (Tramèr and Boneh 2021).
 
 Before the first step the training inputs' channel means, and those of their squares, are summed over all
 examples and released once. Each example's vector of means, and that of its squares, is clipped to a bound of
@@ -124,7 +124,12 @@ class NormalizedDpsgd(PrivateSteps):
         """That of one replica's network, for inputs that its statistics (C,) normalise."""
 
         def clipped_sum(
-            tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds, statistics: Tensors
+            tensors: Tensors,
+            inputs: Tensor,
+            labels: Tensor,
+            mask: Tensor,
+            bounds: Bounds,
+            statistics: Tensors,
         ) -> ClippedSum:
             return self.of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipeline.ledgers.opinions import library
+from pipeline.ledgers.accountants import library
 from pipeline.privacy.accounting import classic_epsilon
 from pipeline.privacy.spending import Spending
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
@@ -12,7 +12,7 @@ CLASSIC = "a looser bound, as Sander et al. state it"
 TAN = f"an approximation for noise multipliers above about {WALL:g}, and no bound"
 
 
-def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iterator[Opinion]:
+def epsilons(spending: Spending, steps: int, delta: float, least: float) -> Iterator[Opinion]:
     """The classic conversion from Renyi DP, and the closed form of the total amount of noise."""
     if spending.sampling != "poisson":
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipeline.ledgers.opinions import library
+from pipeline.ledgers.accountants import library
 from pipeline.privacy.accounting import opacus_prv, opacus_rdp
 from pipeline.privacy.spending import Spending
 from pipeline.results.schema import Opinion
@@ -13,7 +13,7 @@ PRV_LARGEST = 1e2
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 
 
-def opinions(spending: Spending, steps: int, delta: float, least: float) -> Iterator[Opinion]:
+def epsilons(spending: Spending, steps: int, delta: float, least: float) -> Iterator[Opinion]:
     """By Renyi DP, and by numerical composition (Gopi et al. 2021) where ``least`` isn't too large for it."""
     if spending.sampling != "poisson":
         return

@@ -1,7 +1,7 @@
-"""Second opinions on what a Gaussian mechanism spends: one module an accountant, found by standing
-here or where `pipeline.extensions` looks.
+"""Accountants beside our own bounds, for a Gaussian mechanism: one module each, found by standing here or
+where `pipeline.extensions` looks.
 
-A module has ``opinions(spending, steps, delta, least)``, which yields what its accountant says after
+A module has ``epsilons(spending, steps, delta, least)``, which yields what its accountant says after
 ``steps`` steps, where ``least`` is the least epsilon that is proven; it yields nothing where its accountant
 has no say. An opinion stands on the ledger beside the bounds, and is never taken for one.
 """
@@ -13,7 +13,7 @@ from pipeline.extensions import cached, extensions
 
 
 @cached
-def second_opinions() -> tuple[ModuleType, ...]:
+def accountants() -> tuple[ModuleType, ...]:
     """The modules, in alphabetical order."""
     return tuple(accountant.load() for accountant in extensions("accountants").values())
 

@@ -1,0 +1,45 @@
+"""What it spends to release the best alone of several trainings, where how many there are is drawn.
+
+A search of ten trainings spends ten times as much as one. Where the number of trainings is itself drawn,
+each with a candidate drawn at random, and only the best one is released, with no word of the others, two or
+three times as much is spent, however many there are on average (Liu and Talwar 2019; tightened by Papernot
+and Steinke 2022, Theorems 2 and 6, as dp-accounting has them). A grid of which every candidate is tried, or
+whose results are published, is no such search.
+"""
+
+from functools import lru_cache
+from math import inf
+from typing import Literal
+
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from pipeline.errors import UserError
+from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS
+from pipeline.privacy.spending import Spending
+
+# The law of the number of trainings, and its shape as a truncated negative binomial.
+Drawn = Literal["logarithmic", "geometric", "poisson"]
+SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}
+
+
+@lru_cache(maxsize=64)
+def selection_epsilon(spending: Spending, steps: int, delta: float, mean: float, drawn: Drawn) -> float:
+    """Epsilon of the best of a drawn number of trainings, an upper bound at ``delta``.
+
+    Args:
+        spending: a step of each training; of candidates that differ, one that spends no less than any.
+        steps: of each training.
+        delta: of the guarantee.
+        mean: number of trainings on average, 1 or more.
+        drawn: the law of that number.
+
+    Raises:
+        UserError: ``mean`` is less than one, or not finite.
+    """
+    if not 1 <= mean < inf:
+        raise UserError(f"best of {mean:g}; allowed: 1 or more trainings on average")
+    orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
+    accountant = RdpAccountant(orders, spending.neighbouring)
+    accountant.compose(RepeatAndSelectDpEvent(spending.event(steps), mean, SHAPES[drawn]))
+    return float(accountant.get_epsilon(delta))

@@ -1,0 +1,74 @@
+"""The grades of what no epsilon covers."""
+
+import pytest
+
+from pipeline.privacy.statements import Statement, statement
+from pipeline.reporting.judging import severity
+from pipeline.reporting.judging.severity import at_worst, not_covered, sentence
+from pipeline.reporting.vocabulary import SEVERITIES
+from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger, Together
+from tests.reporting.made_up import dpsgd
+from tests.test_statements import calls, keys
+
+VOCABULARY, REPLICAS = statement("vocabulary"), statement("all_replicas")
+
+
+def ledger(*uses: Statement) -> Ledger:
+    return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"not_covered": uses})
+
+
+def together(left_out: int = 0) -> Together:
+    return Together(epsilon=7.201, delta=1e-5, by="pld", trainings=3, searched=2, left_out=left_out)
+
+
+def floats(shown: float) -> Attack:
+    return Attack(
+        level="epsilon=1", attack=FLOATING_POINT, sees="one release", event="noise", delta=1e-5,
+        accounted=1.0, whole=False, confidence=0.95, trials=(9, 9), seconds=1,
+        bounds=(Bound(by="coordinates", epsilon=shown),),
+    )  # fmt: skip
+
+
+def test_every_use_that_anything_says_has_one_grade() -> None:
+    graded = {*severity.SEVERITY, *severity.TRAININGS}
+    files = ("training/not_covered.py", "ledgers/ledger.py", "methods/base.py")
+    of_data, of_ledgers, of_methods = (
+        {key for call in calls(file) for key in keys(call.args[0])} for file in files
+    )
+    # of a ledger also why nothing holds, and the pairs that show what is spent
+    others = {"seeded", "opposites", "turns_around", "turns_one_batch_of_an_epoch", "always_at_full_length"}
+    assert of_data | (of_ledgers - others) | of_methods | {"floating_point", "floating_point_shown"} == graded
+    assert not graded & others
+    assert set(severity.SEVERITY.values()) == set(SEVERITIES)
+
+
+@pytest.mark.parametrize(
+    ("whole", "attacks", "worst"),
+    [
+        (together(), [], "weakens the claim: all replicas"),
+        (together(left_out=1), [], "breaks the claim: all replicas"),
+        (None, [], "breaks the claim: all replicas"),
+        (together(), [floats(0.9)], "weakens the claim: all replicas"),
+        (together(), [floats(9.0)], "breaks the claim: floating point shown"),
+    ],
+)
+def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(
+    whole: Together | None, attacks: list[Attack], worst: str
+) -> None:
+    uses = not_covered(ledger(statement("timing"), REPLICAS), attacks, whole)
+    assert at_worst(uses) == worst
+    assert at_worst(uses[-1:]).startswith("theoretical")
+
+
+def test_the_worst_comes_first_with_how_much_it_takes() -> None:
+    uses = not_covered(ledger(statement("timing"), REPLICAS, VOCABULARY), [], together())
+    assert [use.key for use in uses] == ["vocabulary", "all_replicas", "timing", "floating_point"]
+    assert "at most ε 7.21" in uses[1].words  # rounded up
+    assert sentence(uses).startswith(
+        "What no ε covers, at worst, breaks the claim for whoever sees it: the voc"
+    )
+
+
+def test_what_was_never_trained_has_nothing_to_grade() -> None:
+    assert not_covered(ledger(), [], None) == []
+    assert at_worst([]) == "–"
