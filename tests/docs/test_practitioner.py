@@ -53,7 +53,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "dvc.yaml", folder)
     (folder / "reports/searches").mkdir(parents=True)
-    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS) + SEARCH)
+    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
     (folder / "pipeline/models/hidden.py").write_text(MODEL)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     (folder / ".dvc").mkdir()
@@ -98,9 +98,8 @@ def test_the_walk(lab: Path, typed: Callable[[str], str], told: dict[str, str]) 
     assert [each["path"] for each in declared["own"].values()] == ["data/own/scans", "data/own/notes.csv"]
     # one candidate a step size, and the row takes the better
     params = lab / "params.yaml"
-    params.write_text(
-        params.read_text().replace("    method: dpsgd\n", "    method: dpsgd\n    search: mine\n")
-    )
+    text = params.read_text().replace("    method: dpsgd\n", "    method: dpsgd\n    search: mine\n")
+    params.write_text(text + SEARCH)
     typed("dprepro search mine")
     # Ctrl-C in the midst of training, and the same command again
     training = subprocess.Popen(

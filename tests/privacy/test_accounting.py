@@ -69,9 +69,7 @@ def test_calibrated_noise_spends_the_target_and_not_more(
 ) -> None:
     rate, steps, delta = 1024 / 55000, 430, 1e-5
     noise = accounting.noise_for(epsilon, delta, rate, steps, accountant)
-    spent = {"rdp": accounting.rdp_epsilon, "pld": accounting.pld_epsilon}[accountant](
-        poisson_gaussian(rate, noise, steps), delta
-    )
+    spent = getattr(accounting, f"{accountant}_epsilon")(poisson_gaussian(rate, noise, steps), delta)
     assert 0.99 * epsilon < spent <= epsilon
     # the second library agrees that the target is kept
     if accountant == "rdp":
