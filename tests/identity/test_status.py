@@ -1,6 +1,7 @@
 """What stands and what there is to do, in few lines: of records that are there, lack parts or changed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,11 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def test_each_row_is_in_one_place(settings: Settings) -> None:
-    declared = dpsgd.settings(
-        **{dpsgd.PUBLIC: {"needs": "gpu", "seeds": 9}, dpsgd.LITERAL: {"reproducible": True}}
-    )
+    changes: dict[str, Any] = {
+        dpsgd.PUBLIC: {"needs": "gpu", "seeds": 9},
+        dpsgd.LITERAL: {"reproducible": True},
+    }
+    declared = dpsgd.settings(**changes)
     records.evaluation_path(dpsgd.LAYER).unlink()
     found = status(declared, gpu=False)
     assert dpsgd.PLAIN in found.stand
