@@ -16,7 +16,7 @@ from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
-from pipeline.params import OwnFeatures, Settings, parse
+from pipeline.params import OwnFeatures, Public, Settings, parse
 from pipeline.results import records
 from pipeline.training import evaluation, rows
 from tests.training.running import quiet
@@ -27,20 +27,21 @@ SHAPES = {"lenet_300_100": (12,), "convnet": (5, 8, 8)}
 
 
 def write(root: Path, shape: tuple[int, ...], **changes: np.ndarray) -> None:
-    """Features in [-2, 2] of three classes that the first of them tell apart."""
+    """Features in [-3, 3] of three classes that the first of them tell apart."""
     labels = np.arange(COUNT) % 3
     features = np.random.default_rng(1).uniform(-1, 1, (COUNT, *shape))
-    features[:, 0] += (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
+    features[:, 0] += 2 * (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
     np.savez(root / "mine.npz", **({"inputs": features, "labels": labels} | changes))
 
 
-def declared(root: Path, model: str = "lenet_300_100", **said: Any) -> dict[str, Any]:
+def declared(root: Path, model: str = "lenet_300_100", public: int = 0, **said: Any) -> dict[str, Any]:
     """What `dprepro new` writes of the file, and a row that trains on it."""
-    found = describe.describe("mine", "npz", {"path": "mine.npz", **said}, root)
+    unprotected = Public(raw="mine", count=public)
+    found = describe.describe("mine", "npz", {"path": "mine.npz", **said}, root, unprotected)
     row = {
         **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": model}},
         **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 8}]},
-        "settings": {"batch": 32, "epochs": 3, "learning_rate": 0.5, "delta": 0.001},
+        "settings": {"batch": 32, "epochs": 6, "learning_rate": 0.5, "delta": 0.001},
     }
     return {
         "raw": {},
@@ -152,7 +153,7 @@ def test_arrays_that_are_none(tmp_path: Path, features: np.ndarray, line: str) -
 
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
     write(tmp_path, (1, 8, 8))
-    found = declared(tmp_path, "convnet")
+    found = declared(tmp_path, "convnet", public=8)
     found["own"]["mine"]["kind"] = "npz"
     assert "has float32; own.mine.kind in params.yaml says 'npz'" in refused(
         lambda: fetch("mine", parse(found), tmp_path)
