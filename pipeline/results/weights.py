@@ -75,7 +75,8 @@ def read_weights(path: Path, expected: str | None, device: torch.device) -> Tens
         if path.suffix == EARLIER:
             tensors = torch.load(io.BytesIO(content), weights_only=True)
         else:
-            tensors = safetensors.torch.load(content)
+            # in one order, as safetensors has another in each process
+            tensors = dict(sorted(safetensors.torch.load(content).items()))
         return {str(name): value.to(device) for name, value in tensors.items()}
     # of a file that somebody else made, with a run that vouches for it, either raises whatever it comes to
     except Exception as problem:

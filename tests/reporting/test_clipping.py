@@ -128,7 +128,7 @@ def test_the_ledger_tells_sampling_neighbours_and_an_approximate_mu(
     report_of: Report, tables_of: dict[str, TableResult]
 ) -> None:
     page = words(page_of(report_of).read_text(encoding="utf-8"))
-    assert "0.00116 replacement 38281" in page
+    assert "0.00116, replacement steps 38281" in page
     assert "∞ by the paper's central limit theorem, for this run" in page
     assert "one training example; replace one" in page
     assert "0.52 of μ-GDP by the central limit theorem: an approximation, never a bound" in page
