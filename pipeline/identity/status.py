@@ -1,6 +1,5 @@
 """What stands, what there is to do and why, in a few lines: what `dvc status` says in thousands."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -96,5 +95,5 @@ def _unmeasured(key: str) -> bool:
 
 def _unaccounted(key: str) -> bool:
     run, ledgers = records.read_run(key), records.read_ledgers(key)
-    due = Counter((one.level, one.seed) for one in run.replicas) if run else Counter()
-    return ledgers is None or bool(due - Counter((one.level, one.seed) for one in ledgers.replicas))
+    due = {replica.key for replica in run.replicas} if run else set()
+    return ledgers is None or not due <= {replica.key for replica in ledgers.replicas}

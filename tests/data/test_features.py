@@ -1,6 +1,5 @@
 """Features: floats that somebody made of each example, from a file to a ledger and an attack."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import OwnFeatures, Public, Settings, parse
 from pipeline.results import records
 from pipeline.training import evaluation, rows
+from tests.refusal import refusal_of
 from tests.training.running import quiet
 
 COUNT = 240
@@ -55,13 +55,6 @@ def made(root: Path, settings: Settings) -> prepared.Prepared:
     fetch("mine", settings, root)
     prepare("mine", settings, root)
     return prepared.load("mine", root)
-
-
-def refused(action: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("model", SHAPES)
@@ -105,7 +98,7 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, (12,))
     narrow = parse(declared(tmp_path, range=[-1.5, 1.5]))
-    assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in refused(
+    assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in refusal_of(
         lambda: fetch("mine", narrow, tmp_path)
     )
     clipped = parse(declared(tmp_path, range=[-1.5, 1.5], clip=True))
@@ -148,17 +141,17 @@ def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line
 )
 def test_arrays_that_are_none(tmp_path: Path, features: np.ndarray, line: str) -> None:
     write(tmp_path, (4,), inputs=features)
-    assert line in refused(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
+    assert line in refusal_of(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
 
 
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
     write(tmp_path, (1, 8, 8))
     found = declared(tmp_path, "convnet", public=8)
     found["own"]["mine"]["kind"] = "npz"
-    assert "has float32; own.mine.kind in params.yaml says 'npz'" in refused(
+    assert "has float32; own.mine.kind in params.yaml says 'npz'" in refusal_of(
         lambda: fetch("mine", parse(found), tmp_path)
     )
     found["rows"]["row"] |= {"method": "tan", "levels": [{"sigma": 2}]}
     found["rows"]["row"]["settings"] = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
     found["own"]["mine"]["kind"] = "features"
-    assert "settings.augment: is for images, and 'mine' has features" in refused(lambda: parse(found))
+    assert "settings.augment: is for images, and 'mine' has features" in refusal_of(lambda: parse(found))

@@ -19,10 +19,10 @@ from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, images, npz, private, sets
 from pipeline.data.prepare import prepare
 from pipeline.data.prepared import SPLITS
-from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
 from pipeline.params import Settings, parse
+from tests.refusal import refusal_of
 
 COUNT = 90
 
@@ -78,13 +78,6 @@ def made(root: Path, declared: dict[str, Any]) -> prepared.Prepared:
     return prepared.load("mine", root)
 
 
-def refused(action: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_kind_becomes_four_splits(tmp_path: Path, kind: str) -> None:
     done = made(tmp_path, declare(tmp_path, kind, WRITERS[kind](tmp_path)))
@@ -117,21 +110,21 @@ def test_labels_stay_with_their_images(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     write_images(tmp_path / "mine")
     os.mkfifo(tmp_path / "mine/class-1/pipe.png")
-    assert "pipe.png: no regular file" in refused(lambda: declare(tmp_path, "images", "mine"))
+    assert "pipe.png: no regular file" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
     (tmp_path / "itself.npz").symlink_to("itself.npz")
-    assert "itself.npz: missing" in refused(lambda: private.placed("mine", "itself.npz", False, tmp_path))
+    assert "itself.npz: missing" in refusal_of(lambda: private.placed("mine", "itself.npz", False, tmp_path))
     os.mkfifo(tmp_path / "pipe.npz")
-    assert "pipe.npz: no regular file" in refused(lambda: declare(tmp_path, "npz", "pipe.npz"))
+    assert "pipe.npz: no regular file" in refusal_of(lambda: declare(tmp_path, "npz", "pipe.npz"))
 
 
 def test_images_are_measured_before_they_are_scaled(tmp_path: Path) -> None:
     write_images(tmp_path / "mine")
     larger = {"resize": True, "shape": (None, 4096, 4096)}
-    assert "has a side of 8 pixels; allowed: 1 to 32" in refused(
+    assert "has a side of 8 pixels; allowed: 1 to 32" in refusal_of(
         lambda: declare(tmp_path, "images", "mine", **larger)
     )
     (tmp_path / "mine/class-9").mkdir()
-    assert "class-9: no images of this class" in refused(lambda: declare(tmp_path, "images", "mine"))
+    assert "class-9: no images of this class" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
 
 
 def test_members_of_an_npz_that_no_numpy_wrote(tmp_path: Path) -> None:
@@ -141,13 +134,15 @@ def test_members_of_an_npz_that_no_numpy_wrote(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "squeezed.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("inputs.npy", whole.getvalue())
         archive.writestr("labels", labels.tobytes())
-    assert "no array 'labels'; there are: 'inputs'" in refused(
+    assert "no array 'labels'; there are: 'inputs'" in refusal_of(
         lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels")
     )
     content = bytearray((tmp_path / "squeezed.npz").read_bytes())
     content[200:260] = bytes(60)
     (tmp_path / "squeezed.npz").write_bytes(content)
-    assert "truncated or corrupt" in refused(lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels"))
+    assert "truncated or corrupt" in refusal_of(
+        lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels")
+    )
 
 
 def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
@@ -162,13 +157,15 @@ def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
 def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / write_images(tmp_path / "mine", shape=(12, 20))
     Image.fromarray(np.full((40, 16), 200, np.uint8)).save(folder / "class-1/tall.jpg")
-    assert "--size cuts and scales" in refused(lambda: declare(tmp_path, "images", "mine"))
+    assert "--size cuts and scales" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
     declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
     assert declared["own"]["mine"]["shape"] == [1, 10, 10]
     found = made(tmp_path, declared)
     assert found.input_shape == (1, 10, 10)
     del declared["own"]["mine"]["resize"]
-    assert "12x20 pixels instead of 10x10" in refused(lambda: fetch("mine", settings_of(declared), tmp_path))
+    assert "12x20 pixels instead of 10x10" in refusal_of(
+        lambda: fetch("mine", settings_of(declared), tmp_path)
+    )
 
 
 def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
@@ -225,17 +222,17 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     settings = settings_of(declared)
     made(tmp_path, declared)
     write_npz(tmp_path, labels=(np.arange(COUNT) + 1) % 3)
-    line = refused(lambda: fetch("mine", settings, tmp_path))
+    line = refusal_of(lambda: fetch("mine", settings, tmp_path))
     assert f"its digest is {digest_file(tmp_path / 'mine.npz')}, but params.yaml has own.mine.digest" in line
     # once that is meant, what was fetched before isn't what is declared
     declared["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
     other = settings_of(declared)
-    assert "data/raw/mine: holds other files" in refused(lambda: prepare("mine", other, tmp_path))
+    assert "data/raw/mine: holds other files" in refusal_of(lambda: prepare("mine", other, tmp_path))
     assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
     (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
-    assert "all.npz: is not what was fetched" in refused(lambda: sets.load("mine", settings, tmp_path))
+    assert "all.npz: is not what was fetched" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
     (tmp_path / "data/raw/mine/source.json").write_text("{")
-    assert "source.json: can't be read" in refused(lambda: sets.load("mine", settings, tmp_path))
+    assert "source.json: can't be read" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
 
 
 def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
@@ -277,12 +274,12 @@ def test_a_declaration_is_an_entry_as_the_catalogues_are(tmp_path: Path) -> None
 def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line: str) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     declared["own"]["mine"] |= change
-    assert f"params.yaml: {line}" in refused(lambda: settings_of(declared))
+    assert f"params.yaml: {line}" in refusal_of(lambda: settings_of(declared))
 
 
 def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
-    line = refused(lambda: settings_of(declared, {"mine": {}}))
+    line = refusal_of(lambda: settings_of(declared, {"mine": {}}))
     assert line == "params.yaml: own.mine: 'raw' has an entry of that name too"
 
 
@@ -300,7 +297,7 @@ def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
 def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], line: str) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     declared["own"]["mine"] |= change
-    assert line in refused(lambda: fetch("mine", settings_of(declared), tmp_path)).replace(
+    assert line in refusal_of(lambda: fetch("mine", settings_of(declared), tmp_path)).replace(
         "all.npz", "mine.npz"
     )
     assert not (tmp_path / "data/raw/mine").exists()
@@ -330,7 +327,7 @@ def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], lin
     good = declare(tmp_path, "npz", write_npz(tmp_path))
     write_npz(tmp_path, "mine.npz", **arrays)
     good["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
-    assert line in refused(lambda: fetch("mine", settings_of(good), tmp_path))
+    assert line in refusal_of(lambda: fetch("mine", settings_of(good), tmp_path))
 
 
 def header(shape: tuple[int, ...], kind: str = "|u1") -> bytes:
@@ -353,12 +350,12 @@ def test_an_array_promises_what_it_does_not_hold(tmp_path: Path, content: bytes,
     path = tmp_path / "mine.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inputs.npy", content)
-    assert line in refused(lambda: npz.read(path, "inputs", "labels"))
+    assert line in refusal_of(lambda: npz.read(path, "inputs", "labels"))
 
 
 def test_no_npz_at_all(tmp_path: Path) -> None:
     (tmp_path / "mine.npz").write_bytes(b"PK\x03\x04 nothing")
-    assert "not an npz file" in refused(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
+    assert "not an npz file" in refusal_of(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
 
 
 def png(width: int, height: int) -> bytes:
@@ -395,27 +392,27 @@ def test_images_that_are_none(tmp_path: Path, content: bytes, line: str) -> None
     folder = tmp_path / write_images(tmp_path / "mine", shape=(9, 6))
     (folder / "class-0/000.png").write_bytes(content)
     classes = ["class-0", "class-1", "class-2"]
-    assert line in refused(lambda: images.read(folder, classes, (1, 9, 6), False))
+    assert line in refusal_of(lambda: images.read(folder, classes, (1, 9, 6), False))
 
 
 def test_colour_is_not_made_grey(tmp_path: Path) -> None:
     folder = tmp_path / write_images(tmp_path / "mine")
     classes = ["class-0", "class-1", "class-2"]
-    assert "is in colour" in refused(lambda: images.read(folder, classes, (1, 8, 6), False))
+    assert "is in colour" in refusal_of(lambda: images.read(folder, classes, (1, 8, 6), False))
 
 
 def test_folders_that_are_not_the_classes(tmp_path: Path) -> None:
     declared = declare(tmp_path, "images", write_images(tmp_path / "mine"))
     settings = settings_of(declared)
     (tmp_path / "mine/other").mkdir()
-    assert "mine/other: no class of own.mine.classes" in refused(lambda: fetch("mine", settings, tmp_path))
+    assert "mine/other: no class of own.mine.classes" in refusal_of(lambda: fetch("mine", settings, tmp_path))
     (tmp_path / "mine/other").rmdir()
     (tmp_path / "mine/class-1").rename(tmp_path / "away")
-    assert "mine/class-1: missing" in refused(lambda: fetch("mine", settings, tmp_path))
+    assert "mine/class-1: missing" in refusal_of(lambda: fetch("mine", settings, tmp_path))
     (tmp_path / "mine/class-1").mkdir()
-    declared["own"]["mine"]["digest"] = refused(lambda: fetch("mine", settings, tmp_path)).split()[4][:-1]
+    declared["own"]["mine"]["digest"] = refusal_of(lambda: fetch("mine", settings, tmp_path)).split()[4][:-1]
     empty = settings_of(declared)
-    assert "no example of 'class-1'" in refused(lambda: fetch("mine", empty, tmp_path))
+    assert "no example of 'class-1'" in refusal_of(lambda: fetch("mine", empty, tmp_path))
 
 
 def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
@@ -425,10 +422,10 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     (root / "mine/class-0/000.png").rename(secret)
     os.symlink(secret, root / "mine/class-0/000.png")
-    assert "000.png: leads out of" in refused(lambda: fetch("mine", settings_of(declared), root))
+    assert "000.png: leads out of" in refusal_of(lambda: fetch("mine", settings_of(declared), root))
     (root / "mine").rename(tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", root / "mine")
-    assert "mine: leads out of" in refused(lambda: fetch("mine", settings_of(declared), root))
+    assert "mine: leads out of" in refusal_of(lambda: fetch("mine", settings_of(declared), root))
 
 
 @pytest.mark.parametrize(
@@ -449,7 +446,7 @@ def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
     from pipeline.data.own import texts
 
     (tmp_path / "mine.csv").write_bytes(content)
-    assert line in refused(lambda: texts.read(tmp_path / "mine.csv", "text", "label", ["b"]))
+    assert line in refusal_of(lambda: texts.read(tmp_path / "mine.csv", "text", "label", ["b"]))
 
 
 def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:

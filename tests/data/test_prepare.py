@@ -17,6 +17,7 @@ from pipeline.data.splits import Selection, check_disjoint, duplicates, select
 from pipeline.errors import UserError
 from pipeline.files import digest, digest_file
 from pipeline.params import Data, Settings
+from tests.refusal import refusal_of
 
 MNIST = {
     "raw": "mnist",
@@ -47,10 +48,7 @@ def run(params, root: Path, **data: dict) -> prepared.Prepared:
 
 
 def refused(params, root: Path, **data: dict) -> str:
-    with pytest.raises(UserError) as caught:
-        run(params, root, **data)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal_of(lambda: run(params, root, **data))
 
 
 def test_splits_and_manifest(params, tmp_path):

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ from pipeline import params, verification
 from pipeline.data import prepared
 from pipeline.data.own import private
 from pipeline.data.own.files import FOLDER
-from pipeline.errors import UserError
 from stages.app import app
+from tests.refusal import refusal_of
 
 COUNT = 90
 
@@ -41,12 +40,6 @@ def new(*options: str) -> str:
     return done.stdout
 
 
-def refused(action: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as caught:
-        action()
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("copy", [False, True])
 def test_files_from_anywhere_stay_there_or_are_copied_where_git_looks_away(project: Path, copy: bool) -> None:
     new("--npz", "../scans.npz", *(["--copy"] if copy else []))
@@ -60,7 +53,7 @@ def test_files_from_anywhere_stay_there_or_are_copied_where_git_looks_away(proje
     if not copy:
         new("--npz", "../scans.npz")
     Path("../other.npz").write_bytes(b"")
-    assert refused(lambda: private.placed("mine", "../other.npz", copy)).startswith(
+    assert refusal_of(lambda: private.placed("mine", "../other.npz", copy)).startswith(
         "data/own/mine.npz: is there already; allowed: another name"
     )
 
@@ -71,7 +64,7 @@ def test_files_in_the_checkout_are_ignored_before_they_are_read(
     Path("scans").mkdir()
     Path("scans/mine.npz").write_bytes(b"no npz")
     Path(".gitignore").write_text("*.pyc\n*.tmp")
-    assert "not an npz file" in refused(lambda: new("--npz", "scans/mine.npz"))
+    assert "not an npz file" in refusal_of(lambda: new("--npz", "scans/mine.npz"))
     assert Path(".gitignore").read_text().splitlines()[:2] == ["*.pyc", "*.tmp"]
     git("add", "-A")
     assert "scans/mine.npz" not in git("ls-files").splitlines()
@@ -81,7 +74,7 @@ def test_what_git_has_is_refused(project: Path) -> None:
     """Before it is read, by `dprepro verify`, and before a commit; also under another name."""
     Path("mine.npz").write_bytes(Path("../scans.npz").read_bytes())
     git("add", "mine.npz")
-    assert "mine.npz: private, and git tracks it" in refused(lambda: new("--npz", "mine.npz"))
+    assert "mine.npz: private, and git tracks it" in refusal_of(lambda: new("--npz", "mine.npz"))
     git("rm", "--cached", "--quiet", "mine.npz")
     new("--npz", "mine.npz")
     assert not [found for found in verification.verify(params.load()) if found.wrong]

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import prepared
-from pipeline.errors import UserError
 from pipeline.export import folder as exporting
 from pipeline.files import digest_json
 from pipeline.reporting import wording
@@ -23,6 +22,7 @@ from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.weights import existing_weights
 from stages.app import app
+from tests.refusal import refusal_of
 
 SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
 IMAGES, TEXTS = "stripes", "words"
@@ -35,10 +35,7 @@ def run(*arguments: str) -> str:
 
 
 def refused(*arguments: str) -> str:
-    with pytest.raises(UserError) as caught:
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal_of(lambda: CliRunner().invoke(app, arguments, catch_exceptions=False))
 
 
 def stripes(count: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
+from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
 from pipeline.reporting.statements import words
 from pipeline.reporting.tables import released_noise
@@ -59,11 +60,20 @@ class LevelResult:
         record = self.row.record if self.row else None
         return verdicts.of_cell(self.cell, record) if self.cell and record else None
 
+    @property
+    def decides(self) -> bool:
+        """Whether the row is the one that the line's verdict at the level is on."""
+        return self.row is not None and self.line.decides(self.row, self.level)
+
+    @property
+    def theirs(self) -> Printed | None:
+        """What the paper prints there."""
+        return self.line.line.values.get(self.level) if self.line.line else None
+
     @cached_property
     def value(self) -> Value | None:
         """What became of the printed value that it decides; of a line without a row, that it waits."""
-        decides = self.row is None or self.line.decides(self.row, self.level)
-        return of_line(self.line, self.level) if decides else None
+        return of_line(self.line, self.level) if self.row is None or self.decides else None
 
     @property
     def status(self) -> str:
@@ -82,8 +92,7 @@ class LevelResult:
     @property
     def printed(self) -> str:
         """The paper's number as the paper prints it."""
-        theirs = self.line.line.values.get(self.level) if self.line.line else None
-        return wording.printed(theirs, self.result.table.decimals) if theirs else ""
+        return wording.printed(self.theirs, self.result.table.decimals) if self.theirs else ""
 
     @cached_property
     def not_covered(self) -> list[NotCovered]:
@@ -128,10 +137,8 @@ def _attributes(thing: object | None, names: str) -> Columns:
 
 
 def _declared(here: LevelResult) -> Columns:
-    result, line, row, level = here.result, here.line, here.row, here.level
+    result, line, row, level, theirs = here.result, here.line, here.row, here.level, here.theirs
     declared = row.declared if row and isinstance(row.declared, Row) else None
-    theirs = line.line.values.get(level) if line.line else None
-    decides = row is not None and line.decides(row, level)
     return {
         "paper": result.paper,
         "table": result.name.removeprefix(f"{result.paper}-"),
@@ -146,8 +153,8 @@ def _declared(here: LevelResult) -> Columns:
         **_attributes(theirs, "paper_value=value paper_error=error paper_words=words"),
         "paper_examples": result.table.examples,
         "margin": result.table.margin_at(theirs) if theirs else None,
-        "decides": decides,
-        "verdict": here.value.words if decides and here.value else None,
+        "decides": here.decides,
+        "verdict": here.value.words if here.decides and here.value else None,
     }
 
 
