@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples/scattering"
+from tests.scattering.conftest import EXAMPLE
+
 HERE = ("params.yaml", "papers", "lab", "reports")
 
 

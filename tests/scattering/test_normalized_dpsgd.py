@@ -1,6 +1,5 @@
 """The example's method: sensitivity and noise of its statistics, its steps, and what both spend together."""
 
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,14 +16,12 @@ from pipeline.models.model import Model
 from pipeline.privacy.accounting import poisson_gaussian
 from pipeline.privacy.randomness import Streams
 
-EXAMPLE = Path(__file__).parents[2] / "examples/scattering"
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
 
 @pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(EXAMPLE))
+def room() -> ModuleType:
     from lab.methods.normalized_dpsgd import method
 
     return method

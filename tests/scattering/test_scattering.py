@@ -8,12 +8,7 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-EXAMPLE = Path(__file__).parents[2] / "examples/scattering"
-
-
-@pytest.fixture(autouse=True)
-def beside_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLE))
+from tests.scattering.conftest import EXAMPLE
 
 
 def drawn(count: int, channels: int, side: int) -> torch.Tensor:
