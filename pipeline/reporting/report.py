@@ -1,17 +1,19 @@
 """The whole report: tables, figures and pages, written under `reports/`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
-from pipeline.reporting.figures import Drawn
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.kept import Kept
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
 from pipeline.reporting.results import PaperResult, TableResult
@@ -23,12 +25,20 @@ REPORTS = Path("reports")
 
 @dataclass(frozen=True)
 class Section:
-    """A filled table with the figures drawn from it."""
+    """A filled table with what is drawn from it."""
 
     result: TableResult
-    levels: str | None  # SVG
-    curves: str | None
-    figures: tuple[Drawn, ...]  # that the paper's file asks for
+    files: Mapping[str, str]  # tables and figures, by their paths under `reports/`
+
+    def figure(self, name: str) -> str | None:
+        """As SVG; None where there was nothing to draw."""
+        return self.files.get(f"figures/{name}.svg")
+
+    @property
+    def figures(self) -> dict[str, ModuleType]:
+        """By their names those that the paper's file asks for and that there is something to draw for."""
+        modules = figures.of_table(self.result)
+        return {name: module for name, module in modules.items() if self.figure(name)}
 
 
 @dataclass(frozen=True)
@@ -52,41 +62,69 @@ class Report:
 
 
 def write(settings: Settings, root: Path = Path()) -> Report:
-    """Draw everything that ``settings`` declares from the records under ``root``; trains and changes nothing.
+    """Show everything that ``settings`` declares from the records under ``root``; trains and changes nothing.
+
+    Only what is drawn from something that moved is drawn anew, and files that stay the same aren't touched.
 
     Raises:
         UserError: a record, history, search or paper is not one, or a file can't be written.
     """
-    papers = gather(settings, root)
-    chapters = [_chapter(result) for result in papers]
-    folder = root / REPORTS
-    files = {chapter.result.key: list(_write_chapter(chapter, folder)) for chapter in chapters}
-    pages = {result.key: folder / "papers" / f"{result.key}.html" for result in papers}
+    papers, kept, folder = gather(settings, root), Kept(settings, root), root / REPORTS
+    chapters = [_chapter(result, kept) for result in papers]
+    files: dict[str, list[Path]] = {}
     for chapter in chapters:
-        page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
-        write_text(pages[chapter.result.key], page)
-        write_json(folder / "metrics" / f"{chapter.result.key}.json", tally.metrics(chapter.result))
-    _write_overviews(chapters, folder)
+        key, drawn = chapter.result.key, {}
+        for section in chapter.sections:
+            drawn |= section.files
+        files[key] = [folder / name for name in drawn]
+        source = kept.of_page(chapter.result, len(papers))
+        page = kept.files(source, partial(_page, chapter, len(papers)))
+        _put({**drawn, **page}, folder)
+        write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
+    _put(dict(_overviews(chapters)), folder)
+    kept.clear()
+    pages = {key: folder / "papers" / f"{key}.html" for key in files}
     return Report(tuple(papers), files, folder / "index.html", pages)
 
 
-def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
-    for section in chapter.sections:
-        result, name = section.result, section.result.name
-        for path, content in (
-            (folder / "tables" / f"{name}.md", render("table.md", result=result) + "\n"),
-            (folder / "tables" / f"{name}.csv", flat.csv(flat.of_table(result))),
-            (folder / "tables" / f"{name}.tex", latex(result)),
-            (folder / "figures" / f"{name}.svg", section.levels),
-            (folder / "figures" / f"{name}-curves.svg", section.curves),
-            *((folder / "figures" / f"{figure.name}.svg", figure.svg) for figure in section.figures),
-        ):
-            if content is not None:
-                write_text(path, content)
-                yield path
+def _page(chapter: Chapter, papers: int) -> Iterator[tuple[str, str]]:
+    page = render("paper.html", chapter=chapter, experiments=papers, up="../")
+    yield f"papers/{chapter.result.key}.html", page
 
 
-def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
+def _put(files: Mapping[str, str], folder: Path) -> None:
+    """Write what is not there as it should be."""
+    for name, content in files.items():
+        path = folder / name
+        if not path.exists() or path.read_bytes() != content.encode():
+            write_text(path, content)
+
+
+def _chapter(result: PaperResult, kept: Kept) -> Chapter:
+    sections = tuple(
+        Section(table, kept.files(kept.of_table(table), partial(_drawn, table))) for table in result.tables
+    )
+    claims = assess(result)
+    said = findings.said(result.paper.findings, result.tables, claims)
+    return Chapter(result, sections, tuple(claims), tuple(said))
+
+
+def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
+    """(path, text) of a table's files: the table itself, then its figures and its rows' curves."""
+    name = result.name
+    yield f"tables/{name}.md", render("table.md", result=result) + "\n"
+    yield f"tables/{name}.csv", flat.csv(flat.of_table(result))
+    yield f"tables/{name}.tex", latex(result)
+    for path, svg in (
+        (name, levels.draw(result)),
+        *((figure, module.draw(result)) for figure, module in figures.of_table(result).items()),
+        *((f"curves/{row.key}", curves.draw(row, result)) for row in result.rows),
+    ):
+        if svg is not None:
+            yield f"figures/{path}.svg", svg
+
+
+def _overviews(chapters: list[Chapter]) -> Iterator[tuple[str, str]]:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
     results = flat.of_papers(papers)
@@ -102,21 +140,11 @@ def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
         "privacy": tally.privacy(*(published or papers)),
     }
     if picture is not None:
-        write_text(folder / "figures" / f"{accuracy_privacy.NAME}.svg", picture)
-    write_text(folder / "index.html", render("index.html", **first, picture=picture, up=""))
-    write_text(folder / "README.md", render("index.md", **first) + "\n")
-    write_text(folder / "results.html", render("results.html", results=results, up=""))
-    write_text(folder / "summary.csv", flat.csv(ran, flat.SUMMARY))
-    write_text(folder / "ledger.html", render("ledger.html", results=private, up=""))
-    write_text(folder / "tables" / "ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n")
-    write_text(folder / "tables" / "ledger.csv", flat.csv(private, flat.LEDGER))
-
-
-def _chapter(result: PaperResult) -> Chapter:
-    sections = (
-        Section(table, levels.draw(table), curves.draw(table), tuple(figures.drawn(table)))
-        for table in result.tables
-    )
-    claims = assess(result)
-    said = findings.said(result.paper.findings, result.tables, claims)
-    return Chapter(result, tuple(sections), tuple(claims), tuple(said))
+        yield f"figures/{accuracy_privacy.NAME}.svg", picture
+    yield "index.html", render("index.html", **first, picture=picture, up="")
+    yield "README.md", render("index.md", **first) + "\n"
+    yield "results.html", render("results.html", results=results, up="")
+    yield "summary.csv", flat.csv(ran, flat.SUMMARY)
+    yield "ledger.html", render("ledger.html", results=private, up="")
+    yield "tables/ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n"
+    yield "tables/ledger.csv", flat.csv(private, flat.LEDGER)

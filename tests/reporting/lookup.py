@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.params import Settings
+from pipeline.reporting.drawing import curves
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.claim_test import Chosen, Rows
 from pipeline.reporting.pages.environment import render
@@ -11,7 +12,7 @@ from pipeline.reporting.results import LineResult, PaperResult, RowResult, Table
 
 
 def row(table: TableResult, key: str) -> RowResult:
-    return next(found for found in table.rows if found.key == key)
+    return next(declared for declared in table.rows if declared.key == key)
 
 
 def table(declared: Settings, root: Path, key: str) -> TableResult:
@@ -33,6 +34,11 @@ def plain(result: PaperResult, *references: str) -> Rows:
 def page_of(written: Report) -> Path:
     """The page of the first of its papers."""
     return next(iter(written.pages.values()))
+
+
+def curves_of(table: TableResult) -> list[str]:
+    """The training curves of those of its rows that have some, as SVG."""
+    return [svg for row in table.rows if (svg := curves.draw(row, table))]
 
 
 def markdown(table: TableResult) -> str:

@@ -54,7 +54,7 @@ def check(page: Path) -> None:
             "http" in (value or "") for key, value in attributes.items() if key != "xmlns"
         )
         if tag == "a" and not link.startswith("http"):
-            place, _, anchor = link.partition("#")
+            place, _, anchor = link.partition("?")[0].partition("#")
             target = page.parent / place if place else page
             assert target.exists(), link
             if anchor and target.suffix == ".html":

@@ -1,88 +1,139 @@
-"""Pages as a browser shows them: no table is cut off, on a wide screen or a narrow one."""
+"""Pages as a browser shows them: nothing is cut off on a wide screen or a narrow one.
+
+What a reader asks is answered on the first screen or after one click.
+"""
 
 import html
 import json
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.reporting.report import Report
+from tests.reporting.lookup import page_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: install chromium to look at the pages")
-PAGES = ("index", "results", "ledger", "paper")
-# a frame, as a browser's own window is never narrower than 500 pixels
-FRAME = """<body style="margin: 0">
-<iframe style="border: 0" width={width} height=2000 srcdoc="{page}"></iframe>
-<script>
-onload = () => {{
-  const frame = document.querySelector("iframe"), page = frame.contentDocument;
-  page.querySelectorAll("details").forEach((part) => {{ part.open = true; }});
-  const parts = [...page.querySelectorAll("table, p, dl, h1, h2, h3")];
-  const shown = parts.filter((part) => part.getClientRects().length);
-  const wide = shown.filter((part) => part.getBoundingClientRect().right > frame.clientWidth + 1);
-  const said = {{
-    tables: shown.filter((part) => part.tagName === "TABLE").length,
-    cut: wide.map((part) => part.outerHTML.slice(0, 200)),
-    width: page.documentElement.scrollWidth,
-  }};
-  document.body.innerHTML = `<pre id="said">${{JSON.stringify(said).replaceAll("<", "&lt;")}}</pre>`;
-}};
+REPORTS = Path(__file__).parents[2] / "reports"  # as committed
+LEGIBLE = 6.0  # pixels, of a figure's smallest letters
+# Each page in a frame, as a browser's own window is never narrower than 500 pixels: what its first screen says,
+# from the top or from where a link leads to, and with all open what is cut off.
+FRAME = '<iframe id="{}" data-place="{}" style="border: 0" width={} height=900 srcdoc="{}"></iframe>'
+MEASURE = """<script>
+onload = () => {
+  const said = {};
+  for (const frame of document.querySelectorAll("iframe")) {
+    const page = frame.contentDocument;
+    const shown = (part) => part.getClientRects().length;
+    const place = page.getElementById(frame.dataset.place);
+    for (let part = place; part; part = part.parentElement) part.open = true;
+    if (place) place.scrollIntoView();
+    const seen = [...page.querySelectorAll("h1, h2, h3, p, a, li, dt, dd, th, td, summary")].filter((part) => {
+      const box = part.getBoundingClientRect();
+      return shown(part) && box.top >= 0 && box.top < 900;
+    });
+    const words = seen.map((part) => part.textContent).join(" ").replace(/\\s+/g, " ");
+    const links = seen.map((part) => part.getAttribute("href")).filter((link) => link);
+    page.querySelectorAll("details").forEach((part) => { part.open = true; });
+    const parts = [...page.querySelectorAll("table, p, dl, h1, h2, h3, td, dd, .panels > svg")].filter(shown);
+    const letters = [...page.querySelectorAll("svg text")].filter(shown);
+    const size = (part) => parseFloat(getComputedStyle(part).fontSize) * part.getScreenCTM().a;
+    said[frame.id] = {
+      words, links,
+      tables: parts.filter((part) => part.tagName === "TABLE").length,
+      cut: parts.filter((part) => part.getBoundingClientRect().right > frame.clientWidth + 1)
+        .map((part) => part.outerHTML.slice(0, 200)),
+      width: page.documentElement.scrollWidth,
+      smallest: Math.min(...letters.map(size).filter((pixels) => pixels > 0)),
+    };
+  }
+  document.body.innerHTML = `<pre id="said">${JSON.stringify(said).replaceAll("<", "&lt;")}</pre>`;
+};
 </script>"""
 
 
 def opened(address: str) -> tuple[str, list[str]]:
     """The page as it stands after its scripts, and what the console says."""
     assert CHROMIUM is not None
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1500,2000")
-    command = [
-        CHROMIUM,
-        *flags,
-        "--virtual-time-budget=3000",
-        "--enable-logging=stderr",
-        "--dump-dom",
-        address,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1500,900")
+    still = ("--virtual-time-budget=3000", "--enable-logging=stderr", "--dump-dom")
+    done = subprocess.run([CHROMIUM, *flags, *still, address], capture_output=True, text=True, timeout=600)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-def path_of(written: Report, name: str) -> Path:
-    return next(iter(written.pages.values())) if name == "paper" else written.index.parent / f"{name}.html"
+def measured(folder: Path, pages: Mapping[str, tuple[Path, str, int]]) -> dict[str, Any]:
+    """What `MEASURE` says of pages, each by its name: (file, place that a link leads to or '', width)."""
+    frames = [
+        FRAME.format(name, place, width, html.escape(path.read_text(encoding="utf-8")))
+        for name, (path, place, width) in pages.items()
+    ]
+    (folder / "frames.html").write_text(f"<body>{''.join(frames)}{MEASURE}", encoding="utf-8")
+    shown, _ = opened((folder / "frames.html").as_uri())
+    told = re.search(r'id="said">(.*?)</pre>', shown, re.DOTALL)
+    assert told is not None, shown[:500]
+    said: dict[str, Any] = json.loads(html.unescape(told[1]))
+    return said
 
 
-@pytest.mark.parametrize("width", [1400, 400])
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_cut_off(written: Report, tmp_path: Path, name: str, width: int) -> None:
-    frame, page = tmp_path / "frame.html", html.escape(path_of(written, name).read_text(encoding="utf-8"))
-    frame.write_text(FRAME.format(width=width, page=page), encoding="utf-8")
-    shown, _ = opened(frame.as_uri())
-    found = re.search(r'id="said">(.*?)</pre>', shown, re.DOTALL)
-    assert found is not None, shown[:500]
-    said = json.loads(html.unescape(found[1]))
-    assert (said["cut"], said["width"]) == ([], width)
-    assert said["tables"] or name == "index"
+def test_nothing_is_cut_off_and_every_letter_can_be_read(written: Report, tmp_path: Path) -> None:
+    folder = written.index.parent
+    paths = [written.index, folder / "results.html", folder / "ledger.html", page_of(written)]
+    pages = {f"{path.stem}-{width}": (path, "", width) for path in paths for width in (1400, 400)}
+    for name, said in measured(tmp_path, pages).items():
+        assert (said["cut"], said["width"]) == ([], pages[name][2]), name
+        assert said["tables"] or name.startswith("index")
+        assert (said["smallest"] or LEGIBLE) >= LEGIBLE, name
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_console_is_silent(written: Report, name: str) -> None:
-    assert opened(path_of(written, name).as_uri())[1] == []
+def test_a_link_to_a_row_opens_it_and_the_console_is_silent(written: Report) -> None:
+    shown, complaints = opened(f"{page_of(written).as_uri()}#row-davody-t5-lenet5")
+    assert complaints == []
+    assert re.search(r'<details open="">(?:(?!<details).)*id="row-davody-t5-lenet5"', shown, re.DOTALL)
 
 
 def test_the_address_of_a_sorted_and_filtered_table_shows_it_again(written: Report) -> None:
-    address = path_of(written, "results").as_uri()
-    shown, complaints = opened(f"{address}?evidence=exploratory&sort=-2")
+    shown, complaints = opened(
+        f"{(written.index.parent / 'results.html').as_uri()}?evidence=exploratory&sort=-2"
+    )
     assert complaints == []
-    line = r'<tr data-paper[^>]*data-evidence="([^"]*)"([^>]*)>.*?data-sort="([^"]*)"'
-    found = [
-        (evidence, value)
-        for evidence, rest, value in re.findall(line, shown, re.DOTALL)
-        if "hidden" not in rest
-    ]
-    assert {evidence for evidence, _ in found} == {"exploratory"}
-    values = [float(value) for _, value in found]
+    lines = re.findall(
+        r'<tr data-paper[^>]*data-evidence="([^"]*)"([^>]*)>.*?data-sort="([^"]*)"', shown, re.DOTALL
+    )
+    left = [(evidence, float(value)) for evidence, rest, value in lines if "hidden" not in rest]
+    assert {evidence for evidence, _ in left} == {"exploratory"}
+    values = [value for _, value in left]
     assert len(values) > 2
     assert values == sorted(values, reverse=True)
+
+
+def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_path: Path) -> None:
+    """On the pages as they are committed."""
+    papers, row = REPORTS / "papers", "davody-t5-ln-lenet5"
+    said = measured(
+        tmp_path,
+        {
+            "index": (REPORTS / "index.html", "", 1400),
+            "paper": (papers / "davody2020.html", "", 1400),
+            "results": (REPORTS / "results.html", "", 1400),
+            "row": (papers / "davody2020.html", f"row-{row}", 1400),
+        },
+    )
+    first, links = said["index"]["words"], said["index"]["links"]
+    # does a paper reproduce?
+    assert "papers/davody2020.html" in links
+    assert re.search(r"Of \d+ printed values \d+ agree and \d+ differ", said["paper"]["words"])
+    # what still waits, and for what?
+    assert re.search(r"\d+ waiting for a GPU \(about [\d,]+ GPU hours", first)
+    assert "results.html?verdict=waits%20for%20a%20GPU" in links
+    # what does a number really buy? how is its row run again?
+    assert "results.html" in links
+    results = (REPORTS / "results.html").read_text(encoding="utf-8")
+    assert f'href="papers/davody2020.html#row-{row}"' in results
+    assert re.search(r"proven ε", said["results"]["words"])
+    assert re.search(r"ε claimed [\d.]+, proven at most [\d.]+", said["row"]["words"])
+    assert f"dprepro repro {row}" in said["row"]["words"]

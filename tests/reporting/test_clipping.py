@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.reporting import figures, papers
 from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.drawing import curves, levels
+from pipeline.reporting.drawing import levels
 from pipeline.reporting.figures import layer_norms, tradeoff
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
@@ -20,7 +20,7 @@ from pipeline.reporting.tables import flat
 from pipeline.reporting.wording import verdict_words
 from tests.keeping import keep
 from tests.reporting import lookup
-from tests.reporting.lookup import chosen, markdown, page_of, row
+from tests.reporting.lookup import chosen, curves_of, markdown, page_of, row
 from tests.reporting.made_up import clipping, dpsgd
 from tests.reporting.markup import check, words
 
@@ -201,7 +201,7 @@ def test_trade_off_curves_are_drawn_once_for_each_ledger(tables_of: dict[str, Ta
     for level in clipping.NOISES:
         assert f"σ = {level}" in svg
     assert svg.count("type I error") == 3
-    assert not list(figures.drawn(tables_of["nguyen2023-f4"]))  # which does not ask for it
+    assert not figures.of_table(tables_of["nguyen2023-f4"])  # which does not ask for it
 
 
 def test_levels_that_privacy_does_not_depend_on_share_a_panel(tables_of: dict[str, TableResult]) -> None:
@@ -232,9 +232,7 @@ def test_layer_norms_have_a_figure_of_their_own(project: Path, tables_of: dict[s
     for text in (clipping.PUBLIC, "C = 0.2", "conv", "norm", "linear", "expected gradient norm"):
         assert text in svg
     assert "shortcut" not in svg
-    drawn = curves.draw(table)
-    assert drawn is not None
-    assert "layer" not in drawn
+    assert not any("layer" in svg for svg in curves_of(table))
 
 
 def test_the_page_shows_every_figure_and_leads_to_every_table(report_of: Report, project: Path) -> None:

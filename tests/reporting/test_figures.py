@@ -6,11 +6,12 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.reporting import histories
-from pipeline.reporting.drawing import curves, levels, style
+from pipeline.reporting.drawing import levels, style
 from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from pipeline.results import records
+from tests.reporting.lookup import curves_of
 from tests.reporting.made_up import dpsgd
 
 
@@ -28,10 +29,10 @@ def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
 
 
 def test_curves_are_drawn_with_the_epsilon_spent(table: TableResult) -> None:
-    svg = curves.draw(table)
-    assert svg is not None
-    assert "validation accuracy" in svg
-    assert "ε spent" in svg
+    drawn = curves_of(table)
+    assert len(drawn) == len(dpsgd.ACCURACY)
+    assert all("validation accuracy" in svg for svg in drawn)
+    assert [svg.count("ε spent") for svg in drawn] == [1, 1, 1, 0]  # of the last nothing is proven
 
 
 def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -> None:
@@ -41,17 +42,16 @@ def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -
         made = dpsgd.put(dpsgd.record(key, declared), tmp_path)
         notes = ((one.level, one.seed, 54, 1, "validation_accuracy", 0.5) for one in made.replicas)
         dpsgd.write_history(key, tmp_path, notes)
-    longer, short = curves.draw(table), curves.draw(gather(declared, tmp_path)[0].tables[0])
-    assert longer is not None
-    assert short is not None
-    assert short.count("<use") > longer.count("<use")
+    short = curves_of(gather(declared, tmp_path)[0].tables[0])
+    for long, point in zip(curves_of(table), short, strict=True):
+        assert point.count("<use") > long.count("<use")
 
 
 def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS})
     table = gather(declared, tmp_path)[0].tables[0]
     assert levels.draw(table) is None
-    assert curves.draw(table) is None
+    assert curves_of(table) == []
 
 
 def test_levels_of_which_the_paper_prints_nothing_are_no_figure(table: TableResult) -> None:
@@ -74,14 +74,12 @@ def test_a_history_is_read_as_means_over_seeds(tmp_path: Path) -> None:
 
 
 def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableResult) -> None:
-    drawn = [levels.draw(table), curves.draw(table)]
-    inlined = [style.themed(svg, 'A "title"') for svg in drawn if svg]
-    assert len(inlined) == 2
-    ids = []
+    inlined = [style.themed(svg, 'A "title"') for svg in (levels.draw(table), *curves_of(table)) if svg]
+    ids: list[str] = []
     for svg in inlined:
         parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
         assert parsed.get("aria-label") == 'A "title"'
         assert style.INK not in svg
         assert "var(--ink)" in svg
-        ids.append({found for element in parsed.iter() if (found := element.get("id"))})
-    assert not ids[0] & ids[1]
+        ids += [name for element in parsed.iter() if (name := element.get("id"))]
+    assert len(ids) == len(set(ids)) > len(inlined)

@@ -102,7 +102,7 @@ def test_markdown_and_page_show_it_with_its_rule_and_its_budget(tmp_path: Path) 
     assert lines[1].startswith(f"| {REDUCED}, N = 55,000 [{noisy.SHORT}] |")
     page = page_of(written).read_text()
     assert "5.20 ± 0.50 (n = 3)" in page
-    _, _, shown = page.partition('aria-label="Slow-down in Figure 1"')
+    _, _, shown = page.partition("<caption>Slow-down in Figure 1")
     rows = shown.partition("</table>")[0].split("<tr>")[2:]
     assert len(rows) == 10
     for one in rows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from math import isfinite, nan
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,8 +15,8 @@ from pipeline.reporting.wording import columns_words, level_value, measured_word
 # one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
 FURTHER = ("--", ":", "-.")  # dashes of further metrics
-LEGEND_COLUMN = 60  # letters that fit into half the figure's width
-PLOT_HEIGHT = 4.0  # inches
+LETTERS = 62  # of a legend's line
+WIDTH, HEIGHT = 5.6, 4.0  # of the plot, in inches
 SPREAD = 10.0  # levels, or numbers that aren't percents, further apart stand on a logarithmic axis
 
 
@@ -67,9 +68,9 @@ def draw(result: TableResult) -> str | None:
         percent = result.table.unit == "percent"
         axes.set_ylabel(measured_words(result) + (" (%)" if percent else ""))
         handles, labels = axes.get_legend_handles_labels()
-        legend = 2 if max(map(len, labels)) <= LEGEND_COLUMN else 1
-        figure.legend(handles, labels, loc="outside lower center", ncols=legend)
-        figure.set_figheight(PLOT_HEIGHT + LEGEND_LINE * -(-len(labels) // legend))
+        labels = [fill(label, LETTERS) for label in labels]
+        figure.legend(handles, labels, loc="outside lower center")
+        figure.set_figheight(HEIGHT + LEGEND_LINE * sum(1 + label.count("\n") for label in labels))
         if percent:
             # an interval may leave the scale, an accuracy can't
             low, high = axes.get_ylim()
@@ -77,7 +78,7 @@ def draw(result: TableResult) -> str | None:
         elif _far_apart([cell.mean.value for cell in result.cells]):
             axes.set_yscale("log")
 
-    return svg(result.name, (8.4, PLOT_HEIGHT), plot)
+    return svg(result.name, (WIDTH, HEIGHT), plot)
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:

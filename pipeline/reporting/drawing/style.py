@@ -1,12 +1,13 @@
 """How every figure looks, and figures as SVG text.
 
-The same input gives the same bytes: no dates, and ids from a salt of the figure's own, so that several
-figures fit into one page without their clip paths and markers getting mixed up.
+The same input gives the same bytes on every machine: no dates, ids that count up, and coordinates to a
+hundredth of a point, as another machine's libraries differ in a number's last bits.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
 from io import StringIO
 from typing import Any, TypeVar
@@ -25,12 +26,15 @@ INK, FAINT = "#1c2430", "#c9d0d9"
 COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
 LEGEND_LINE = 0.21  # inches
 POINTS = 200  # drawn of a curve; a screen shows no more
+INCH = 72  # points
+ROOM = 4  # points around a panel
 
 T = TypeVar("T")
 
 _STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -47,6 +51,12 @@ _STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+_PANEL = re.compile(r'^( *)<g id="panel-\d+" data-box="([^"]*)">\n(.*?)^\1</g>', re.MULTILINE | re.DOTALL)
+_PLACES = re.compile(r'(?<= )(?:d|x|y|width|height|transform)="[^"]*"')
+_LONG = re.compile(r"-?\d+\.\d{3,}")
+_DERIVED = re.compile(r'(?<= id=")[A-Za-z]\w*?[0-9a-f]{10}(?=")')  # matplotlib's digests, of every last bit
+# a link, a blank, and what it says on hover
+_LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 
 def thinned(curve: Curve) -> Curve:
@@ -68,13 +78,13 @@ def remark(row: RowResult, form: str) -> str:
 
 @dataclass(frozen=True)
 class Panels:
-    """A figure of panels with one y axis, which is labelled at the left ones; sizes are in inches."""
+    """A figure of panels with one scale, each with its own axes, as a narrow page stacks them; in inches."""
 
-    across: int  # beside one another, at most
+    across: int  # beside one another in the file, at most
     width: float  # of one
     height: float
     ylabel: str = ""
-    sharex: bool = True  # one x axis too
+    sharex: bool = True  # one scale of x too
 
     def svg(
         self,
@@ -82,49 +92,83 @@ class Panels:
         shown: Sequence[T],
         plot: Callable[[Axes, T], None],
         legend: Mapping[str, Line2D] | None = None,
-        columns: int | None = None,
-        below: float = 0.0,
     ) -> str | None:
-        """A panel for each of ``shown``, drawn by ``plot``, and ``below`` for a legend; None of nothing."""
+        """A panel for each of ``shown``, drawn by ``plot``, and the legend below; None of nothing."""
         if not shown:
             return None
         across = min(self.across, len(shown))
         down = -(-len(shown) // across)
+        below = LEGEND_LINE * (1 + len(legend)) if legend else 0.0
 
         def draw(figure: Figure) -> None:
             grid = figure.subplots(down, across, squeeze=False, sharex=self.sharex, sharey=True)
             for axes in grid.flat[len(shown) :]:
-                axes.set_axis_off()
-            for axes in grid[:, 0]:
-                axes.set_ylabel(self.ylabel)
+                axes.remove()
             for axes, item in zip(grid.flat, shown, strict=False):
+                axes.tick_params(labelbottom=True, labelleft=True)
+                axes.set_ylabel(self.ylabel)
                 plot(axes, item)
             if legend:
-                place: Any = {"loc": "outside lower center", "ncols": columns or len(legend)}
+                place: Any = {"loc": "outside lower center"}
                 figure.legend(legend.values(), legend.keys(), **place)
 
-        return svg(name, (max(8.4, self.width * across), self.height * down + below), draw)
+        return svg(name, (self.width * across, self.height * down + below), draw)
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
-    """What ``draw`` puts on a figure of that size, as SVG text; ``name`` salts its ids."""
+    """What ``draw`` puts on a figure of that size, as SVG text; ids begin with a digest of ``name``."""
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=inches, layout="constrained")
+        figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
         draw(figure)
+        panels = [*figure.axes, *figure.legends]
+        for number, panel in enumerate(panels):
+            panel.set_gid(f"panel-{number}")
         text = StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return text.getvalue()
+        drawn = text.getvalue()
+        for number, panel in enumerate(panels):
+            box, gid = panel.get_tightbbox(), f'id="panel-{number}"'
+            assert box is not None
+            corner = box.x0 - ROOM, figure.bbox.height - box.y1 - ROOM
+            sides = (*corner, box.width + 2 * ROOM, box.height + 2 * ROOM)
+            drawn = drawn.replace(gid, f'{gid} data-box="{" ".join(str(round(side)) for side in sides)}"')
+    return _settled(name, drawn)
+
+
+def _settled(name: str, svg: str) -> str:
+    """The figure with ids that count up, rounded coordinates, and what its links say on hover as titles."""
+    salt = sha256(name.encode()).hexdigest()[:6]
+    ids = {old: f"i{salt}-{number}" for number, old in enumerate(dict.fromkeys(_DERIVED.findall(svg)))}
+    if ids:
+        svg = re.sub("|".join(ids), lambda match: ids[match[0]], svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = _PLACES.sub(lambda place: _LONG.sub(lambda match: _rounded(match[0]), place[0]), svg)
+    return _LINK.sub(r'<a xlink:href="\1"><title>\2</title>', svg)
+
+
+def _rounded(coordinate: str) -> str:
+    short = f"{float(coordinate):.2f}".rstrip("0").rstrip(".")
+    return "0" if short == "-0" else short
 
 
 def themed(svg: str, title: str) -> str:
-    """The figure for inlining: the page's colours and fonts, a name for screen readers, no ids to clash."""
-    svg = svg[svg.index("<svg") :]
-    name = f'role="img" aria-label="{escape(title)}"'
-    svg = re.sub(
-        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', lambda found: f'<svg viewBox="{found[1]}" {name}>', svg
+    """The figure for inlining: a picture a panel, which a page lays beside or below one another.
+
+    They have the page's colours and fonts and a name for screen readers, and no ids to clash with others'.
+    """
+    panels = [(box, inside) for _, box, inside in _PANEL.findall(svg)]
+    whole = re.search(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>(.*)</svg>', svg, re.DOTALL)
+    assert whole is not None
+    # what panels are clipped by follows after them
+    rest = svg[svg.rindex("<defs>") : svg.rindex("</svg>")] if panels and "<clipPath" in svg else ""
+    pictures = "".join(
+        f'<svg viewBox="{box}" style="width:{box.split()[2]}pt">{inside}</svg>'
+        for box, inside in panels or [(whole[1], whole[2])]
     )
+    text = f'<div class="panels" role="group" aria-label="{escape(title)}">{pictures}'
+    text += f'<svg class="clips" width="0" height="0">{rest}</svg></div>' if rest else "</div>"
     # ids of groups and images repeat from figure to figure and nothing refers to them
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r' id="image[^"]*"', "", svg)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return svg.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r' id="image[^"]*"', "", text)
+    text = text.replace("font-family: 'DejaVu Sans', sans-serif; ", "")
+    return text.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")

@@ -44,7 +44,7 @@ def draw(result: TableResult) -> str | None:
         note: Line2D([], [], color=colour, lw=1.6) for note, colour in zip(NOTES, COLOURS, strict=False)
     }
     legend["C, where gradients are clipped"] = Line2D([], [], color=INK, ls=":", lw=1.2)
-    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, below=0.8)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend)
 
 
 def _shares(row: RowResult) -> Iterator[tuple[str, Shares]]:

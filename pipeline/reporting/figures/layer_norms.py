@@ -39,7 +39,7 @@ def draw(result: TableResult) -> str | None:
     shown = [(row, level, norms) for row in result.rows for level, norms in _norms(row)]
     kinds = [kind for kind in KINDS if any(kind in norms for _, _, norms in shown)]
     legend = {kind: Line2D([], [], color=COLOURS[KINDS.index(kind)]) for kind in kinds}
-    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, below=0.4)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend)
 
 
 def _norms(row: RowResult) -> list[tuple[str, Norms]]:

@@ -36,7 +36,7 @@ def draw(result: TableResult) -> str | None:
         shown = axes.imshow(picture, cmap=COLOURS, interpolation="none")
         axes.set_axis_off()
         # each with a scale of its own: noise is many times as large at one level as at another
-        bar = axes.figure.colorbar(shown, ax=axes, shrink=0.85)
+        bar = axes.figure.colorbar(shown, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8)))
         bar.outline.set_visible(False)
 
     pictured = [(row, level, picture) for row in result.rows for level, picture in pictures(row)]

@@ -6,7 +6,7 @@ from itertools import cycle
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, Panels, columns, thinned
+from pipeline.reporting.drawing.style import COLOURS, INK, Panels, columns, thinned
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
@@ -48,8 +48,7 @@ def draw(result: TableResult) -> str | None:
     legend = {name: Line2D([], [], color=colour, lw=1.6) for name, colour in colours.items()}
     styles = {"what ran": "-", "G_μ, an approximation": "--", "1 − α, perfect privacy": ":"}
     legend |= {words: Line2D([], [], color=INK, ls=style, lw=1.2) for words, style in styles.items()}
-    below = LEGEND_LINE * -(-len(legend) // 2)
-    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend, columns=2, below=below)
+    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend)
 
 
 def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
