@@ -3,6 +3,7 @@
 import html
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 LOADING = {"src", "srcset", "data", "poster", "action", "background"}
@@ -37,19 +38,23 @@ def words(page: str) -> str:
 
 
 def check(page: Path) -> None:
-    """The page is well formed, loads nothing, and each of its links leads somewhere."""
+    """The page is well formed and loads nothing, its links lead somewhere, and it can be read aloud."""
     text = page.read_text(encoding="utf-8")
     elements = Elements(text)
     assert elements.open == [], page
     ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
     assert len(ids) == len(set(ids)), page
+    tags = [tag for tag, _ in elements.found]
+    assert all(after == "caption" for before, after in pairwise(tags) if before == "table"), page
+    headings = [0, *(int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag))]
+    assert all(after <= before + 1 for before, after in pairwise(headings)), page
     assert "@import" not in text
     assert "url(http" not in text
     for tag, attributes in elements.found:
         assert tag not in {"link", "iframe", "img"}
         assert not LOADING & set(attributes), tag
         # a link may lead elsewhere, but nothing else may
-        link = attributes.get("href") or ""
+        link = attributes.get("href") or attributes.get("xlink:href") or ""
         assert tag == "a" or not any(
             "http" in (value or "") for key, value in attributes.items() if key != "xmlns"
         )

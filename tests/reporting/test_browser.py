@@ -21,8 +21,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: install chromium to look at the pages")
 REPORTS = Path(__file__).parents[2] / "reports"  # as committed
 LEGIBLE = 6.0  # pixels, of a figure's smallest letters
-# Each page in a frame, as a browser's own window is never narrower than 500 pixels: what its first screen says,
-# from the top or from where a link leads to, and with all open what is cut off.
+# Each page in a frame, as a browser's own window is never narrower than 500 pixels: what its first screen
+# says, from the top or from where a link leads to, and with all open what is cut off.
 FRAME = '<iframe id="{}" data-place="{}" style="border: 0" width={} height=900 srcdoc="{}"></iframe>'
 MEASURE = """<script>
 onload = () => {
@@ -33,7 +33,8 @@ onload = () => {
     const place = page.getElementById(frame.dataset.place);
     for (let part = place; part; part = part.parentElement) part.open = true;
     if (place) place.scrollIntoView();
-    const seen = [...page.querySelectorAll("h1, h2, h3, p, a, li, dt, dd, th, td, summary")].filter((part) => {
+    const said_in = "h1, h2, h3, p, a, li, dt, dd, th, td, summary";
+    const seen = [...page.querySelectorAll(said_in)].filter((part) => {
       const box = part.getBoundingClientRect();
       return shown(part) && box.top >= 0 && box.top < 900;
     });

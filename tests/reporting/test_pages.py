@@ -32,6 +32,28 @@ def test_every_page_loads_nothing_and_leads_somewhere(written: Report) -> None:
         check(path)
 
 
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_every_word_stands_out_from_its_ground(scheme: int) -> None:
+    """By at least 4.5 to 1, as the Web Content Accessibility Guidelines ask of small print."""
+    css = read(ROOT / "pipeline/reporting/pages/style.css")
+    colours = dict(
+        re.findall(r"--([\w-]+): (#\w{6})", re.findall(r":root \{(.*?)\}", css, re.DOTALL)[scheme])
+    )
+    tones = ("good", "bad", "warn", "plain", "faint")
+    pairs = [(ink, ground) for ink in ("ink", "soft", "link", *tones) for ground in ("ground", "card")]
+    pairs += [(tone, f"{tone}-ground") for tone in tones] + [("ink", "bad-ground"), ("soft", "faint-ground")]
+    for ink, ground in pairs:
+        dark, light = sorted(luminance(colours[name]) for name in (ink, ground))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of ``#rrggbb``."""
+    shares = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: Report) -> None:
     text = words(read(written.index))
     cell = next(row for row in written.papers[0].tables[0].rows if row.key == dpsgd.PUBLIC).cells["epsilon=7"]
@@ -44,6 +66,8 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     # a third of the findings speaks of rows that this example lacks
     assert "survive noise" not in text
     assert re.search(r"Of \d+ results that claim an ε \(\d+ full trainings\), \d+ have a proven bound", text)
+    point = rf'href="papers/davody2020.html#row-{dpsgd.PUBLIC}"><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at'
+    assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
     assert "batch norm is sound" in overview
     assert "](tables/davody2020-t5.md)" in overview

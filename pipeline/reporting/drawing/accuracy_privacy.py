@@ -14,10 +14,13 @@ from pipeline.methods.rooms import method_settings
 from pipeline.reporting.drawing.style import COLOURS, columns, svg
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.results import PaperResult, RowResult
+from pipeline.reporting.wording import level_words, upwards
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+HOVER = "{}, {}: {:.2f} % at a proven ε of {}"  # row, level, accuracy, bound
+Point = tuple[str, float, float, str]  # method, proven epsilon, percent, a link and what it says on hover
 
 
 class Anchor(Strict):
@@ -34,11 +37,11 @@ ANCHORS = TypeAdapter(dict[str, list[Anchor]]).validate_python(
 
 
 def draw(papers: Sequence[PaperResult]) -> str | None:
-    """A panel a data set that has points; None where there are none."""
+    """A panel a data set that has points, each a link to its row; None where there are none."""
     shown = {name: points for key, name in SETS.items() if (points := _points(papers, key))}
     if not shown:
         return None
-    methods = sorted({method for points in shown.values() for method, _, _ in points})
+    methods = sorted({method for points in shown.values() for method, *_ in points})
 
     def plot(figure: Figure) -> None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
@@ -54,18 +57,19 @@ def draw(papers: Sequence[PaperResult]) -> str | None:
     return svg(NAME, (5.6 * len(shown) + 2.8 * (len(shown) == 1), 5.6), plot)
 
 
-def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, float]]:
-    """(method, proven epsilon, percent) of every level that has a bound."""
+def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
+    """Every level that has a bound, of rows on the data set."""
     return [
-        (row.record.method, cell.guarantee.ledger.epsilon_upper, cell.mean.value)
+        (row.record.method, epsilon, cell.mean.value, f"../papers/{paper.key}.html#row-{row.key} {words}")
         for paper in papers
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
         if row.record and _data(row) == key and row.comparable
         for cell in row.cells.values()
-        if cell.guarantee.ledger.epsilon_upper is not None
+        if (epsilon := cell.guarantee.ledger.epsilon_upper) is not None
         and cell.guarantee.state not in ("none", "none_proven")
+        for words in [HOVER.format(row.key, level_words(cell.level), cell.mean.value, upwards(epsilon))]
     ]
 
 
@@ -74,12 +78,13 @@ def _data(row: RowResult) -> str:
     return next((key for key in SETS if name.startswith(key)), "")
 
 
-def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]], methods: Sequence[str]) -> None:
+def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -> None:
     for number, method in enumerate(methods):
-        of_method = [(min(epsilon, LARGEST), value) for key, epsilon, value in points if key == method]
+        of_method = [(min(epsilon, LARGEST), value) for key, epsilon, value, _ in points if key == method]
+        links = [link for key, *_, link in points if key == method]
         if of_method:
             colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
-            axes.plot(*columns(of_method), "o", color=colour, ms=5, alpha=0.8, label=label)
+            axes.scatter(*columns(of_method), s=25, color=colour, alpha=0.8, label=label, urls=links)
     for anchor in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
         axes.plot(*columns(anchor.points), marker=anchor.marker, label=anchor.source, **look)
