@@ -73,9 +73,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     chapters = [_chapter(result, kept) for result in papers]
     files: dict[str, list[Path]] = {}
     for chapter in chapters:
-        key, drawn = chapter.result.key, {}
-        for section in chapter.sections:
-            drawn |= section.files
+        key = chapter.result.key
+        drawn = {name: text for section in chapter.sections for name, text in section.files.items()}
         files[key] = [folder / name for name in drawn]
         source = kept.of_page(chapter.result, len(papers))
         page = kept.files(source, partial(_page, chapter, len(papers)))

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,11 +125,11 @@ def test_nothing_is_shown_of_what_was_changed_or_lost_since(tmp_path: Path, decl
 
 @pytest.mark.parametrize("place", kept.RECORDS[:3], ids=["run", "evaluation", "ledger"])
 def test_whatever_a_table_is_drawn_from_moves_its_digest(
-    tmp_path: Path, declared: Settings, place: object
+    tmp_path: Path, declared: Settings, place: Callable[[str, Path], Path]
 ) -> None:
     before = source(declared, tmp_path)
     assert source(declared, tmp_path) == before
-    path = place(dpsgd.LAYER, tmp_path)  # type: ignore[operator]
+    path = place(dpsgd.LAYER, tmp_path)
     path.write_text(path.read_text() + "\n")
     assert source(declared, tmp_path) != before
 

@@ -1,6 +1,7 @@
 """A row's training curves, and beside them the epsilon spent along them."""
 
 from math import ceil
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def draw(row: RowResult, result: TableResult) -> str | None:
                 axes.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
         grid[0].set_title(row.key + remark(row, "\n({})"))
         handles, labels = grid[0].get_legend_handles_labels()
-        place = {"loc": "outside lower center", "title": columns_words(result)}
+        place: Any = {"loc": "outside lower center", "title": columns_words(result)}
         figure.legend(handles, labels, ncols=min(ACROSS, len(labels)), **place)
 
     below = LEGEND_LINE * (1 + ceil(len(levels) / ACROSS))

@@ -13,6 +13,7 @@ from io import StringIO
 from typing import Any, TypeVar
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -120,7 +121,7 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
         draw(figure)
-        panels = [*figure.axes, *figure.legends]
+        panels: list[Artist] = [*figure.axes, *figure.legends]
         for number, panel in enumerate(panels):
             panel.set_gid(f"panel-{number}")
         text = StringIO()
