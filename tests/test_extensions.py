@@ -85,7 +85,7 @@ def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[
     assert "epsilon_lower" in run("-m", "stages", "audit", "moved")
     run("-m", "stages", "report", "--no-mlflow")
     assert "moved" in (tmp_path / "reports/summary.csv").read_text()
-    assert (tmp_path / "reports/figures/curves/moved.svg").exists()
+    assert (tmp_path / "reports/figures/moved-curves.svg").exists()
 
 
 @pytest.fixture

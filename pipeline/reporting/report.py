@@ -117,7 +117,7 @@ def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
     for path, svg in (
         (name, levels.draw(result)),
         *((figure, module.draw(result)) for figure, module in figures.of_table(result).items()),
-        *((f"curves/{row.key}", curves.draw(row, result)) for row in result.rows),
+        *((f"{row.key}-curves", curves.draw(row, result)) for row in result.rows),
     ):
         if svg is not None:
             yield f"figures/{path}.svg", svg

@@ -92,7 +92,7 @@ def test_one_changed_record_draws_its_own_pages_and_what_is_over_all(
     assert {name for name in after if after[name] != before[name]} == {
         *(f"tables/mine-first.{suffix}" for suffix in ("md", "csv", "tex")),
         "figures/mine-first.svg",
-        f"figures/curves/{dpsgd.LAYER}.svg",
+        f"figures/{dpsgd.LAYER}-curves.svg",
         "papers/mine.html",
         "index.html",
         "results.html",

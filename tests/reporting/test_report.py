@@ -25,7 +25,7 @@ def test_everything_is_written(written: Report, root: Path) -> None:
     assert names == {
         *(f"tables/davody2020-t5.{suffix}" for suffix in ("md", "csv", "tex")),
         "figures/davody2020-t5.svg",
-        *(f"figures/curves/{key}.svg" for key in dpsgd.ACCURACY),
+        *(f"figures/{key}-curves.svg" for key in dpsgd.ACCURACY),
     }
     assert all(path.exists() for path in written.files["davody2020"])
 
