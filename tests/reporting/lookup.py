@@ -1,5 +1,6 @@
 """What tests look up in results."""
 
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from pipeline.params import Settings
@@ -34,6 +35,14 @@ def plain(result: PaperResult, *references: str) -> Rows:
 def page_of(written: Report) -> Path:
     """The page of the first of its papers."""
     return next(iter(written.pages.values()))
+
+
+def drawn(svg: str | None, *texts: str) -> str:
+    """A figure as SVG; it is one, and says all of these."""
+    assert svg is not None
+    ElementTree.fromstring(svg)
+    assert [text for text in texts if text not in svg] == []
+    return svg
 
 
 def curves_of(table: TableResult) -> list[str]:

@@ -21,7 +21,7 @@ from pipeline.reporting.wording import CONVERGENCE_RULE, verdict_words
 from pipeline.results import records
 from pipeline.training.evaluation import CONVERGED
 from tests.keeping import keep
-from tests.reporting.lookup import curves_of, markdown, page_of
+from tests.reporting.lookup import curves_of, drawn, markdown, page_of
 from tests.reporting.made_up import dpsgd, noisy
 from tests.reporting.markup import words
 
@@ -191,19 +191,15 @@ def test_failed_training_has_no_point_and_reduced_budgets_are_named_in_figures(
     project: Path, tmp_path: Path
 ) -> None:
     table = gather(noisy.settings(), project)[0].tables[0]
-    svg = levels.draw(table)
-    assert svg is not None
-    assert f"LeNet-5, ours ({noisy.SHORT})" in svg
+    drawn(levels.draw(table), f"LeNet-5, ours ({noisy.SHORT})")
     cell_of(
         tmp_path,
         **dict[str, Any]({f"sigma_{sigma:g}": (False,) * 3 for sigma in noisy.ACCURACY[noisy.PLAIN]}),
     )
-    failed = levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0])
-    assert failed is not None
-    assert "LeNet-5, paper" in failed
+    failed = drawn(levels.draw(gather(noisy.settings(), tmp_path)[0].tables[0]), "LeNet-5, paper")
     assert "LeNet-5, ours" not in failed
-    drawn = curves_of(gather(noisy.settings(), project)[0].tables[1])
-    assert any(f"({noisy.SHORT})" in svg for svg in drawn)
+    curves = curves_of(gather(noisy.settings(), project)[0].tables[1])
+    assert any(f"({noisy.SHORT})" in svg for svg in curves)
 
 
 def test_a_figure_without_printed_values_reads_as_one(project: Path, read: str) -> None:
