@@ -7,10 +7,10 @@ def status() -> None:
     from pipeline.identity.plan import gpu_here
     from pipeline.params import load
 
-    found = standing.status(load(), gpu_here())
-    for line in standing.lines(found):
+    told = standing.status(load(), gpu_here())
+    for line in standing.lines(told):
         print(line)
-    if found.untrained or found.changed or found.unmeasured or found.unaccounted:
+    if told.untrained or told.changed or told.unmeasured or told.unaccounted:
         print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
     else:
         print("nothing to do here")
