@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.params import load as load_params
-from pipeline.reporting import findings, papers, report, wording
+from pipeline.reporting import findings, papers, wording
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.report import Report
@@ -102,12 +102,6 @@ def test_the_table_can_be_read_without_its_script(written: Report) -> None:
     page = read(written.index.parent / "results.html")
     assert '<form id="filter" hidden>' in page
     assert "<tr hidden" not in page
-
-
-def test_with_nothing_run_the_index_has_no_findings(tmp_path: Path) -> None:
-    page = read(report.write(dpsgd.settings(), tmp_path).index)
-    assert '<ol class="findings">' not in page
-    assert "results that claim" not in page
 
 
 def test_a_finding_quotes_only_what_it_names() -> None:

@@ -41,10 +41,5 @@ def _environment() -> Environment:
         "RELATION_WORDS": RELATION_WORDS,
         "privacy_tones": {word.text: word.tone for word in vocabulary.PRIVACY.values()},
     }
-    environment.filters["inline"] = inline
+    environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
     return environment
-
-
-def inline(svg: str, title: str) -> Markup:
-    """A figure as part of the page, in the page's colours."""
-    return Markup(themed(svg, title))
