@@ -50,11 +50,9 @@ def draw(papers: Sequence[PaperResult]) -> str | None:
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=2, fontsize=8.5
-        )
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center")
 
-    return svg(NAME, (5.6 * len(shown) + 2.8 * (len(shown) == 1), 5.6), plot)
+    return svg(NAME, (5.6 * len(shown), 6.6), plot)
 
 
 def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
