@@ -17,7 +17,7 @@ from pipeline.results.schema import Record
 # The first that a history has is drawn.
 CURVES = ("validation_accuracy", "train_accuracy", "train_loss")
 SPENT = "epsilon_spent"
-ACROSS = 6  # levels in a line of the legend
+ACROSS = 8  # levels in a line of the legend
 WIDTH, HEIGHT = 4.6, 2.9  # inches, of a panel
 ByLevel = dict[str, Curve]
 
@@ -48,7 +48,8 @@ def draw(row: RowResult, result: TableResult) -> str | None:
                 axes.yaxis.set_major_formatter("{x:g}")
                 low, high = axes.get_ylim()
                 axes.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
-        grid[0].set_title(row.key + remark(row, "\n({})"))
+        # in the file alone: a page names the row itself
+        figure.suptitle(row.key + remark(row, "\n({})"), fontsize="medium")
         handles, labels = grid[0].get_legend_handles_labels()
         place: Any = {"loc": "outside lower center", "title": columns_words(result)}
         figure.legend(handles, labels, ncols=min(ACROSS, len(labels)), **place)
