@@ -138,6 +138,8 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
 
 def _settled(name: str, svg: str) -> str:
     """The figure with ids that count up, rounded coordinates, and what its links say on hover as titles."""
+    # nothing refers to images, and two may be the same
+    svg = re.sub(r' id="image[0-9a-f]*"', "", svg)
     salt = sha256(name.encode()).hexdigest()[:6]
     ids = {old: f"i{salt}-{number}" for number, old in enumerate(dict.fromkeys(_DERIVED.findall(svg)))}
     if ids:
@@ -168,8 +170,7 @@ def themed(svg: str, title: str) -> str:
     )
     text = f'<div class="panels" role="group" aria-label="{escape(title)}">{pictures}'
     text += f'<svg class="clips" width="0" height="0">{rest}</svg></div>' if rest else "</div>"
-    # ids of groups and images repeat from figure to figure and nothing refers to them
+    # ids of groups repeat from figure to figure and nothing refers to them
     text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub(r' id="image[^"]*"', "", text)
     text = text.replace("font-family: 'DejaVu Sans', sans-serif; ", "")
     return text.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")
