@@ -13,6 +13,7 @@ from pipeline.params import Settings
 from pipeline.reporting import budgets, kept, report
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
+from pipeline.reporting.results import TableResult
 from pipeline.results import records
 from tests.keeping import lay_papers
 from tests.reporting.made_up import dpsgd
@@ -81,14 +82,17 @@ def test_one_changed_record_draws_its_own_pages_and_what_is_over_all(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    before, drawn = contents(tmp_path), []
-    monkeypatch.setattr(
-        levels, "draw", lambda table, draw=levels.draw: drawn.append(table.name) or draw(table)
-    )
+    before, tables, draw = contents(tmp_path), list[str](), levels.draw
+
+    def noting(table: TableResult) -> str | None:
+        tables.append(table.name)
+        return draw(table)
+
+    monkeypatch.setattr(levels, "draw", noting)
     dpsgd.put(dpsgd.record(dpsgd.LAYER, declared, shift=-2.0), tmp_path)
     report.write(declared, tmp_path)
     after = contents(tmp_path)
-    assert drawn == ["mine-first"]
+    assert tables == ["mine-first"]
     assert {name for name in after if after[name] != before[name]} == {
         *(f"tables/mine-first.{suffix}" for suffix in ("md", "csv", "tex")),
         "figures/mine-first.svg",
