@@ -57,10 +57,10 @@ class Silent:
     def release(
         self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
     ) -> Tensors:
-        """The sums as they are."""
+        """The sums as they are, in float32 as releases are."""
         self.sums = sums
         self.noised = lambda other: self.mechanism.release(sums, bounds, streams, other, shares)
-        return sums
+        return {name: value.float() for name, value in sums.items()}
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the mechanism's."""

@@ -38,6 +38,10 @@ class Bounds(NamedTuple):
     limits: Tensor  # (G,) L2 bound of each part
     weights: Tensor  # (T,)
 
+    def double(self) -> "Bounds":
+        """The same in float64: then gradients are multiplied by their factors and summed in it too."""
+        return Bounds(*(part.double() for part in self))
+
     @classmethod
     def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
         """The whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
@@ -90,7 +94,7 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
     """
     weighted = squares * bounds.weights**2
     # apart from the sums, where infinity times 0 would spoil the norms of the other parts
-    lost = (~torch.isfinite(weighted)).to(squares) @ bounds.members > 0
+    lost = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
     norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
     norms = torch.where(lost, torch.inf, norms)
     factors = mask[:, None] * torch.clamp(bounds.limits / norms.clamp_min(1e-12), max=1.0)

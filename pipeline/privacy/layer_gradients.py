@@ -23,6 +23,8 @@ Tensors = dict[str, Tensor]
 WIDE = 5e6
 # Floats of patches that are written out before they are used: what a processor's cache holds
 CACHED = 1_000_000
+# Entries whose squares are added in float32, and gradients that are converted to float64 at once
+BLOCK, CONVERTED = 1024, 16
 # Floats that lie together in an image with its channels last, from which on patches are copied faster so
 TOGETHER = 16
 
@@ -34,7 +36,7 @@ class Gradients(Protocol):
         """(B,) squared L2 norms."""
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples, each times its own of ``factors`` (B,).
+        """Sum over examples, each times its own of ``factors`` (B,), in the precision of these.
 
         ``finite``: every example's norm is. Otherwise an example whose norm is not adds nothing, for which
         its factor must be 0.
@@ -59,7 +61,7 @@ class Outer(NamedTuple):
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """(O, I) sum over examples, one matrix product."""
         left, right = self if finite else (torch.nan_to_num(side) for side in self)
-        return (left * factors[:, None]).T @ right
+        return (left * factors[:, None]).T @ right.to(factors)
 
 
 class Rows(NamedTuple):
@@ -76,9 +78,10 @@ class Rows(NamedTuple):
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """(V, E) sum over examples: the table's ordinary backward pass."""
         value = self.value if finite else torch.nan_to_num(self.value)
-        table = value.new_zeros(self.total, value.shape[2])
+        weighted = value * factors[:, None, None]
+        table = weighted.new_zeros(self.total, value.shape[2])
         pullback = vjp(lambda table: F.embedding(self.tokens, table), table)[1]
-        return pullback(value * factors[:, None, None])[0]
+        return pullback(weighted)[0]
 
 
 class Full(NamedTuple):
@@ -104,11 +107,11 @@ class Listed(NamedTuple):
 
     def square_norms(self) -> Tensor:
         """(B,) squared norms."""
-        return torch.stack([torch.linalg.vector_norm(value) for value in self.values]).square()
+        return torch.cat([squares(value[None]) for value in self.values])
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """Sum over examples."""
-        total = torch.zeros_like(self.values[0])
+        total = torch.zeros_like(self.values[0], dtype=factors.dtype)
         for value, factor in zip(self.values, factors.tolist(), strict=True):
             if factor != 0:  # a gradient that is not finite has none other
                 total.add_(value, alpha=factor)
@@ -116,13 +119,28 @@ class Listed(NamedTuple):
 
 
 def squares(value: Tensor) -> Tensor:
-    """(B,) squared norms of (B, ...)."""
-    return torch.linalg.vector_norm(value.flatten(1), dim=1).square()
+    """(B,) squared norms of (B, ...): of `BLOCK` entries in their own precision, of blocks in float64.
+
+    However many entries there are, float32 loses no more than it may of a block.
+    """
+    flat = value.flatten(1)
+    blocks = flat.shape[1] // BLOCK
+    total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1).double().square()
+    if blocks:
+        apart = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+        total = total + torch.linalg.vector_norm(apart, dim=2).double().square().sum(1)
+    return total.to(value.dtype)
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     """Sum of ``value`` (B, ...) over examples, each times its own factor; see `Gradients.weighted_sum`."""
-    return torch.tensordot(factors, value if finite else torch.nan_to_num(value), dims=1)
+    kept = value if finite else torch.nan_to_num(value)
+    if kept.dtype == factors.dtype:
+        return torch.tensordot(factors, kept, dims=1)
+    # some at a time: what was converted is still in the processor's cache where it is read
+    pieces = zip(kept.flatten(1).split(CONVERTED), factors.split(CONVERTED), strict=True)
+    sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
+    return reduce(torch.add, sums).reshape(kept.shape[1:])
 
 
 # The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, K, ...)
