@@ -84,7 +84,8 @@ class Predictor:
         Raises:
             UserError: as `read_inputs`.
         """
-        inputs = read_inputs(path, self.architecture.shape, self.preparation, self.vocabulary)
+        own = self.architecture
+        inputs = read_inputs(path, own.shape, own.floats, self.preparation, self.vocabulary)
         return self.network.probabilities(inputs)
 
 

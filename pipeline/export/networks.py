@@ -41,6 +41,7 @@ class Architecture(Strict):
     examples: Count  # that it was trained on: its settings may refer to their number
     shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
     classes: tuple[str, ...]
+    floats: bool = False  # whether inputs of shape (C, H, W) are features, and no bytes of images
 
     @field_validator("method")
     @classmethod
@@ -51,9 +52,10 @@ class Architecture(Strict):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
-        """Shape and type of an input as it is stored: an image's bytes, or a text's tokens."""
-        images = len(self.shape) == 3
-        return (self.shape, torch.uint8) if images else (self.shape[:1], torch.int32)
+        """Shape and type of an input as it is stored: an image's bytes, features, or a text's tokens."""
+        if len(self.shape) == 3:
+            return self.shape, torch.float32 if self.floats else torch.uint8
+        return self.shape[:1], torch.int32
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,12 @@ def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
     """What the network of a row's replica is computed by.
 
     Raises:
-        UserError: it takes what another network makes of images, and no images.
+        UserError: it takes features in one dimension, such as another network makes of images.
     """
     if len(data.input_shape) == 1:
         raise UserError(
-            f"data/prepared/{data.name}: holds features that another network made of images; "
-            "allowed: rows on images or texts"
+            f"data/prepared/{data.name}: holds features in one dimension; allowed: rows on images, texts or "
+            "features of shape (C, H, W)"
         )
     return Architecture(
         model=row.model,
@@ -140,6 +142,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
         examples=len(data.splits["train"]),
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
+        floats=data.splits["train"].inputs.dtype == np.float32,
     )
 
 
@@ -190,14 +193,14 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:
     """(PROBES, K) logits of made-up inputs, which are the same everywhere."""
-    shape, _ = architecture.stored
+    shape, kind = architecture.stored
     size, most = (PROBES, *shape), 256 if len(shape) == 3 else architecture.shape[1]
     # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
     numbers = np.random.PCG64(0).random_raw(int(np.prod(size))) % most
-    inputs = numbers.reshape(size).astype(np.uint8 if len(shape) == 3 else np.int32)
+    inputs = torch.from_numpy(numbers.reshape(size).astype(np.int32)).to(kind)
     with torch.no_grad():
-        found: list[list[float]] = network.logits(torch.from_numpy(inputs)).tolist()
-    return found
+        logits: list[list[float]] = network.logits(inputs / 256 if architecture.floats else inputs).tolist()
+    return logits
 
 
 def same(one: list[list[float]], other: list[list[float]]) -> bool:
