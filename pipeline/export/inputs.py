@@ -30,16 +30,16 @@ class Preparation(Strict):
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     """How the files of a row's data became inputs."""
-    own = settings.own.get(settings.split(row.data).raw)
+    source = settings.own.get(settings.split(row.data).raw)
     told: dict[str, Any] = {}
-    if isinstance(own, OwnFeatures) and own.clip:
-        told["clip"] = own.range
-    if isinstance(own, OwnArrays):
-        told["array"] = own.inputs
-    if isinstance(own, OwnTexts):
-        told["column"] = own.text
+    if isinstance(source, OwnFeatures) and source.clip:
+        told["clip"] = source.range
+    if isinstance(source, OwnArrays):
+        told["array"] = source.inputs
+    if isinstance(source, OwnTexts):
+        told["column"] = source.text
     tokens = data.splits["train"].inputs.shape[1] if "text" in data.manifest else None
-    return Preparation(**told, resize=isinstance(own, OwnImages) and own.resize, tokens=tokens)
+    return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize, tokens=tokens)
 
 
 def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
@@ -93,8 +93,8 @@ def read_inputs(
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if vocabulary is not None:
         assert preparation.tokens is not None
-        found = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
-        return Encoder.read(vocabulary, preparation.tokens)(found)
+        sentences = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
+        return Encoder.read(vocabulary, preparation.tokens)(sentences)
     if ending != ".npz":
         channels, height, width = shape
         return images.read_image(path, (channels, height, width), preparation.resize)[None]

@@ -90,7 +90,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any]) -> dict[s
 
 
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
-    seeds = [100 * one.metrics[ACCURACY] for one in record.replicas if one.level == replica.level]
+    seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
     parts = " and ".join(
         f"{100 * replica.metrics[f'{split}_accuracy']:.2f} % of {len(data.splits[split]):,} {split} examples"
         for split in ("test", "validation")

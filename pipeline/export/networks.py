@@ -91,13 +91,13 @@ def replica_of(
     path, run = records.run_path(key, root), records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
-    levels = list(dict.fromkeys(one.level for one in run.replicas))
+    levels = list(dict.fromkeys(replica.level for replica in run.replicas))
     if level is None and len(levels) > 1:
         raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
     level = level or levels[0]
     if level not in levels:
         raise UserError(f"{key}: --level {shown(level)}: not trained; allowed: {', '.join(levels)}")
-    seeds = {one.seed: one for one in run.replicas if one.level == level}
+    seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.digests)
@@ -185,10 +185,10 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
     )
     method: Any = build_method(architecture.method, task, [settings], architecture.model.normalization)
-    own = dict(tensors)
-    if MEAN in own:
-        method.views.scale = own.pop(MEAN), own.pop(DEVIATION)
-    return Network(net, method, {name: value[None] for name, value in own.items()})
+    given = dict(tensors)
+    if MEAN in given:
+        method.views.scale = given.pop(MEAN), given.pop(DEVIATION)
+    return Network(net, method, {name: value[None] for name, value in given.items()})
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:
@@ -203,9 +203,9 @@ def probe(architecture: Architecture, network: Network) -> list[list[float]]:
     return logits
 
 
-def same(one: list[list[float]], other: list[list[float]]) -> bool:
+def same(expected: list[list[float]], other: list[list[float]]) -> bool:
     """Whether two probes are equal but for rounding."""
-    first, second = np.array(one), np.array(other)
+    first, second = np.array(expected), np.array(other)
     return first.shape == second.shape and np.allclose(
         first, second, rtol=0, atol=TOLERANCE * float(np.abs(first).max())
     )

@@ -105,7 +105,7 @@ def _not_covered(record: Record, replica: Replica) -> tuple[str, ...]:
 
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
     ledger = replica.ledger
-    # noise on a grid is drawn on the CPU for every device; of float32 that of gradients on a CPU alone was such
+    # noise on a grid is drawn on the CPU for every device; float32 noise on gradients had AES on CPUs alone
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
     source = "seeded by a public constant" if reproducible else f"from {STRONG if strong else STATISTICAL}"
     kind = "integers on a grid" if ledger.noise == "grid" else "float32 numbers"

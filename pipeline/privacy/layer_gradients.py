@@ -72,7 +72,7 @@ class Rows(NamedTuple):
     value: Tensor  # (B, P, E) gradients of these rows; of a row that comes several times, zero but the first
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
+        """(B,) squared L2 norms; see `Gradients`."""
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
@@ -91,13 +91,13 @@ class Full(NamedTuple):
     last: bool = False  # whether they are a kernel's with its input channels last, (B, O, K, K, I)
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
+        """(B,) squared L2 norms; see `Gradients`."""
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples."""
-        found = weighted_sum(self.value, factors, finite)
-        return found.permute(0, 3, 1, 2).contiguous() if self.last else found
+        """The weighted sum over examples; see `Gradients`."""
+        total = weighted_sum(self.value, factors, finite)
+        return total.permute(0, 3, 1, 2).contiguous() if self.last else total
 
 
 class Listed(NamedTuple):
@@ -106,11 +106,11 @@ class Listed(NamedTuple):
     values: list[Tensor]
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
+        """(B,) squared L2 norms; see `Gradients`."""
         return torch.cat([squares(value[None]) for value in self.values])
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples."""
+        """The weighted sum over examples; see `Gradients`."""
         total = torch.zeros_like(self.values[0], dtype=factors.dtype)
         for value, factor in zip(self.values, factors.tolist(), strict=True):
             if factor != 0:  # a gradient that is not finite has none other
@@ -182,12 +182,12 @@ def _linear(
 ) -> dict[str, Gradients]:
     right, left = _places(inputs), _places(outs)
     alone = left.shape[1] == 1
-    found: dict[str, Gradients] = {
+    gradients: dict[str, Gradients] = {
         "weight": Outer(left[:, 0], right[:, 0]) if alone else Full(left.transpose(1, 2) @ right)
     }
     if layer.bias is not None:
-        found["bias"] = Full(left[:, 0] if alone else left.sum(1))
-    return found
+        gradients["bias"] = Full(left[:, 0] if alone else left.sum(1))
+    return gradients
 
 
 def _embedding(
@@ -209,10 +209,10 @@ def _layer_norm(
 ) -> dict[str, Gradients]:
     out = _places(outs)
     normalized = F.layer_norm(_places(inputs), layer.normalized_shape, eps=layer.eps)
-    found: dict[str, Gradients] = {"weight": Full((out * normalized).sum(1))}
+    gradients: dict[str, Gradients] = {"weight": Full((out * normalized).sum(1))}
     if layer.bias is not None:
-        found["bias"] = Full(out.sum(1))
-    return found
+        gradients["bias"] = Full(out.sum(1))
+    return gradients
 
 
 def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
@@ -224,11 +224,11 @@ def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
         uses = []
         for use, out in zip(inputs, outs, strict=True):
             copies = out.shape[1]
-            found = rule(layer, use.flatten(0, 1), out.flatten(0, 1), tensors)
+            gradients = rule(layer, use.flatten(0, 1), out.flatten(0, 1), tensors)
             uses.append(
                 {
                     key: value if copies == 1 else value.unflatten(0, (-1, copies)).sum(1)
-                    for key, value in found.items()
+                    for key, value in gradients.items()
                 }
             )
         return {key: Full(reduce(torch.add, [use[key] for use in uses])) for key in uses[0]}
@@ -249,10 +249,10 @@ def _conv(
         parts = [_products(layer, *piece, last) for piece in pieces]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]
         weights.append(weight if copies == 1 else weight.unflatten(0, (-1, copies)).sum(1))
-    found: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), last)}
+    gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), last)}
     if layer.bias is not None:
-        found["bias"] = Full(_at_outputs(outs))
-    return found
+        gradients["bias"] = Full(_at_outputs(outs))
+    return gradients
 
 
 def _at_outputs(outs: list[Tensor]) -> Tensor:
@@ -297,13 +297,13 @@ def _conv_by_example(
         return backward(out, inputs, tensors["weight"], None, *options, (False, True, False))[1]
 
     values = [
-        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*own, strict=True)])
-        for own in zip(zip(*inputs, strict=True), zip(*outs, strict=True), strict=True)
+        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*of_example, strict=True)])
+        for of_example in zip(zip(*inputs, strict=True), zip(*outs, strict=True), strict=True)
     ]
-    found: dict[str, Gradients] = {"weight": Listed(values)}
+    gradients: dict[str, Gradients] = {"weight": Listed(values)}
     if layer.bias is not None:
-        found["bias"] = Full(_at_outputs(outs))
-    return found
+        gradients["bias"] = Full(_at_outputs(outs))
+    return gradients
 
 
 def _affine(normalized: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:

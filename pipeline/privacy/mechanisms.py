@@ -40,9 +40,9 @@ class GaussianMechanism:
     (Nguyen et al. 2023, section 3.2 and footnote 4).
 
     On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s neighbouring
-    sums lie at most 1 / z apart, computing adds c / z (`COMPUTING`), and each of d coordinates is moved by r / 2
-    at most when either is rounded: (1 + c) / z + r sqrt(d) in all. So that z is what is spent, s is larger by
-    1 / (1 - c - z r sqrt(d)).
+    sums lie at most 1 / z apart, computing adds c / z (`COMPUTING`), and each of d coordinates is moved by
+    r / 2 at most when either is rounded: (1 + c) / z + r sqrt(d) in all. So that z is what is spent, s is
+    larger by 1 / (1 - c - z r sqrt(d)).
     """
 
     spendings: tuple[SampledGaussian, ...]  # z, and how batches are drawn
@@ -57,15 +57,15 @@ class GaussianMechanism:
             spacings = self.spacings(bounds, sum(sizes), shares)
             parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
             return {
-                name: _on_grid(value, part, own)
-                for own, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
+                name: _on_grid(value, part, of_tensor)
+                for of_tensor, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
             }
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
             # in place: nobody else sees the numbers that were drawn
-            name: part.mul_(own[:, None]).reshape(value.shape).add_(value)
-            for own, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
+            name: part.mul_(of_tensor[:, None]).reshape(value.shape).add_(value)
+            for of_tensor, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
     def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
@@ -97,23 +97,18 @@ class GaussianMechanism:
 
 
 def added_in_float32(vectors: int, at_once: int) -> bool:
-    """Whether `COMPUTING` covers sums of so many clipped vectors, of which passes of ``at_once`` add float32."""
+    """Whether `COMPUTING` covers sums of so many vectors, which float32 adds up ``at_once`` a pass."""
     return (min(vectors, at_once) + 1) * vectors <= IN_FLOAT32
 
 
 def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, ...) ``value`` and integer ``noise`` (R, its size), on grids of (R,) float64 ``spacings``, as float32."""
+    """(R, ...) float32 of ``value`` and integer ``noise`` (R, its size), on grids of (R,) ``spacings``."""
     spacing = spacings.reshape(-1, *(1,) * (value.dim() - 1))
     return (value / spacing).round_().add_(noise.reshape(value.shape)).mul_(spacing).float()
 
 
 def release_laplace(
-    values: Tensor,
-    scales: Tensor,
-    streams: Streams,
-    step: int,
-    purpose: str,
-    spacing: float | None = None,
+    values: Tensor, scales: Tensor, streams: Streams, step: int, purpose: str, spacing: float | None = None
 ) -> Tensor:
     """(R, N, d) ``values`` (N, d) plus independent Laplace noise of ``scales`` (R, d); 0 adds none.
 
@@ -130,9 +125,9 @@ def release_laplace(
     spacings = np.full_like(wide, spacing) if spacing else laplace_spacings(wide)
     released = np.empty((len(scales), *known.shape), dtype=np.float32)
     for replica, rows, noise in streams.rounded_laplace(step, len(known), wide / spacings, purpose):
-        own = spacings[replica]
-        noise += np.rint(known[rows] / own)
-        released[replica, rows] = noise * own if wide[replica].any() else known[rows]
+        of_replica = spacings[replica]
+        noise += np.rint(known[rows] / of_replica)
+        released[replica, rows] = noise * of_replica if wide[replica].any() else known[rows]
     return torch.from_numpy(released).to(values.device)
 
 
