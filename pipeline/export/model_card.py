@@ -3,6 +3,7 @@
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from ruamel.yaml import YAML
 
 from pipeline.data.prepared import Prepared
@@ -23,6 +24,8 @@ def model_card(record: Record, replica: Replica, data: Prepared, statement: Priv
     raw = next(iter(about["raw"].values()))
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     takes = "a CSV of texts, or a text a line" if "text" in about else "an image, or an npz of images"
+    if data.splits["train"].inputs.dtype == np.float32:
+        takes = "an npz of features"
     return f"""---
 {content.getvalue()}---
 
