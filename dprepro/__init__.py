@@ -3,7 +3,7 @@
     import dprepro
 
     spent = dprepro.epsilon(examples=60_000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5)
-    print(spent.at_most, spent.at_least)
+    print(spent.epsilon_upper, spent.epsilon_lower)
 
 * `epsilon`: what DP-SGD spends, by several accountants, and what it spends at least.
 * `noise_multiplier`: the noise that an epsilon takes.
@@ -21,15 +21,15 @@ from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from dprepro.accounting import Spent, epsilon, noise_multiplier
-    from dprepro.auditing import Shown, audit
+    from dprepro.auditing import AuditedEpsilon, audit
     from dprepro.gradients import ClippedSum, clipped_sum
     from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
+    "AuditedEpsilon",
     "Claims",
     "ClippedSum",
     "Mistake",
-    "Shown",
     "Spent",
     "TrainingAudit",
     "UserError",
@@ -43,7 +43,7 @@ __all__ = [
 # Modules of all other names, which are imported when they are first asked for: torch and scipy take seconds
 _MODULES = {
     "accounting": ("Spent", "epsilon", "noise_multiplier"),
-    "auditing": ("Shown", "audit"),
+    "auditing": ("AuditedEpsilon", "audit"),
     "gradients": ("ClippedSum", "clipped_sum"),
     "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }

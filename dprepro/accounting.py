@@ -19,9 +19,9 @@ Sampling = Literal["poisson", "fixed", "shuffled"]
 class Spent:
     """What settings spend at a delta."""
 
-    at_most: float | None  # the least proven upper bound; None: nothing is proven
+    epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
     proven_by: str | None  # the accountant whose bound that is, such as 'pld'
-    at_least: float | None  # what is spent on the worst pair of neighbours that is known; no safety
+    epsilon_lower: float | None  # what is spent on the worst pair of neighbours that is known; no safety
     by: dict[str, float]  # epsilon by every accountant that has one
     neighbouring: NeighboringRelation  # what the neighbours differ in
     delta: float
@@ -71,10 +71,10 @@ def epsilon(
     ledger = make_ledger(spending, taken, delta, None)
     best = None if best_of is None else up(selection_epsilon(spending, taken, delta, best_of, drawn))
     return Spent(
-        at_most=ledger.accounted,
+        epsilon_upper=ledger.epsilon_upper,
         proven_by=ledger.accountant,
-        at_least=ledger.shown,
-        by={one.accountant: one.epsilon for one in ledger.opinions if one.epsilon is not None},
+        epsilon_lower=ledger.epsilon_lower,
+        by={one.accountant: one.epsilon for one in ledger.accountants if one.epsilon is not None},
         neighbouring=ledger.neighbouring,
         delta=delta,
         steps=taken,

@@ -12,10 +12,10 @@ FEWEST = 4  # scores of a kind: half choose the threshold, half are counted
 
 
 @dataclass(frozen=True)
-class Shown:
+class AuditedEpsilon:
     """Lower bounds on epsilon: so much is spent at least. None is a safety."""
 
-    at_least: float  # assumes nothing of the mechanism
+    epsilon_lower: float  # assumes nothing of the mechanism
     if_gaussian: float  # of a mechanism whose trade-off curve is a Gaussian's; 0 where delta is
     confidence: float
 
@@ -26,7 +26,7 @@ def audit(
     *,
     delta: float,
     confidence: float = 0.95,
-) -> Shown:
+) -> AuditedEpsilon:
     """The epsilon at ``delta`` that an attacker's scores show, by Clopper and Pearson's intervals.
 
     A threshold is chosen on every second score and errors are counted on the others, so that choosing costs
@@ -54,8 +54,8 @@ def audit(
         raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
     alpha = 1 - confidence
     best, _ = bounds.split(scores["without"], scores["within"])
-    return Shown(
-        at_least=bounds.by_thresholds(scores["without"], scores["within"], alpha, delta),
+    return AuditedEpsilon(
+        epsilon_lower=bounds.by_thresholds(scores["without"], scores["within"], alpha, delta),
         if_gaussian=bounds.by_gaussian(best, alpha, delta) if delta > 0 else 0.0,
         confidence=confidence,
     )

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from dprepro.accounting import epsilon
-from dprepro.auditing import Shown
+from dprepro.auditing import AuditedEpsilon
 from pipeline.audits import bounds
 from pipeline.audits.mechanism import ratios, repeats
 from pipeline.audits.mistakes import Mistake, recognise
 from pipeline.errors import UserError
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions that no example has
@@ -40,15 +40,15 @@ class TrainingAudit:
     """What a training claims, what its settings spend and what an attack on it shows."""
 
     claimed: Claims
-    accounted: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
-    shown: Shown  # lower bounds: so much is spent at least; no safety
+    epsilon_upper: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
+    attack: AuditedEpsilon  # lower bounds: so much is spent at least; no safety
     looks_like: tuple[Mistake, ...]  # hints; of right trainings about one in a thousand has any
 
     @property
     def broken(self) -> bool:
-        """Whether more is shown than is claimed or accounted; False doesn't mean that nothing is wrong."""
-        upper = [value for value in (self.claimed.epsilon, self.accounted) if value is not None]
-        return bool(upper) and max(self.shown.at_least, self.shown.if_gaussian) > min(upper)
+        """Whether the attack shows more than is claimed or accounted. False proves nothing."""
+        upper = [value for value in (self.claimed.epsilon, self.epsilon_upper) if value is not None]
+        return bool(upper) and max(self.attack.epsilon_lower, self.attack.if_gaussian) > min(upper)
 
 
 def audit_training(
@@ -117,7 +117,7 @@ def audit_training(
     spent = epsilon(examples=examples, batch=batch, noise_multiplier=sigma, delta=delta, steps=steps)
     noise = [np.maximum(run[:, examples:].std(1, keepdims=True), 1e-30) for run in (first, second)]
     moved = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
-    spending = Spending(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
     # who goes through the data in order has a canary in the same batch of every epoch
     turns = np.arange(steps)[:, None] % max(1, examples // batch) == rows // batch
     attacks = [ratios(moved, spending), repeats(moved), (moved * turns).sum(0)]
@@ -133,9 +133,9 @@ def audit_training(
     )
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
-        spent.at_most,
-        Shown(
-            at_least=max(bounds.by_one_run(*side, alpha, delta) for side in sides),
+        spent.epsilon_upper,
+        AuditedEpsilon(
+            epsilon_lower=max(bounds.by_one_run(*side, alpha, delta) for side in sides),
             if_gaussian=max(bounds.by_one_run_curve(*side, alpha, delta) for side in sides) if delta else 0.0,
             confidence=confidence,
         ),

@@ -192,15 +192,15 @@ def _differing(kept: Entry, due: Entry) -> str | None:
     What had been `spent` on the way isn't computed again, which takes long. Of opinions those are compared
     that the same version of the same library has.
     """
-    left_out = {"ledger": {"spent", "opinions"}}
+    left_out = {"ledger": {"spent", "accountants"}}
     pair = (kept.model_dump(exclude=left_out), due.model_dump(exclude=left_out))
-    opinions = {opinion.accountant: opinion.epsilon for opinion in due.ledger.opinions}
+    accountants = {result.accountant: result.epsilon for result in due.ledger.accountants}
     told = {
-        opinion.accountant: opinion.epsilon
-        for opinion in kept.ledger.opinions
-        if opinion.accountant in opinions
+        result.accountant: result.epsilon
+        for result in kept.ledger.accountants
+        if result.accountant in accountants
     }
-    return _unlike(*pair) or _unlike(told, {name: opinions[name] for name in told})
+    return _unlike(*pair) or _unlike(told, {name: accountants[name] for name in told})
 
 
 def _unlike(kept: Any, due: Any, where: str = "") -> str | None:

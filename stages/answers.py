@@ -41,7 +41,7 @@ def accounted(line: str, root: Path = Path()) -> Iterator[str]:
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered
-    from pipeline.reporting.wording import together
+    from pipeline.reporting.wording import composition
     from pipeline.results import records
 
     ledgers, audit = records.read_ledgers(line, root), records.read_audit(line, root)
@@ -51,11 +51,11 @@ def accounted(line: str, root: Path = Path()) -> Iterator[str]:
     for level, found in by_level.items():
         ledger = worst(found)
         attacks = [attack for attack in audit.attacks if attack.level == level] if audit else []
-        uses = not_covered(ledger, attacks, ledgers.together if ledgers else None)
+        uses = not_covered(ledger, attacks, ledgers.composition if ledgers else None)
         outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
-    if ledgers and ledgers.together:
-        yield together(ledgers.together)
+    if ledgers and ledgers.composition:
+        yield composition(ledgers.composition)
 
 
 def buys(ledger: "Ledger") -> str:
@@ -63,13 +63,13 @@ def buys(ledger: "Ledger") -> str:
     from pipeline.reporting.statements import joined
     from pipeline.reporting.wording import claim, downwards, upwards
 
-    if ledger.accounted is None:
+    if ledger.epsilon_upper is None:
         why = joined(ledger.reasons)
         return (
             f"no epsilon is proven, {claim(ledger)} claimed: {why}"
             if ledger.claimed
             else f"no privacy: {why}"
         )
-    shown = "" if ledger.shown is None else f", at least {downwards(ledger.shown)} spent"
+    shown = "" if ledger.epsilon_lower is None else f", at least {downwards(ledger.epsilon_lower)} spent"
     said = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
-    return f"epsilon at most {upwards(ledger.accounted)} proven ({ledger.accountant}){shown}{said}"
+    return f"epsilon at most {upwards(ledger.epsilon_upper)} proven ({ledger.accountant}){shown}{said}"

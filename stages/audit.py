@@ -16,6 +16,6 @@ def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yam
     found = records.read_audit(row)
     assert found is not None
     for one in found.attacks:
-        accounted = "no bound" if one.accounted is None else f"{upwards(one.accounted)} accounted"
-        print(f"{row}, {one.level}, {one.attack}: epsilon >= {downwards(one.largest)} shown, {accounted}")
+        epsilon_upper = "no bound" if one.epsilon_upper is None else f"{upwards(one.epsilon_upper)} accounted"
+        print(f"{row}, {one.level}, {one.attack}: epsilon >= {downwards(one.largest)} shown, {epsilon_upper}")
     print(f"{row}: audited, {path}")

@@ -57,13 +57,13 @@ def _missing(other: str, settings: "Settings", pairs: list["Pair"]) -> Iterator[
 
 def _together(*rows: str) -> Iterator[str]:
     """What each row and its search spend in all."""
-    from pipeline.reporting.wording import together
+    from pipeline.reporting.wording import composition
     from pipeline.results import records
 
     for row in dict.fromkeys(rows):
         ledgers = records.read_ledgers(row)
-        if ledgers and ledgers.together:
-            yield f"{row}: {together(ledgers.together)}"
+        if ledgers and ledgers.composition:
+            yield f"{row}: {composition(ledgers.composition)}"
 
 
 def _table(one: str, other: str, pairs: list["Pair"]) -> "Table":

@@ -55,7 +55,7 @@ def epsilon(
     from pipeline.ledgers.precision import up
     from pipeline.privacy.accounting import noise_for, tightest
     from pipeline.privacy.selection import selection_epsilon
-    from pipeline.results.schema import Opinion
+    from pipeline.results.schema import AccountantEpsilon
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -84,8 +84,10 @@ def epsilon(
         ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
         if best_of is not None:
             best = up(selection_epsilon(spending_of(own), own.total_steps, delta, best_of, drawn))
-            told = Opinion(accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION)
-            ledger = ledger.model_copy(update={"opinions": (*ledger.opinions, told)})
+            told = AccountantEpsilon(
+                accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION
+            )
+            ledger = ledger.model_copy(update={"accountants": (*ledger.accountants, told)})
     if as_json:
         print(ledger.model_dump_json(indent=2))
     else:
@@ -98,7 +100,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
     from rich.table import Table
 
-    from pipeline.privacy.spending import RELATION_WORDS
+    from pipeline.privacy.sampled_gaussian import RELATION_WORDS
     from pipeline.reporting.wording import downwards, number, upwards
     from stages.answers import answering, buys
 
@@ -112,11 +114,13 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     table = Table("accountant", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("epsilon", justify="right")
     table.add_column("what it is")
-    if ledger.shown is not None:
+    if ledger.epsilon_lower is not None:
         table.add_row(
-            "worst pair of data sets", downwards(ledger.shown), "a lower bound: so much is spent on it"
+            "worst pair of data sets",
+            downwards(ledger.epsilon_lower),
+            "a lower bound: so much is spent on it",
         )
-    for one in ledger.opinions:
+    for one in ledger.accountants:
         told = "none" if one.epsilon is None else upwards(one.epsilon)
         table.add_row(one.accountant, told, one.note or "an upper bound")
     console.print(table)

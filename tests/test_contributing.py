@@ -71,12 +71,14 @@ def test_a_model_is_one_file_and_a_private_method_one_room(laboratory: Path, run
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
     # its ledger bounds what its attacks show
-    epsilons = {one["level"]: one["ledger"]["accounted"] for one in read(laboratory, "ledgers")["replicas"]}
+    epsilons = {
+        one["level"]: one["ledger"]["epsilon_upper"] for one in read(laboratory, "ledgers")["replicas"]
+    }
     assert 0 < epsilons["sigma=4"] < epsilons["sigma=1"]
     attacks = read(laboratory, "audits")["attacks"]
     assert {one["attack"] for one in attacks} == {"canaries", "pair", "floating_point"}
     for attack in (one for one in attacks if one["attack"] != "floating_point"):
-        assert all(bound["epsilon"] <= attack["accounted"] for bound in attack["bounds"])
+        assert all(bound["epsilon"] <= attack["epsilon_upper"] for bound in attack["bounds"])
     # a search, a new row, the cost and the figure's key
     searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
     (laboratory / "params.yaml").write_text(searched)

@@ -190,7 +190,7 @@ def test_everything_small_is_kept_in_git(origin: Checkout) -> None:
     account = records.read("described", own.accounts["described"], origin.folder)
     assert account is not None
     assert account.history is None
-    assert account.replicas[0].ledger.accounted is not None
+    assert account.replicas[0].ledger.epsilon_upper is not None
     kept = origin.run("git", "ls-files", "reports").splitlines()
     assert {f"reports/{kind}/toy.json" for kind in ("runs", "evaluations", "ledgers")} <= set(kept)
     assert {"reports/histories/toy.csv", "reports/ledgers/described.json", "reports/identity.json"} <= set(

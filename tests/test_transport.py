@@ -18,7 +18,7 @@ from pipeline.files import digest, digest_file, write_json, write_text
 from pipeline.identity import versions
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.weights import weights_path, write_weights
@@ -72,7 +72,7 @@ def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
     return digests
 
 
-SPENDING = Spending(
+SPENDING = SampledGaussian(
     sampling="poisson", noise_multiplier=noise_for(3.0, 1e-5, 0.5, 2, "rdp"), examples=8, batch=4
 )
 
@@ -212,7 +212,7 @@ def test_a_row_comes_home_and_says_from_where(
     # accounted for here, from what ran there
     ledger = record.replicas[0].ledger
     assert (ledger.noise_multiplier, ledger.steps) == (SPENDING.noise_multiplier, 2)
-    assert ledger.accounted == ledger.spent[-1][1] or ledger.accounted < ledger.spent[-1][1]
+    assert ledger.epsilon_upper == ledger.spent[-1][1] or ledger.epsilon_upper < ledger.spent[-1][1]
 
 
 def test_weights_that_others_have_can_be_left_out(
@@ -269,7 +269,7 @@ def test_replicas_of_two_machines_are_one_row(
     assert [one.seed for one in record.replicas] == [0, 1, 2]
     assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
     assert [one.metrics["test_accuracy"] for one in record.replicas] == [0.5, 0.6, 0.7]
-    assert all(one.ledger.accounted is not None for one in record.replicas)
+    assert all(one.ledger.epsilon_upper is not None for one in record.replicas)
     assert {path: path.read_bytes() for path in kept} == kept
     assert (home / f"runs/{ROW}/epsilon=3,seed=2.safetensors").exists()
     lines = read_history(records.history_path(ROW, home))

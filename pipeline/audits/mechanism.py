@@ -30,7 +30,7 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.worst_instance import turned_around
 
 CANARIES, LAYERS = 1000, 2  # of one run
@@ -46,7 +46,7 @@ class Scores:
 
     without: np.ndarray
     within: np.ndarray
-    spending: Spending  # one step, as the method that ran says
+    spending: SampledGaussian  # one step, as the method that ran says
     delta: float  # of its guarantee
     steps: int
     one_run: bool  # whether the canaries were together in one run
@@ -176,7 +176,7 @@ def repeats(heard: np.ndarray) -> np.ndarray:
     return np.asarray(np.square(apart / usual).sum(0))
 
 
-def ratios(moved: np.ndarray, spending: Spending) -> np.ndarray:
+def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
     """(R,) log likelihood ratios of (T, R) releases, in distances that the record moves them by."""
     variance = spending.noise_multiplier**2
     if spending.sampling == "shuffled":
@@ -194,10 +194,10 @@ def ratios(moved: np.ndarray, spending: Spending) -> np.ndarray:
     return np.asarray(logsumexp(np.stack(terms), axis=0).sum(0))
 
 
-def spent_by(method: Method) -> tuple[Spending, float]:
+def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     """One step of a method with a Gaussian mechanism, and the delta of its guarantee."""
     guarantee = method.guarantee(0)
-    assert isinstance(guarantee.spending, Spending), "audited where there is a Gaussian mechanism"
+    assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
 

@@ -27,7 +27,7 @@ from pipeline.params import Row, Settings
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.training.loop import Replica, make_task
 
 BATCH, STEPS = 8, 1
@@ -97,7 +97,7 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noi
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
         for within in (False, True)
     }
-    spent: list[tuple[Spending, float]] = []
+    spent: list[tuple[SampledGaussian, float]] = []
     exact: list[Silent] = []
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:

@@ -85,12 +85,12 @@ def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> I
 
     noised = floating_point.mechanism_of(own, examples, name)
     multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
-    event, accounted = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
+    event, epsilon_upper = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
     for kind in noises(row):
         errors = floating_point.audit(noised, own.clip, name, kind)  # type: ignore[attr-defined]
         ways = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
-        yield _attack(FLOATING_POINT, event, kind, delta, accounted, trials, ways)
+        yield _attack(FLOATING_POINT, event, kind, delta, epsilon_upper, trials, ways)
 
 
 def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
@@ -102,15 +102,15 @@ def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -
     ways = _ways(found.without, found.within, False, 0.0)
     if found.labels is not None:
         ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
-    event, accounted = str(found.method.guarantee(0).spending), releases.spent(found.method)
+    event, epsilon_upper = str(found.method.guarantee(0).spending), releases.spent(found.method)
     trials = len(found.without), len(found.within)
     # relevances, which are not attacked, can only add
-    yield _attack(own.attack, event, noise, 0.0, accounted, trials, ways, whole=True)
+    yield _attack(own.attack, event, noise, 0.0, epsilon_upper, trials, ways, whole=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, own, settings, name, kind)
         ways = {"errors": partial(bounds.by_errors, errors, delta=0.0)}
         trials = (errors.without, errors.within)
-        yield _attack(FLOATING_POINT, event, kind, 0.0, accounted, trials, ways)
+        yield _attack(FLOATING_POINT, event, kind, 0.0, epsilon_upper, trials, ways)
 
 
 def noises(row: Row) -> tuple[Noise, ...]:
@@ -122,9 +122,9 @@ def _by_scores(
     attack: str, scores: Scores, noise: Noise, delta: float, ways: dict[str, Way], whole: bool = False
 ) -> Fields:
     known, _ = bounds_of(scores.spending, scores.steps, delta)
-    accounted = min(one.epsilon for one in known.values() if one.epsilon is not None)
+    epsilon_upper = min(one.epsilon for one in known.values() if one.epsilon is not None)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
-    return _attack(attack, event, noise, delta, accounted, trials, ways, whole)
+    return _attack(attack, event, noise, delta, epsilon_upper, trials, ways, whole)
 
 
 def _attack(
@@ -132,7 +132,7 @@ def _attack(
     event: str,
     noise: Noise,
     delta: float,
-    accounted: float | None,
+    epsilon_upper: float | None,
     trials: tuple[int, int],
     ways: dict[str, Way],
     whole: bool = False,
@@ -144,7 +144,7 @@ def _attack(
         "event": event,
         "noise": noise,
         "delta": delta,
-        "accounted": None if accounted is None else up(accounted),
+        "epsilon_upper": None if epsilon_upper is None else up(epsilon_upper),
         "whole": whole,
         "confidence": 1 - ALPHA,
         "trials": trials,

@@ -7,7 +7,7 @@ floating-point numbers, side channels, and who sees the data beforehand.
 """
 
 from pipeline.fields import NotNegative, Strict
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.statements import words
@@ -54,7 +54,7 @@ class PrivacyStatement(Strict):
     protects: str | None  # what of whom, and from whom, where the unit alone does not tell
     covered: str
     not_covered: tuple[str, ...]
-    together: str | None  # what this row's trainings and search spend in all
+    composition: str | None  # what this row's trainings and search spend in all
     assumptions: tuple[str, ...]
     versions: Versions  # that accounted for it
 
@@ -70,13 +70,13 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
         why=judged.reason,
         unit=ledger.unit,
         neighbouring=RELATION_WORDS[ledger.neighbouring],
-        epsilon=ledger.accounted,
+        epsilon=ledger.epsilon_upper,
         delta=ledger.delta,
         accountant=ledger.accountant,
         claimed=ledger.claimed,
         claimed_by=ledger.claimed_by,
-        at_least=ledger.shown,
-        at_least_on=words(ledger.shown_by) if ledger.shown_by else None,
+        at_least=ledger.epsilon_lower,
+        at_least_on=words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else None,
         audited=max(shown, default=None),
         audits=tuple(map(_attack, replica.attacks)),
         mechanism=ledger.event,
@@ -90,7 +90,7 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
             else "the released gradients of all steps, and so the weights after each and every prediction"
         ),
         not_covered=(*map(words, ledger.not_covered), *BEYOND) if private else (),
-        together=wording.together(record.together) if record.together else None,
+        composition=wording.composition(record.composition) if record.composition else None,
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
@@ -114,7 +114,11 @@ def _attack(attack: Attack) -> str:
     """One attack in words."""
     best = max(attack.bounds, key=lambda bound: bound.epsilon)
     shown = f"ε ≥ {wording.downwards(best.epsilon)}"
-    of = "without a bound" if attack.accounted is None else f"of at most {wording.upwards(attack.accounted)}"
+    of = (
+        "without a bound"
+        if attack.epsilon_upper is None
+        else f"of at most {wording.upwards(attack.epsilon_upper)}"
+    )
     on = "the whole mechanism" if attack.whole else "a smaller run of the same code"
     how = f"{vocabulary.WORDS.bounds[best.by]}, {100 * attack.confidence:g} % confidence"
     return f"{vocabulary.WORDS.attacks[attack.attack]}, seeing {attack.sees}, on {on}: {shown} {of} ({how})"
@@ -150,7 +154,7 @@ def markdown(statement: PrivacyStatement) -> str:
         "steps": f"{statement.steps:,}",
         "protects": statement.protects,
         "covered": statement.covered if statement.epsilon is not None else None,
-        "all trainings together": statement.together,
+        "all trainings together": statement.composition,
         "accounted for with": ", ".join(f"{name} {version}" for name, version in statement.versions.items()),
     }
     lines = [headline(statement), "", "| | |", "| --- | --- |"]

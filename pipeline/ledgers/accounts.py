@@ -14,7 +14,7 @@ from pipeline.params import Settings, pick
 from pipeline.params.problems import problem_lines
 from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
-from pipeline.privacy.spending import Spending, relation_of, sensitivity
+from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 from pipeline.results import records, schema
 from pipeline.results.schema import Entry, Ledgers
@@ -54,9 +54,9 @@ def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
     return own.model_copy(update={"noise_multiplier": noise_multiplier / moved})
 
 
-def spending_of(own: AccountSettings) -> Spending:
+def spending_of(own: AccountSettings) -> SampledGaussian:
     """What one step spends: L parts at multiplier z are z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
-    return Spending(
+    return SampledGaussian(
         sampling=own.sampling,
         noise_multiplier=own.noise_multiplier / sqrt(own.parts),
         examples=own.examples,

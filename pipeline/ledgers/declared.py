@@ -24,7 +24,7 @@ from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Run, Trained
 
@@ -148,7 +148,7 @@ def _differing(one: Trained, declared: Guarantee) -> str | None:
     said, due = one.spending, declared.spending
     if type(said) is not type(due):
         return "spending"
-    if isinstance(said, Spending) and isinstance(due, Spending):
+    if isinstance(said, SampledGaussian) and isinstance(due, SampledGaussian):
         if not isclose(said.noise_multiplier, due.noise_multiplier, rel_tol=CALIBRATED):
             return "noise_multiplier"
         if said.model_copy(update={"noise_multiplier": due.noise_multiplier}) != due:

@@ -17,14 +17,14 @@ from pipeline.privacy.accounting import (
 )
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.inclusion import unamplified, unamplified_epsilon
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.participation import unamplified, unamplified_epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, OneStep, losses
 from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
-from pipeline.results.schema import Ledger, Opinion, Released, Trained
+from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"
@@ -66,8 +66,8 @@ def ledger_of(
     not_covered = (*outside, *trained.not_covered, *_always(trained, among_others))
     if trained.accounted_then is not None:
         then = trained.accounted_then
-        known = {"shown": _of_opposites(then.releases), "shown_by": statement("opposites")}
-        proven = then.releases and then.accounted is not None and not reasons
+        known = {"epsilon_lower": _of_opposites(then.releases), "epsilon_lower_by": statement("opposites")}
+        proven = then.releases and then.epsilon_upper is not None and not reasons
         said = {"reasons": reasons, "not_covered": not_covered, **(known if proven else {})}
         return stated(then.model_copy(update=said))
     if isinstance(trained.spending, Releases):
@@ -103,13 +103,13 @@ def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
     """The ledger of a training in which nothing is private."""
     return Ledger(
         event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
-        claimed=None, claimed_by=None, accounted=None, accountant=None,
+        claimed=None, claimed_by=None, epsilon_upper=None, accountant=None,
         reasons=reasons,
     )  # fmt: skip
 
 
 def make_ledger(
-    spending: Spending,
+    spending: SampledGaussian,
     steps: int,
     delta: float,
     claimed_by: str | None,
@@ -125,20 +125,20 @@ def make_ledger(
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     least = min(epsilons, key=lambda name: epsilons[name])
-    opinions = [*bounds.values()]
+    results = [*bounds.values()]
     for accountant in accountants():
-        opinions += accountant.epsilons(spending, steps, delta, epsilons[least])
+        results += accountant.epsilons(spending, steps, delta, epsilons[least])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
         epsilons["clt"] = inf if mu is None else gaussian_epsilon(mu, delta)
         profiles = [unamplified(spending, steps), *([grid.delta] if grid else [])]
         curve = tradeoff(profiles, epsilons[least])
-        opinions.append(_limit(spending, epsilons["clt"]))
+        results.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
     # a claim by the central limit theorem is one of clipped means, which may turn around
     turned = claimed_by == "clt"
-    shown = None if reasons else worst_epsilon(spending, steps, delta, epsilons[least], turned)
+    epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[least], turned)
     ledger = Ledger(
         event=describe(spending.event(steps)),
         noise_multiplier=spending.noise_multiplier,
@@ -149,21 +149,21 @@ def make_ledger(
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
-        accounted=None if reasons else epsilons[least],
+        epsilon_upper=None if reasons else epsilons[least],
         accountant=None if reasons else bounds[least].accountant,
         reasons=reasons,
-        opinions=tuple(opinions),
+        accountants=tuple(results),
         not_covered=tuple(not_covered),
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
         spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
-        shown=shown,
-        shown_by=None if reasons else _instance(spending, turned),
+        epsilon_lower=epsilon_lower,
+        epsilon_lower_by=None if reasons else _instance(spending, turned),
     )
     return stated(ledger)
 
 
-def _instance(spending: Spending, turned: bool) -> Statement:
+def _instance(spending: SampledGaussian, turned: bool) -> Statement:
     """The worst pair of data sets, in words."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
@@ -189,7 +189,7 @@ def release_ledger(
         Released(
             quantity=one.quantity,
             claimed=one.claimed,
-            accounted=one.epsilon if isfinite(one.epsilon) else None,
+            epsilon_upper=one.epsilon if isfinite(one.epsilon) else None,
             noise=one.noise,
             span=one.span,
         )
@@ -204,17 +204,17 @@ def release_ledger(
         neighbouring=NeighboringRelation.REPLACE_ONE,
         claimed=releases.claimed,
         claimed_by="laplace",
-        accounted=releases.epsilon if proven else None,
+        epsilon_upper=releases.epsilon if proven else None,
         accountant=BASIC if proven else None,
         reasons=reasons,
-        opinions=_at_delta(releases) if bounded else (),
+        accountants=_at_delta(releases) if bounded else (),
         not_covered=tuple(not_covered),
         releases=noised,
         protects=protects,
         # all of it before the first step
         spent=tuple((step, releases.epsilon) for step in told) if proven else (),
-        shown=_of_opposites(noised) if proven else None,
-        shown_by=statement("opposites") if proven else None,
+        epsilon_lower=_of_opposites(noised) if proven else None,
+        epsilon_lower_by=statement("opposites") if proven else None,
     )
     return stated(ledger)
 
@@ -224,55 +224,57 @@ def _of_opposites(releases: Iterable[Released]) -> float:
 
     How far such a pair moves mean relevances nobody knows, so that these are not in it.
     """
-    return fsum(one.accounted or 0.0 for one in releases if one.quantity != "relevances")
+    return fsum(one.epsilon_upper or 0.0 for one in releases if one.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)
-def _at_delta(releases: Releases) -> tuple[Opinion, ...]:
+def _at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
     accounting, pure = library("dp-accounting"), releases.epsilon
     # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
-    renyi = Opinion(
+    renyi = AccountantEpsilon(
         accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
     )
     name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:
         why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
-        return renyi, Opinion(accountant=name, epsilon=None, note=why)
+        return renyi, AccountantEpsilon(accountant=name, epsilon=None, note=why)
     fine = pld_epsilon(releases.coarse(), DELTA, interval=1e-5 * pure)
-    return renyi, Opinion(accountant=name, epsilon=fine, note=AT_DELTA)
+    return renyi, AccountantEpsilon(accountant=name, epsilon=fine, note=AT_DELTA)
 
 
 @lru_cache(maxsize=64)
 def bounds_of(
-    spending: Spending, steps: int, delta: float
-) -> tuple[dict[str, Opinion], Losses | OneStep | None]:
+    spending: SampledGaussian, steps: int, delta: float
+) -> tuple[dict[str, AccountantEpsilon], Losses | OneStep | None]:
     """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that the second comes from."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     bound = plain if renyi is None else min(renyi, plain)
     grid = losses(spending, steps, delta, bound)
-    known = Opinion(
+    known = AccountantEpsilon(
         accountant=f"unamplified ({CLOSED})",
         epsilon=plain,
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
         by = CLOSED if isinstance(grid, OneStep) else accounting
-        fine = Opinion(accountant=f"pld ({by})", epsilon=grid.epsilon(delta))
+        fine = AccountantEpsilon(accountant=f"pld ({by})", epsilon=grid.epsilon(delta))
     else:
         why = NO_FINER_GRID if bound < LEAST else NO_GRID if bound > LARGEST else NO_SUCH_DELTA
         why = NO_LOSSES if spending.sampling == "shuffled" else why
-        fine = Opinion(accountant=f"pld ({accounting})", epsilon=None, note=why)
+        fine = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
-    first = Opinion(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
+    first = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": first, "pld": fine, "unamplified": known}, grid
 
 
-def _limit(spending: Spending, epsilon: float) -> Opinion:
+def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
     """The claim's own central limit theorem, told apart from the bounds."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
     if not isfinite(epsilon):
-        return Opinion(accountant=f"clt ({CLOSED})", epsilon=None, note=f"{note}; mu is too large to tell")
-    return Opinion(accountant=f"clt ({CLOSED})", epsilon=epsilon, note=note)
+        return AccountantEpsilon(
+            accountant=f"clt ({CLOSED})", epsilon=None, note=f"{note}; mu is too large to tell"
+        )
+    return AccountantEpsilon(accountant=f"clt ({CLOSED})", epsilon=epsilon, note=note)

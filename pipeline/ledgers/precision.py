@@ -29,13 +29,13 @@ def stated(ledger: Ledger) -> Ledger:
     return ledger.model_copy(
         update={
             "claimed": upper(ledger.claimed),
-            "accounted": upper(ledger.accounted),
-            "shown": None if ledger.shown is None else down(ledger.shown),
-            "opinions": tuple(
-                one.model_copy(update={"epsilon": upper(one.epsilon)}) for one in ledger.opinions
+            "epsilon_upper": upper(ledger.epsilon_upper),
+            "epsilon_lower": None if ledger.epsilon_lower is None else down(ledger.epsilon_lower),
+            "accountants": tuple(
+                one.model_copy(update={"epsilon": upper(one.epsilon)}) for one in ledger.accountants
             ),
             "releases": tuple(
-                one.model_copy(update={"claimed": up(one.claimed), "accounted": upper(one.accounted)})
+                one.model_copy(update={"claimed": up(one.claimed), "epsilon_upper": upper(one.epsilon_upper)})
                 for one in ledger.releases
             ),
             "spent": tuple((step, up(epsilon)) for step, epsilon in ledger.spent),

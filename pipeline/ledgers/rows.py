@@ -7,9 +7,9 @@ from types import MappingProxyType
 from pipeline.errors import UserError
 from pipeline.files import digest_json
 from pipeline.identity.provenance import versions
+from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.ledger import ledger_of
-from pipeline.ledgers.together import together
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.histories import read_history
@@ -35,7 +35,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         config=digest_json(row.search),
         versions=versions(),
         replicas=tuple(entries(run, row.search, steps)),
-        together=together(run, row.search, settings, root),
+        composition=row_composition(run, row.search, settings, root),
     )
     return records.write(ledgers, root)
 

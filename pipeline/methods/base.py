@@ -13,7 +13,7 @@ from pipeline.models.functional import functional_call
 from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
 CURVES = statement("curves")  # the history's, which nobody noised
@@ -86,7 +86,7 @@ class Task:
 class Guarantee:
     """What a replica's training spends, from the object that spent it."""
 
-    spending: Spending | Releases | None  # None: no private mechanism at all
+    spending: SampledGaussian | Releases | None  # None: no private mechanism at all
     delta: float | None
     claimed_by: str | None  # the accountant behind the paper's claim
     broken: tuple[Statement, ...] = ()  # why nothing is spent, or why its epsilon does not hold for what ran

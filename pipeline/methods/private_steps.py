@@ -16,7 +16,7 @@ from pipeline.methods.samples import BatchSum, Sample, padded
 from pipeline.privacy.clippers import way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.spending import Spending, relation_of, sensitivity
+from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import Statement, statement
 
 NOISELESS = statement("no_noise")
@@ -46,9 +46,9 @@ class PrivateSteps(Method):
             return None
         return GaussianMechanism(tuple(map(self.spending, self.settings)), self.distance)
 
-    def spending(self, settings: Any) -> Spending:
+    def spending(self, settings: Any) -> SampledGaussian:
         """What a replica with these settings spends."""
-        return Spending(
+        return SampledGaussian(
             sampling="poisson",
             noise_multiplier=self.noise_multiplier(settings),
             examples=self.examples,

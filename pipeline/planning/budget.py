@@ -14,7 +14,7 @@ from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
 from pipeline.privacy.parameters import LEAST_DELTA
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
 # TAN over the least that the same epsilon allows, from which privacy is overcharged whatever the noise: the
@@ -144,8 +144,10 @@ class _Training(NamedTuple):
     steps: int
     delta: float
 
-    def spending(self, sigma: float) -> Spending:
-        return Spending(sampling="poisson", noise_multiplier=sigma, examples=self.examples, batch=self.batch)
+    def spending(self, sigma: float) -> SampledGaussian:
+        return SampledGaussian(
+            sampling="poisson", noise_multiplier=sigma, examples=self.examples, batch=self.batch
+        )
 
     def epsilon(self, accountant: Accountant, sigma: float) -> float | None:
         if accountant == "rdp":

@@ -7,7 +7,7 @@ from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.params import PARAMS, Row, Settings
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 
 class Simulation(Strict):
@@ -53,7 +53,9 @@ def _passes(own: TanSettings) -> int:
 
 
 def _epsilon(own: TanSettings, examples: int) -> float:
-    spending = Spending(sampling="poisson", noise_multiplier=own.sigma, examples=examples, batch=own.batch)
+    spending = SampledGaussian(
+        sampling="poisson", noise_multiplier=own.sigma, examples=examples, batch=own.batch
+    )
     bounds, _ = bounds_of(spending, own.steps, own.delta)
     return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
 

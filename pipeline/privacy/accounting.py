@@ -6,7 +6,7 @@
   use. `classic_epsilon` is the same with Mironov's own conversion: a looser bound.
 * ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
   tighter upper bound: the one the ledger reports.
-* ``unamplified``: sampling taken for known (`pipeline.privacy.inclusion`). An upper bound at any noise.
+* ``unamplified``: sampling taken for known (`pipeline.privacy.participation`). An upper bound at any noise.
 * ``clt``: the limit that some papers state (`pipeline.privacy.clt`). An approximation and no bound.
 * ``tan``: the closed form of Sander et al. (`pipeline.privacy.total_noise`). An approximation and no bound.
 * `opacus_prv` and `opacus_rdp`: of Poisson samples by Opacus, as a second library's opinion.
@@ -37,9 +37,9 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from pipeline.errors import UserError
-from pipeline.privacy.inclusion import unamplified_epsilon
+from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 Accountant = Literal["rdp", "pld"]
@@ -64,7 +64,7 @@ PARTS = (1, 64, 256, 1024, 5000)  # of the orders, each looked at where those be
 def poisson_gaussian(
     rate: float, noise_multiplier: float, steps: int, first_release: float | None = None
 ) -> DpEvent:
-    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample, and a `Spending.first_release`."""
+    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample; and `SampledGaussian.first_release`."""
     sampled = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), steps)
     return ComposedDpEvent([GaussianDpEvent(first_release), sampled]) if first_release else sampled
 
@@ -147,7 +147,7 @@ def _history(
 
 
 @lru_cache(maxsize=512)
-def _renyi(spending: Spending, orders: tuple[float, ...]) -> np.ndarray:
+def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """(K,) Renyi divergences of one step, or of one epoch where it is shuffled, at each of the orders.
 
     Those that dp-accounting can't tell are infinite.
@@ -164,17 +164,17 @@ def _renyi(spending: Spending, orders: tuple[float, ...]) -> np.ndarray:
     return found
 
 
-def renyi_divergence(spending: Spending, steps: int, order: float) -> float:
+def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> float:
     """Renyi divergence of ``steps`` steps at one order; nothing is known for draws with replacement."""
     return float(_divergences(spending, steps, (order,))[0])
 
 
-def renyi_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
+def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP, improved conversion, in milliseconds; None where dp-accounting has no bound."""
     return _converted(spending, steps, lambda *found: float(compute_epsilon(*found, delta)[0]))
 
 
-def classic_epsilon(spending: Spending, steps: int, delta: float) -> float | None:
+def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP with the conversion of Mironov 2017: Sander et al. 2022, Eq. 3. Else as above."""
     return _converted(
         spending, steps, lambda orders, spent: float((spent - np.log(delta) / (orders - 1)).min())
@@ -182,7 +182,7 @@ def classic_epsilon(spending: Spending, steps: int, delta: float) -> float | Non
 
 
 def _converted(
-    spending: Spending, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
+    spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
 ) -> float | None:
     """The least epsilon that ``convert`` makes of orders and their divergences after ``steps`` steps."""
     if spending.sampling == "replacement":
@@ -201,14 +201,14 @@ def _converted(
     return least if isfinite(least) else None
 
 
-def _divergences(spending: Spending, steps: int, orders: tuple[float, ...]) -> np.ndarray:
+def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
     """(K,) of ``steps`` steps and what came before them, at each of the orders."""
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
     total = _renyi(spending, orders) * times
     return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
 
 
-def spent(spending: Spending, steps: int, delta: float) -> float:
+def spent(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Epsilon spent so far: an upper bound that is cheap enough to show while training."""
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)

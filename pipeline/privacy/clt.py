@@ -4,10 +4,10 @@ from math import exp, expm1, hypot, isfinite, sqrt
 
 from scipy.special import ndtr
 
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 
-def clt_mu(spending: Spending, steps: int) -> float | None:
+def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     """mu of the central limit theorem that papers state for this sampling; None where it overflows.
 
     ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
@@ -19,7 +19,7 @@ def clt_mu(spending: Spending, steps: int) -> float | None:
     return mu if mu is None or spending.first_release is None else hypot(mu, 1 / spending.first_release)
 
 
-def _of_steps(spending: Spending, steps: int) -> float | None:
+def _of_steps(spending: SampledGaussian, steps: int) -> float | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         return sqrt(spending.epochs(steps)) / noise

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
@@ -29,7 +29,7 @@ class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
     One example moves part g of the sum by at most ``distance`` C_g, `sensitivity` times its clipping bound
-    (`pipeline.privacy.spending`). The parts' noise has standard deviation
+    (`pipeline.privacy.sampled_gaussian`). The parts' noise has standard deviation
     ``distance`` C_g z sqrt(G) / p_g with sum p_g^2 = G, so that all of them together have multiplier z
     (Nguyen et al. 2023, section 3.2 and footnote 4).
 
@@ -38,7 +38,7 @@ class GaussianMechanism:
     1 / z + r sqrt(d) in all. So that z is what is spent, s is larger by 1 / (1 - z r sqrt(d)).
     """
 
-    spendings: tuple[Spending, ...]  # z, and how batches are drawn
+    spendings: tuple[SampledGaussian, ...]  # z, and how batches are drawn
     distance: float
 
     def release(

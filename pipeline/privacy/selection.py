@@ -16,7 +16,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from pipeline.errors import UserError
 from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # The law of the number of trainings, and its shape as a truncated negative binomial.
 Drawn = Literal["logarithmic", "geometric", "poisson"]
@@ -24,7 +24,9 @@ SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": i
 
 
 @lru_cache(maxsize=64)
-def selection_epsilon(spending: Spending, steps: int, delta: float, mean: float, drawn: Drawn) -> float:
+def selection_epsilon(
+    spending: SampledGaussian, steps: int, delta: float, mean: float, drawn: Drawn
+) -> float:
     """Epsilon of the best of a drawn number of trainings, an upper bound at ``delta``.
 
     Args:

@@ -15,8 +15,8 @@ from dp_accounting.pld.privacy_loss_distribution import (
 )
 
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
-from pipeline.privacy.inclusion import moves
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.participation import moves
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Probability of a step's losses that are too large to be told apart, and count as infinite.
 FARTHEST = 1e-18
@@ -57,7 +57,7 @@ class Losses:
 class OneStep:
     """Losses of a single step, which need no grid."""
 
-    spending: Spending
+    spending: SampledGaussian
 
     def epsilon(self, delta: float) -> float:
         """An upper bound at ``delta``."""
@@ -68,7 +68,7 @@ class OneStep:
         return amplified(self.spending, np.asarray(epsilons))
 
 
-def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses | OneStep | None:
+def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) -> Losses | OneStep | None:
     """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
 
     None where there is none: of 'shuffled', whose steps depend on each other, at other epsilons than those
@@ -85,19 +85,19 @@ def losses(spending: Spending, steps: int, delta: float, bound: float) -> Losses
     return found if isfinite(told) else None
 
 
-def _interval(spending: Spending, epsilon: float) -> float:
+def _interval(spending: SampledGaussian, epsilon: float) -> float:
     """1e-4, as dp-accounting has it, and less or more than that for epsilons far from 1."""
     coarsest = _farthest(spending) / MOST_POINTS
     return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
 
 
-def _farthest(spending: Spending) -> float:
+def _farthest(spending: SampledGaussian) -> float:
     """The loss from which those of one step count as infinite."""
     return least_epsilon(lambda epsilons: amplified(spending, epsilons), FARTHEST)
 
 
 @lru_cache(maxsize=16)
-def composed(spending: Spending, steps: int, interval: float) -> Losses:
+def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
     """The losses of ``steps`` steps and what came before them, on a grid of ``interval``.
 
     Not for 'shuffled', whose steps depend on each other.
@@ -124,7 +124,7 @@ def composed(spending: Spending, steps: int, interval: float) -> Losses:
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
-def amplified(spending: Spending, epsilons: np.ndarray) -> np.ndarray:
+def amplified(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
     """(K,) delta of one step at epsilons >= 0, for data sets that differ in one example replaced.
 
     With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
@@ -145,7 +145,7 @@ def _log_expm1(values: np.ndarray) -> np.ndarray:
         return np.log(-np.expm1(-values)) + values
 
 
-def _of_one_step(spending: Spending, interval: float) -> PrivacyLossDistribution:
+def _of_one_step(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
     """Losses of one step: the pair of distributions whose delta is `amplified` at every epsilon >= 0.
 
     Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon

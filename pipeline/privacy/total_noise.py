@@ -6,12 +6,12 @@ multiplier of about `WALL`, the paper's 'privacy wall', Renyi divergences grow f
 
 from math import log, sqrt
 
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 WALL = 2.0  # section 3.2
 
 
-def signal_to_noise(spending: Spending, steps: int) -> float:
+def signal_to_noise(spending: SampledGaussian, steps: int) -> float:
     """eta = (q / z) sqrt(S / 2): Definition 3.1."""
     return spending.rate / spending.noise_multiplier * sqrt(steps / 2)
 

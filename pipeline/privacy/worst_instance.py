@@ -6,7 +6,7 @@ example of its own is added or removed, adds a clipped vector that nobody else's
 N(0, z^2) without the record, and a mixture of N(j, z^2) with it, j how many vectors it turned around. Nothing
 is trained: this is what the mechanism spends on that pair, however good the network.
 
-A first release (`Spending.first_release`) is left out: whoever doesn't look at it knows no more.
+A first release (`SampledGaussian.first_release`) is left out: whoever doesn't look at it knows no more.
 
 All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
 rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off. Beside it stands what the
@@ -24,8 +24,8 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
 from pipeline.privacy.gaussian import least_epsilon
-from pipeline.privacy.inclusion import successes
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.participation import successes
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
 CELLS = 100_000  # of what one step releases; a cell's probabilities are exact, so that more only sharpen
@@ -49,7 +49,9 @@ class Pair:
 
 
 @lru_cache(maxsize=256)
-def worst_epsilon(spending: Spending, steps: int, delta: float, bound: float, turned: bool = False) -> float:
+def worst_epsilon(
+    spending: SampledGaussian, steps: int, delta: float, bound: float, turned: bool = False
+) -> float:
     """An epsilon that ``steps`` steps exceed at ``delta`` on the worst pair named above; 0: none is shown.
 
     Args:
@@ -71,7 +73,7 @@ def worst_epsilon(spending: Spending, steps: int, delta: float, bound: float, tu
     return min(found, _told_apart(spending, steps, delta)) if turned else found
 
 
-def _told_apart(spending: Spending, steps: int, delta: float) -> float:
+def _told_apart(spending: SampledGaussian, steps: int, delta: float) -> float:
     """The largest epsilon at which it doesn't matter that a Poisson sample may leave a mini-set empty.
 
     There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
@@ -86,7 +88,7 @@ def _told_apart(spending: Spending, steps: int, delta: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _pair(spending: Spending, steps: int) -> Pair:
+def _pair(spending: SampledGaussian, steps: int) -> Pair:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         # of an epoch's batches one has the record: what the largest of their releases tells
@@ -107,7 +109,7 @@ def _pair(spending: Spending, steps: int) -> Pair:
     return Pair(masses[0], within, steps)
 
 
-def turned_around(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
+def turned_around(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """How many of a step's clipped vectors the record is in: (K,) numbers >= 1, and their (K,) probabilities.
 
     Of independent draws, those of a mini-set are as many as fill it, and the sets are alike.
@@ -193,7 +195,7 @@ def _profile(
     return profile
 
 
-def _of_the_sum(spending: Spending, steps: int, delta: float) -> float:
+def _of_the_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """What the sum of all releases tells: N(0, T z^2) without the record, and with it N(h, T z^2).
 
     h is how often it was drawn. That the sum is above a threshold has the probability a without the record

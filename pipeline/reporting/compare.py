@@ -30,7 +30,7 @@ class Level:
     @property
     def proven(self) -> float:
         """The bound on epsilon; infinite where there is none."""
-        return inf if self.ledger.accounted is None else self.ledger.accounted
+        return inf if self.ledger.epsilon_upper is None else self.ledger.epsilon_upper
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _beside(epsilon: float, rivals: Sequence[Level]) -> tuple[tuple[float, Level
 
 def _missing(key: str, ledger: Ledger, settings: Settings) -> Missing:
     """The level of row ``key`` that would be proven to spend what this ledger proves."""
-    row, epsilon, delta = settings.rows[key], ledger.accounted, ledger.delta
+    row, epsilon, delta = settings.rows[key], ledger.epsilon_upper, ledger.delta
     told = "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"
     if not told or not epsilon or not delta:
         return Missing(None)

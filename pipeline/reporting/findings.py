@@ -51,8 +51,8 @@ class Quote:
     @property
     def proven(self) -> str:
         """The upper bound on epsilon, rounded up."""
-        accounted = self.cell.guarantee.ledger.accounted
-        return "no bound" if accounted is None else wording.upwards(accounted)
+        epsilon_upper = self.cell.guarantee.ledger.epsilon_upper
+        return "no bound" if epsilon_upper is None else wording.upwards(epsilon_upper)
 
     @property
     def claimed(self) -> str:

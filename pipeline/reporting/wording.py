@@ -3,14 +3,14 @@
 from math import isinf
 from typing import Any
 
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
-from pipeline.results.schema import Attack, Ledger, Together
+from pipeline.results.schema import Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
@@ -141,7 +141,7 @@ def delta(ledger: Ledger) -> str:
 
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
-    return "no bound" if ledger.accounted is None else f"ε ≤ {upwards(ledger.accounted)}"
+    return "no bound" if ledger.epsilon_upper is None else f"ε ≤ {upwards(ledger.epsilon_upper)}"
 
 
 def upwards(value: float) -> str:
@@ -161,7 +161,7 @@ GRID = (
 )
 
 
-def together(spent: Together) -> str:
+def composition(spent: Composition) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
     of = f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"
     if spent.searched:
@@ -194,8 +194,8 @@ def privacy_words(cell: Cell) -> str:
         return PRIVACY["none"].text
     ledger, attacks = guarantee.ledger, cell.replicas[0].attacks
     lower = [attack.epsilon for attack in attacks if attack.whole]
-    shown = max(lower if ledger.shown is None else [*lower, ledger.shown], default=None)
-    proven = "none" if ledger.accounted is None else upwards(ledger.accounted)
+    shown = max(lower if ledger.epsilon_lower is None else [*lower, ledger.epsilon_lower], default=None)
+    proven = "none" if ledger.epsilon_upper is None else upwards(ledger.epsilon_upper)
     epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
     return epsilons if guarantee.state == "holds" else f"{epsilons} {PRIVACY[guarantee.state].text}"
 
@@ -249,7 +249,7 @@ def attack_words(attack: Attack | None) -> str:
     if attack is None:
         return "not audited"
     best = max(attack.bounds, key=lambda bound: bound.epsilon)
-    of = "no bound" if attack.accounted is None else upwards(attack.accounted)
+    of = "no bound" if attack.epsilon_upper is None else upwards(attack.epsilon_upper)
     return f"{WORDS.attacks[attack.attack]}: {downwards(best.epsilon)} (of {of}; {WORDS.bounds[best.by]})"
 
 

@@ -180,18 +180,18 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         replicas=tuple(replicas),
         history=run.history,
         origins=run.origins,
-        together=ledgers.together,
+        composition=ledgers.composition,
     )
 
 
 def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
     if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
-        due = one.accounted_then and one.accounted_then.accounted
-        return ledger.steps != one.steps or (ledger.accounted is None) != (due is None)
+        due = one.accounted_then and one.accounted_then.epsilon_upper
+        return ledger.steps != one.steps or (ledger.epsilon_upper is None) != (due is None)
     if ledger.noise != one.noise:
         return True
-    if ledger.accounted is not None and (one.broken or made.reproducible):
+    if ledger.epsilon_upper is not None and (one.broken or made.reproducible):
         return True
     if isinstance(one.spending, Releases):
         return ledger.steps != one.steps

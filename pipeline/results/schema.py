@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from dp_accounting import NeighboringRelation
 from pydantic import (
     AfterValidator,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
@@ -24,7 +23,7 @@ from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Noise
-from pipeline.privacy.spending import Relation, Spending
+from pipeline.privacy.sampled_gaussian import Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
@@ -53,15 +52,10 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
-# files call it by its first name
-NotCovered = Annotated[
-    tuple[Statement, ...], Field(validation_alias="uncounted", serialization_alias="uncounted")
-]
-BY_NAME_OR_ALIAS = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
 
 
-class Opinion(Strict):
+class AccountantEpsilon(Strict):
     """An epsilon computed by one accountant of one library."""
 
     accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
@@ -74,7 +68,9 @@ class Released(Strict):
 
     quantity: Plain  # 'relevances', 'inputs', 'labels'
     claimed: NotNegative  # epsilon by the method's own reckoning
-    accounted: NotNegative | None  # by how far one example really moves the quantity; None: nothing bounds it
+    epsilon_upper: (
+        NotNegative | None
+    )  # by how far one example really moves the quantity; None: nothing bounds it
     # standard deviation on a coordinate: least, median, largest
     noise: tuple[NotNegative, NotNegative, NotNegative]
     span: NotNegative  # of the exact values: how far they lie apart
@@ -82,8 +78,6 @@ class Released(Strict):
 
 class Ledger(Strict):
     """What privacy a replica really buys."""
-
-    model_config = BY_NAME_OR_ALIAS
 
     # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
     event: Plain | None
@@ -100,23 +94,25 @@ class Ledger(Strict):
     claimed_by: Plain | None  # the accountant behind the claim
     noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
     # true upper bound of the mechanism as run; None: there is none, see `reasons`
-    accounted: NotNegative | None
-    accountant: Plain | None  # that computed `accounted`
-    reasons: tuple[Statement, ...] = ()  # why `accounted` is None
-    opinions: tuple[Opinion, ...] = ()  # what other accountants and libraries say of the same event
-    not_covered: NotCovered = ()  # data uses that no epsilon here covers
+    epsilon_upper: NotNegative | None
+    accountant: Plain | None  # that computed `epsilon_upper`
+    reasons: tuple[Statement, ...] = ()  # why `epsilon_upper` is None
+    accountants: tuple[
+        AccountantEpsilon, ...
+    ] = ()  # what other accountants and libraries say of the same event
+    not_covered: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
     mu: NotNegative | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[Probability, Probability], ...] = ()
     releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
     # what of whom, and from whom, where the unit alone does not tell
     protects: Statement | None = None
-    # (step, epsilon) after the steps that the history has lines of: an upper bound, where `accounted` is one
+    # (step, epsilon) after the steps that the history has lines of: an upper bound, as `epsilon_upper`
     spent: tuple[tuple[Whole, NotNegative], ...] = ()
-    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that `shown_by`
-    # names: a lower bound beside `accounted`, computed, with nothing trained
-    shown: NotNegative | None = None
-    shown_by: Statement | None = None
+    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that
+    # `epsilon_lower_by` names: a lower bound beside `epsilon_upper`, computed, with nothing trained
+    epsilon_lower: NotNegative | None = None
+    epsilon_lower_by: Statement | None = None
 
 
 FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
@@ -144,7 +140,7 @@ class Attack(Strict):
     event: Plain  # the mechanism as it ran for the audit
     noise: Noise = "float32"  # that it had
     delta: Probability
-    accounted: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
+    epsilon_upper: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
     whole: bool  # whether that is the row's own, with all its examples and steps
     confidence: Probability
     trials: tuple[Whole, Whole]  # without the record, with it
@@ -197,15 +193,13 @@ class OfReplica(Strict):
 class Trained(OfReplica):
     """What ran for one replica, and what its mechanism says that it spends."""
 
-    model_config = BY_NAME_OR_ALIAS
-
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
-    spending: Spending | Releases | None  # None: no private mechanism at all
+    spending: SampledGaussian | Releases | None  # None: no private mechanism at all
     delta: Probability | None
     claimed_by: Plain | None
     broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
-    not_covered: NotCovered  # uses of private data that the mechanism leaves out
+    not_covered: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
     protects: Statement | None = None
     # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
     accounted_then: Ledger | None = None
@@ -292,7 +286,7 @@ class Entry(OfReplica):
     metrics: dict[Plain, float] = Field(default_factory=dict)
 
 
-class Together(Strict):
+class Composition(Strict):
     """What all private trainings of a row, and of the search behind it, spend together."""
 
     epsilon: NotNegative  # an upper bound
@@ -311,7 +305,7 @@ class Ledgers(Kept):
     config: Plain  # digest of what params.yaml says of the account, or of the row's search
     versions: Versions  # of Python and the libraries that did
     replicas: tuple[Entry, ...]
-    together: Together | None = None  # where the row's trainings spend more than each alone
+    composition: Composition | None = None  # where the row's trainings spend more than each alone
 
 
 class Replica(OfReplica):
@@ -344,7 +338,7 @@ class Record(Strict):
     replicas: tuple[Replica, ...]
     history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
     origins: tuple[Provenance, ...]
-    together: Together | None = None
+    composition: Composition | None = None
 
     @property
     def provenance(self) -> Provenance:

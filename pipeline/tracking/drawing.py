@@ -107,7 +107,7 @@ class _Drawing:
             for name, value in self._values(replicas).items()
             if name in (ACCURACY, HALF_WIDTH)
         }
-        if (every := self.record.together) is not None:
+        if (every := self.record.composition) is not None:
             accuracies["epsilon_together"] = _bound(every.epsilon, rounded_up)
         return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
@@ -189,14 +189,16 @@ class _Drawing:
         }
         half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in measured else None
         ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
-        shown = [one.ledger.shown for one in replicas if one.ledger.shown is not None]
+        shown = [one.ledger.epsilon_lower for one in replicas if one.ledger.epsilon_lower is not None]
         shown += [attack.epsilon for one in replicas for attack in one.attacks if attack.whole]
         values = {
             **measured,
             HALF_WIDTH: half,
             "seconds": None if account else fmean(one.seconds for one in replicas),
             "epsilon_claimed": ledger.claimed,
-            "epsilon_proven": None if ledger.accounted is None else _bound(ledger.accounted, rounded_up),
+            "epsilon_proven": None
+            if ledger.epsilon_upper is None
+            else _bound(ledger.epsilon_upper, rounded_up),
             "epsilon_shown": _bound(max(shown), rounded_down) if shown else None,
             "delta": ledger.delta if any(map(_private, replicas)) else None,
             "mu": ledger.mu,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
@@ -31,14 +31,14 @@ def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str
     ledger = verdict.ledger
     why = f" ({verdict.reason})" if verdict.reason else ""
     sentences.append(f"Privacy: {vocabulary.PRIVACY[verdict.state].text.lower()}{why}.")
-    if ledger.accounted is not None:
+    if ledger.epsilon_upper is not None:
         unit = f"{ledger.unit}; {RELATION_WORDS[ledger.neighbouring]}"
         sentences.append(f"Proven is {wording.bound(ledger)} at δ {wording.delta(ledger)} ({unit}).")
     if ledger.claimed is not None:
         sentences.append(f"Claimed is {wording.claim(ledger)}.")
-    if ledger.shown is not None:
-        sentences.append(f"At least {wording.downwards(ledger.shown)} is spent.")
-    if uses := severity.not_covered(ledger, replicas[0].attacks, record.together):
+    if ledger.epsilon_lower is not None:
+        sentences.append(f"At least {wording.downwards(ledger.epsilon_lower)} is spent.")
+    if uses := severity.not_covered(ledger, replicas[0].attacks, record.composition):
         sentences.append(severity.sentence(uses))
     return " ".join(sentences)
 
@@ -46,8 +46,8 @@ def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str
 def of_row(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], tested_on: str) -> str:
     """Of a row: what is said of each of its levels."""
     sentences = [f"A row of {place(record, paper)} of {short(paper)}."]
-    if record.together:
-        sentences.append(wording.together(record.together))
+    if record.composition:
+        sentences.append(wording.composition(record.composition))
     items = [f"- {of_level(record, replicas, tested_on)}" for replicas in levels]
     return " ".join(sentences) + "\n\n" + "\n".join(items)
 

@@ -16,7 +16,7 @@ from pipeline.methods.rooms import method_settings
 from pipeline.params import Model, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Evaluated, Evaluation, Trained
 from pipeline.results.weights import existing_weights, read_weights
@@ -123,7 +123,7 @@ def _check_fit(weights: Tensors, wanted: Tensors, member: Replica) -> None:
             raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
 
 
-def noise(spending: Spending | Releases | None) -> dict[str, float]:
+def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
     """Of each released quantity the noise on a coordinate: the median of the standard deviations.
 
     In spans of the exact values: above 1 a single noisy value says next to nothing.

@@ -28,7 +28,7 @@ from torch import Tensor
 from pipeline import params
 from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
-from pipeline.ledgers import ledger, together
+from pipeline.ledgers import composition, ledger
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -40,10 +40,10 @@ from pipeline.privacy import mechanisms, randomness, rounded_noise
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import Bound
 from tests.audits import test_bounds
-from tests.ledgers import test_broken, test_together
+from tests.ledgers import test_broken, test_composition
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -64,13 +64,15 @@ BC = BatchClippingSettings.model_validate(
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 LAYER_NORM, PUBLIC_BN = "davody-t5-ln-lenet5", "davody-t5-bn-lenet5"
 ILM = "phan-f4a-ilm-sound-reduced"
-Shown = tuple[float, float]  # epsilon that an audit shows, and what is accounted for what it attacked
+AuditedEpsilon = tuple[
+    float, float
+]  # epsilon that an audit shows, and what is accounted for what it attacked
 
 
-def singles(other: str | None = None) -> Callable[[], Shown]:
+def singles(other: str | None = None) -> Callable[[], AuditedEpsilon]:
     """By a thousand canaries in one run; ``other``: an attacker beside the one by likelihoods."""
 
-    def audit() -> Shown:
+    def audit() -> AuditedEpsilon:
         replicas = 2 if other == "replicas" else 1
         scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "singles", replicas=replicas)
         return told(scores, scores.others[other] if other else (scores.without, scores.within))
@@ -78,13 +80,13 @@ def singles(other: str | None = None) -> Callable[[], Shown]:
     return audit
 
 
-def crowd() -> Shown:
+def crowd() -> AuditedEpsilon:
     """By runs with a record that turns clipped means around, and without."""
     scores = mechanism.audit_crowd(BC, CROWD, ROUNDS, PARTS, "planted", runs=RUNS)
     return told(scores, (scores.without, scores.within))
 
 
-def labels() -> Shown:
+def labels() -> AuditedEpsilon:
     """By the noise on two coefficients of the loss, at delta 0: half of an epsilon of 4."""
     row = SETTINGS.rows[ILM]
     own = row.resolved[0].model_copy(update={"epsilon": 4.0})
@@ -93,31 +95,31 @@ def labels() -> Shown:
     return bounds.by_thresholds(*found.labels, ALPHA, 0.0), own.loss_share * 4.0
 
 
-def floats() -> Shown:
+def floats() -> AuditedEpsilon:
     """By which numbers noise on a grid can make, of one release."""
-    spending = Spending(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
     errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
     shown = bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
     return shown, bounds.of_mu(1 / 1.1, DELTA)
 
 
-def computed(key: str, seeds: int = 24) -> Callable[[], Shown]:
+def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
     """By how far a record moves the sums of a row's own network, over the noise that is measured."""
 
-    def audit() -> Shown:
+    def audit() -> AuditedEpsilon:
         row = SETTINGS.rows[key]
         with patch.object(pair, "RUNS", seeds):
             found = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
-        return bounds.of_mu(found.mu(ALPHA), DELTA), accounted(found.scores)
+        return bounds.of_mu(found.mu(ALPHA), DELTA), epsilon_upper(found.scores)
 
     return audit
 
 
-def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> Shown:
-    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), accounted(scores)
+def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
+    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
 
 
-def accounted(scores: Scores) -> float:
+def epsilon_upper(scores: Scores) -> float:
     known, _ = bounds_of(scores.spending, scores.steps, DELTA)
     return min(one.epsilon for one in known.values() if one.epsilon is not None)
 
@@ -254,7 +256,7 @@ class Bug:
     owner: Any
     attribute: str
     planted: Any
-    audit: Callable[[], Shown]
+    audit: Callable[[], AuditedEpsilon]
 
     @contextmanager
     def there(self) -> Iterator[None]:
@@ -303,7 +305,7 @@ def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
-CANDIDATES, ONE_RUN, BY_ERRORS = together._candidates, bounds.one_run, bounds.by_errors
+CANDIDATES, ONE_RUN, BY_ERRORS = composition._candidates, bounds.one_run, bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
@@ -318,7 +320,7 @@ NEIGHBOURS = partial(
 
 def every_candidate() -> None:
     with TemporaryDirectory() as folder:
-        test_together.test_a_row_and_every_candidate_of_its_search_are_composed(Path(folder))
+        test_composition.test_a_row_and_every_candidate_of_its_search_are_composed(Path(folder))
 
 
 OF_THE_SYSTEM = test_randomness.test_256_bits_are_asked_of_the_operating_system
@@ -411,7 +413,7 @@ FAULTS: dict[str, Fault] = {
         rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
     ),
     "one candidate dropped": Fault(
-        together, "_candidates", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
+        composition, "_candidates", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
     ),
 }
 
@@ -423,12 +425,12 @@ def main() -> None:
     for name, bug in BUGS.items():
         begun = time.monotonic()
         with bug.there():
-            found, accounted = bug.audit()
+            found, epsilon_upper = bug.audit()
         clean, _ = bug.audit()
-        if found <= accounted or clean > accounted:
+        if found <= epsilon_upper or clean > epsilon_upper:
             missed.append(name)
         print(
-            f"{name}: epsilon >= {found:.3g} shown of {accounted:.3g} accounted, without the bug "
+            f"{name}: epsilon >= {found:.3g} shown of {epsilon_upper:.3g} accounted, without the bug "
             f">= {clean:.3g} ({time.monotonic() - begun:.0f} s)",
             flush=True,
         )

@@ -88,7 +88,7 @@ def test_thresholds_share_the_confidence() -> None:
     shown = log((1 - DELTA - upper) / upper)
     without, within = np.zeros(100), np.ones(100)
     assert bounds.by_thresholds(without, within, ALPHA, DELTA) == pytest.approx(shown)
-    assert dprepro.audit(without, within, delta=DELTA).at_least == pytest.approx(shown)
+    assert dprepro.audit(without, within, delta=DELTA).epsilon_lower == pytest.approx(shown)
 
 
 def test_the_bounds_of_an_attack_share_the_confidence() -> None:

@@ -19,7 +19,7 @@ from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import FLOATING_POINT
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -27,7 +27,7 @@ SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
 def mechanism_of(multiplier: float) -> GaussianMechanism:
-    spending = Spending(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
     return GaussianMechanism((spending,), 1.0)
 
 
@@ -145,9 +145,9 @@ def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_d
     assert set(others) == {"grid"}
     attacks = {attack.noise: attack for attack in found if attack.attack == FLOATING_POINT}
     for attack in attacks.values():
-        assert attack.accounted is not None
+        assert attack.epsilon_upper is not None
         assert sum(attack.trials) >= 30_000
-    assert attacks["float32"].largest > attacks["float32"].accounted
+    assert attacks["float32"].largest > attacks["float32"].epsilon_upper
     assert attacks["grid"].largest == 0
 
 

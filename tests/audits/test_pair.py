@@ -49,8 +49,8 @@ def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
         0,
         True,
     )
-    assert attack.accounted == pytest.approx(0.25, rel=1e-6)
-    assert attack.largest <= attack.accounted
+    assert attack.epsilon_upper == pytest.approx(0.25, rel=1e-6)
+    assert attack.largest <= attack.epsilon_upper
     audit_row("davody-t2-lenet5", SETTINGS, tmp_path)
     kept = records.read_audit("davody-t2-lenet5", tmp_path)
     assert kept is not None

@@ -14,8 +14,8 @@ from tests.audits import planted
 def test_a_planted_bug_is_seen_and_right_code_is_not(name: str) -> None:
     bug = planted.BUGS[name]
     with bug.there():
-        shown, accounted = bug.audit()
-    assert shown > accounted
+        shown, epsilon_upper = bug.audit()
+    assert shown > epsilon_upper
 
 
 @pytest.mark.parametrize("name", planted.FAULTS)
@@ -40,8 +40,8 @@ AUDITS = {
 
 @pytest.mark.parametrize("name", AUDITS)
 def test_right_code_shows_something_and_no_more_than_is_accounted(name: str) -> None:
-    shown, accounted = AUDITS[name]()
-    assert 0.2 * accounted < shown <= accounted
+    shown, epsilon_upper = AUDITS[name]()
+    assert 0.2 * epsilon_upper < shown <= epsilon_upper
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.broad)])
@@ -52,7 +52,8 @@ def test_no_false_alarm_in_repetitions(count: int) -> None:
             scores = audit_singles(planted.TAN, 1000, 20, f"sound/{repetition}")
         every = {"": (scores.without, scores.within), **scores.others}
         alarms += any(
-            shown > accounted for shown, accounted in (planted.told(scores, one) for one in every.values())
+            shown > epsilon_upper
+            for shown, epsilon_upper in (planted.told(scores, one) for one in every.values())
         )
     assert alarms <= 1 + count // 20
 

@@ -86,7 +86,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     audit_row("row", settings)
     audit = records.read_audit("row")
     assert audit is not None
-    shown = {one.attack: (one.largest, one.accounted) for one in audit.attacks}
+    shown = {one.attack: (one.largest, one.epsilon_upper) for one in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
     assert costs(settings.rows["row"], settings)[0].operations > 0

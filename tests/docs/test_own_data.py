@@ -65,9 +65,9 @@ def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
     assert measured is not None
     assert ledgers is not None
     assert measured.replicas[0].metrics["test_accuracy"] > 0.5  # a tenth is chance
-    accounted = ledgers.replicas[0].ledger.accounted
-    assert accounted is not None
-    assert accounted < 3
+    epsilon_upper = ledgers.replicas[0].ledger.epsilon_upper
+    assert epsilon_upper is not None
+    assert epsilon_upper < 3
 
 
 def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

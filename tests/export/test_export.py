@@ -136,15 +136,15 @@ def test_a_row_predicts_as_its_export_does(here: Path, row: str) -> None:
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     (ledger, *_) = (one.ledger for one in records.read_ledgers(IMAGES).replicas)
     told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
-    assert ledger.accounted is not None
+    assert ledger.epsilon_upper is not None
     assert ledger.accountant is not None
     assert "dp-accounting 0." in ledger.accountant
     for name, value in {
-        "epsilon": ledger.accounted,
+        "epsilon": ledger.epsilon_upper,
         "delta": ledger.delta,
         "accountant": ledger.accountant,
         "claimed": ledger.claimed,
-        "at_least": ledger.shown,
+        "at_least": ledger.epsilon_lower,
         "noise_multiplier": ledger.noise_multiplier,
         "sampling_rate": ledger.sampling_rate,
         "steps": ledger.steps,
@@ -158,8 +158,13 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     card = Path(f"out/{IMAGES}/README.md").read_text()
     for said in (
         *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
-        *(wording.downwards(ledger.shown or 0), *told["not_covered"], *told["assumptions"], "Poisson"),
-        wording.together(records.read_ledgers(IMAGES).together),  # type: ignore[arg-type]
+        *(
+            wording.downwards(ledger.epsilon_lower or 0),
+            *told["not_covered"],
+            *told["assumptions"],
+            "Poisson",
+        ),
+        wording.composition(records.read_ledgers(IMAGES).composition),  # type: ignore[arg-type]
     ):
         assert said in card
 

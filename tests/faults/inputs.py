@@ -305,8 +305,13 @@ class Inputs:
         sigma = chance.choice([0, 5e-324, 1e-6, 0.1, 1.1, 100, 1e6, 1e308])
         own = dpsgd_settings(sigma, **given)
         ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
-        if ledger.accounted is not None and ledger.shown is not None:
-            assert ledger.shown <= ledger.accounted, (sigma, given, ledger.shown, ledger.accounted)
+        if ledger.epsilon_upper is not None and ledger.epsilon_lower is not None:
+            assert ledger.epsilon_lower <= ledger.epsilon_upper, (
+                sigma,
+                given,
+                ledger.epsilon_lower,
+                ledger.epsilon_upper,
+            )
 
     def arguments(self, chance: random.Random) -> None:
         command = chance.choice(

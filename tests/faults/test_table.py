@@ -167,7 +167,7 @@ LEDGER = records.ledger_path(ROW)
             "versions.torch",
         ),
         (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
-        (LEDGER, lambda x: first(x)["ledger"]["opinions"][0].update(epsilon=-1.0), "opinions.0.epsilon"),
+        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1.0), "opinions.0.epsilon"),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
     ],
 )
@@ -207,7 +207,7 @@ def test_what_ran_otherwise_is_told(own: Path, change: Callable[[Any], None], sa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda x: first(x)["ledger"]["opinions"][1].update(epsilon=0.1), "is not what is computed"),
+        (lambda x: first(x)["ledger"]["accountants"][1].update(epsilon=0.1), "is not what is computed"),
         (lambda x: first(x)["ledger"].update(uncounted=[]), "ledger.uncounted is not what is computed"),
         (lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
     ],
@@ -250,7 +250,9 @@ def test_a_lock_with_another_path_is_told(own: Path) -> None:
     assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
-@pytest.mark.parametrize("change", [{"accounted": -5}, {"accounted": 0.01}, {"claimed": -1}, {"delta": 7}])
+@pytest.mark.parametrize(
+    "change", [{"epsilon_upper": -5}, {"epsilon_upper": 0.01}, {"claimed": -1}, {"delta": 7}]
+)
 def test_a_ledger_that_can_not_be_is_not_printed(own: Path, change: dict[str, float]) -> None:
     edit(records.ledger_path(ROW), lambda x: first(x)["ledger"].update(change))
     with pytest.raises(UserError, match=r"reports/ledgers/small\.json"):

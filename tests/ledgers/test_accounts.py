@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.params import Settings, parse
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records, schema
 
@@ -72,10 +72,10 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
     assert ledger.mu == pytest.approx(0.52, abs=5e-3)
     assert ledger.claimed_by == "clt"
     assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
-    known = {one.accountant.split()[0]: one for one in ledger.opinions}
+    known = {one.accountant.split()[0]: one for one in ledger.accountants}
     assert set(known) == {"rdp", "pld", "unamplified", "clt"}
     assert "no bound" in str(known["clt"].note)
-    assert ledger.accounted == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
+    assert ledger.epsilon_upper == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
     assert str(ledger.accountant).startswith("pld")
     assert ledger.tradeoff[0][0] == 0
     assert ledger.tradeoff[-1] == (1.0, 0.0)
@@ -84,8 +84,8 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
 def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) -> None:
     replica = record.replicas[1]
     assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
-    assert replica.ledger.accounted is not None
-    assert 5e5 < replica.ledger.accounted < 2e6
+    assert replica.ledger.epsilon_upper is not None
+    assert 5e5 < replica.ledger.epsilon_upper < 2e6
     assert str(replica.ledger.accountant).startswith("unamplified")
 
 
@@ -96,7 +96,7 @@ def test_no_such_account_is_one_line(tmp_path: Path) -> None:
 
 def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> schema.Ledger:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": 6400, "batch": 64}
-    return make_ledger(Spending.model_validate(values), 500, 1e-5, claimed_by, **changes)
+    return make_ledger(SampledGaussian.model_validate(values), 500, 1e-5, claimed_by, **changes)
 
 
 @pytest.mark.parametrize(
@@ -110,29 +110,29 @@ def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes
 )
 def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names: list[str]) -> None:
     found = ledger(sampling)
-    assert [one.accountant.split()[0] for one in found.opinions] == names
-    bounds = [one.epsilon for one in found.opinions[:3] if one.epsilon is not None]
-    assert found.accounted == min(bounds)
-    assert all(one.note for one in found.opinions if one.epsilon is None)
+    assert [one.accountant.split()[0] for one in found.accountants] == names
+    bounds = [one.epsilon for one in found.accountants[:3] if one.epsilon is not None]
+    assert found.epsilon_upper == min(bounds)
+    assert all(one.note for one in found.accountants if one.epsilon is None)
 
 
 def test_two_libraries_agree_on_poisson_samples() -> None:
     own, opacus = (
-        found.epsilon for found in ledger("poisson").opinions if found.accountant.startswith("rdp (")
+        found.epsilon for found in ledger("poisson").accountants if found.accountant.startswith("rdp (")
     )
     assert own == pytest.approx(opacus, rel=0.01)
 
 
 def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
     found = ledger("shuffled", noise=2.0)
-    assert found.claimed == pytest.approx(found.accounted)
+    assert found.claimed == pytest.approx(found.epsilon_upper)
     assert found.mu == pytest.approx(5**0.5 / 2)
 
 
 def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
     found = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), not_covered=(SEARCH,))
-    assert (found.accounted, found.accountant, found.reasons) == (None, None, (SEEDED,))
-    assert found.claimed == found.opinions[0].epsilon
+    assert (found.epsilon_upper, found.accountant, found.reasons) == (None, None, (SEEDED,))
+    assert found.claimed == found.accountants[0].epsilon
     assert found.not_covered == (SEARCH,)
     assert (found.mu, found.tradeoff) == (None, ())
 
@@ -145,20 +145,20 @@ def test_accounting_needs_no_torch() -> None:
 
 def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:
     found = ledger("poisson", noise=0.3, claimed_by="rdp")
-    own = [one for one in found.opinions if "opacus" not in one.accountant]
-    opinions = {one.accountant.split(" (")[0]: one for one in own}
+    own = [one for one in found.accountants if "opacus" not in one.accountant]
+    accountants = {one.accountant.split(" (")[0]: one for one in own}
     names = ("tan", "pld", "rdp", "rdp, classic conversion")
-    epsilons = [opinions[name].epsilon or 0.0 for name in names]
+    epsilons = [accountants[name].epsilon or 0.0 for name in names]
     assert epsilons == sorted(epsilons)
     assert 0 < epsilons[0] < epsilons[1]
-    assert (found.accounted, found.claimed) == (epsilons[1], epsilons[2])
-    assert "no bound" in str(opinions["tan"].note)
+    assert (found.epsilon_upper, found.claimed) == (epsilons[1], epsilons[2])
+    assert "no bound" in str(accountants["tan"].note)
 
 
 def test_a_simulation_is_accounted_for_what_it_spends_itself() -> None:
-    own = Spending(sampling="poisson", noise_multiplier=0.1875, examples=50_000, batch=256)
+    own = SampledGaussian(sampling="poisson", noise_multiplier=0.1875, examples=50_000, batch=256)
     found = make_ledger(own, 2500, 1e-5, "rdp")
-    assert found.accounted == pytest.approx(298.3, abs=0.5)
+    assert found.epsilon_upper == pytest.approx(298.3, abs=0.5)
     assert found.claimed == pytest.approx(333.8, abs=0.5)
 
 

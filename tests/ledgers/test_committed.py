@@ -8,7 +8,7 @@ from pipeline import verification
 from pipeline.ledgers import accounts
 from pipeline.ledgers.rows import entries
 from pipeline.params import load
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Entry, Run
 from pipeline.results.weights import weights_path
@@ -20,7 +20,9 @@ OWN = load(ROOT / "params.yaml")
 def kind(run: Run) -> tuple[str, ...]:
     """What the ledger of a row's last replica is computed from."""
     last = run.replicas[-1]
-    drawn = last.spending.sampling if isinstance(last.spending, Spending) else type(last.spending).__name__
+    drawn = (
+        last.spending.sampling if isinstance(last.spending, SampledGaussian) else type(last.spending).__name__
+    )
     return run.method, drawn, str(last.claimed_by), "broken" if last.broken else "holds"
 
 
@@ -35,7 +37,7 @@ def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
     known = {(one.level, one.seed): one.ledger for one in kept}
     for one in due:
         ledger = known[one.level, one.seed]
-        for name in ("claimed", "accounted", "shown", "noise_multiplier"):
+        for name in ("claimed", "epsilon_upper", "epsilon_lower", "noise_multiplier"):
             value = getattr(one.ledger, name)
             wanted = value if value is None else pytest.approx(value, rel=1e-6)
             assert getattr(ledger, name) == wanted, (one.level, name)

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import SAME, down, up
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import Entry, Ledger
 from pipeline.verification import _differing
 
-FIXED = Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
+FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
 
 def test_noise_in_the_last_digits_is_not_kept() -> None:
@@ -33,30 +33,34 @@ def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None
     ("sampling", "noise", "delta"), [("poisson", 1e4, 1e-5), ("fixed", 1e4, 1e-5), ("poisson", 1.0, 0.5)]
 )
 def test_no_setting_hangs_or_has_a_negative_epsilon(sampling: str, noise: float, delta: float) -> None:
-    own = Spending.model_validate(
+    own = SampledGaussian.model_validate(
         {"sampling": sampling, "noise_multiplier": noise, "examples": 60_000, "batch": 256}
     )
     found = make_ledger(own, 100, delta, "rdp")
-    epsilons = [one.epsilon for one in found.opinions if one.epsilon is not None]
+    epsilons = [one.epsilon for one in found.accountants if one.epsilon is not None]
     assert all(epsilon >= 0 and math.isfinite(epsilon) for epsilon in epsilons)
-    assert found.accounted == min(one.epsilon for one in found.opinions[:3] if one.epsilon is not None)
-    assert 0 <= (found.shown or 0) <= (found.accounted or 0)
+    assert found.epsilon_upper == min(one.epsilon for one in found.accountants[:3] if one.epsilon is not None)
+    assert 0 <= (found.epsilon_lower or 0) <= (found.epsilon_upper or 0)
 
 
 def test_what_two_machines_differ_by_is_no_contradiction() -> None:
     kept = make_ledger(
-        Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, "rdp"
+        SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, "rdp"
     )
-    assert kept.accounted is not None
-    for apart, said in ((1 + 0.9 * SAME, None), (1 + 2 * SAME, "accounted"), (1 - 2 * SAME, "accounted")):
-        other = kept.model_copy(update={"accounted": kept.accounted * apart})
+    assert kept.epsilon_upper is not None
+    for apart, said in (
+        (1 + 0.9 * SAME, None),
+        (1 + 2 * SAME, "epsilon_upper"),
+        (1 - 2 * SAME, "epsilon_upper"),
+    ):
+        other = kept.model_copy(update={"epsilon_upper": kept.epsilon_upper * apart})
         entries = [Entry(level="sigma=1", seed=0, ledger=ledger) for ledger in (kept, other)]
         assert _differing(*entries) == (said and f"ledger.{said}")
 
 
 def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:
     kept = make_ledger(
-        Spending(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, None
+        SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, None
     )
     written = json.loads(kept.model_dump_json())
     assert (kept.neighbouring, written["neighbouring"]) == (NeighboringRelation.REPLACE_ONE, "replace one")

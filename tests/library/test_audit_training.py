@@ -65,17 +65,17 @@ def test_a_right_training_is_sound_and_its_claims_are_read() -> None:
     audit = audited(training(), epsilon_claimed=10.0)
     assert audit.claimed == dprepro.Claims(NOISE, 0.05, STEPS, DELTA, 10.0)
     spent = dprepro.epsilon(examples=1000, batch=50, noise_multiplier=NOISE, delta=DELTA, steps=STEPS)
-    assert audit.accounted == spent.at_most
+    assert audit.epsilon_upper == spent.epsilon_upper
     assert not audit.broken
     assert audit.looks_like == ()
 
 
 def test_more_than_is_claimed_or_accounted_is_broken() -> None:
-    claims, shown = dprepro.Claims(NOISE, 0.05, STEPS, DELTA, 2.0), dprepro.Shown(1.0, 3.0, 0.95)
+    claims, shown = dprepro.Claims(NOISE, 0.05, STEPS, DELTA, 2.0), dprepro.AuditedEpsilon(1.0, 3.0, 0.95)
     audit = dprepro.TrainingAudit(claims, 5.0, shown, ())
     assert audit.broken
     assert not replace(audit, claimed=replace(claims, epsilon=4.0)).broken
-    assert replace(audit, claimed=replace(claims, epsilon=None), accounted=2.9).broken
+    assert replace(audit, claimed=replace(claims, epsilon=None), epsilon_upper=2.9).broken
 
 
 def noise_of_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:

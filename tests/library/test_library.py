@@ -29,16 +29,16 @@ TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
 def test_epsilon_is_bounded_from_both_sides() -> None:
     spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=1.1)
     assert spent.steps == 4688
-    assert spent.at_most == spent.by[spent.proven_by or ""]
-    assert spent.at_least is not None
-    assert spent.at_most is not None
-    assert 1.3 < spent.at_least <= spent.at_most < 1.33
+    assert spent.epsilon_upper == spent.by[spent.proven_by or ""]
+    assert spent.epsilon_lower is not None
+    assert spent.epsilon_upper is not None
+    assert 1.3 < spent.epsilon_lower <= spent.epsilon_upper < 1.33
     assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
 
 
 def test_the_noise_of_an_epsilon_spends_it() -> None:
     noise = dprepro.noise_multiplier(1, **TRAINING, epochs=20)
-    spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=noise).at_most
+    spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=noise).epsilon_upper
     assert spent is not None
     assert 0.99 < spent <= 1
 
@@ -46,9 +46,9 @@ def test_the_noise_of_an_epsilon_spends_it() -> None:
 def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> None:
     settings = {**TRAINING, "epochs": 1, "noise_multiplier": 1.1}
     spent = dprepro.epsilon(**settings, best_of=10)
-    assert spent.at_most is not None
+    assert spent.epsilon_upper is not None
     assert spent.best is not None
-    assert 2 * spent.at_most < spent.best < 10 * spent.at_most
+    assert 2 * spent.epsilon_upper < spent.best < 10 * spent.epsilon_upper
     assert dprepro.epsilon(**settings).best is None
 
 
@@ -100,9 +100,9 @@ def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
     random = np.random.default_rng(0)
     shown = dprepro.audit(random.normal(0, 1, 4000), random.normal(1, 1, 4000), delta=1e-5)
     # mu-GDP at mu 1 has epsilon 4.38 at this delta (Dong et al. 2022, Corollary 1)
-    assert 0.5 < shown.at_least < shown.if_gaussian < 4.38
+    assert 0.5 < shown.epsilon_lower < shown.if_gaussian < 4.38
     same = dprepro.audit(random.normal(0, 1, 4000), random.normal(0, 1, 4000), delta=1e-5)
-    assert same.at_least < 0.2
+    assert same.epsilon_lower < 0.2
     with pytest.raises(dprepro.UserError, match="within"):
         dprepro.audit([0.0] * 10, [1.0], delta=0)
 

@@ -18,7 +18,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
 from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
@@ -231,7 +231,7 @@ def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
         torch.testing.assert_close(
             deviations[replica], torch.full_like(deviations[replica], spent.spending.noise_multiplier)
         )
-        assert isinstance(spent.spending, Spending)
+        assert isinstance(spent.spending, SampledGaussian)
         event = spent.spending.event(method.steps)
         assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None

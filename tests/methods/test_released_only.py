@@ -17,7 +17,7 @@ from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
@@ -111,6 +111,6 @@ def test_each_replica_spends_by_its_own_noise(tiny: Prepared, own: MethodSetting
     louder = own.model_copy(update={"sigma": 3 * own.sigma})  # type: ignore[attr-defined]
     method = build(tiny, model, own, louder)  # levels that differ in sigma alone share a group
     spent = [method.guarantee(replica).spending for replica in range(2)]
-    assert isinstance(spent[0], Spending)
-    assert isinstance(spent[1], Spending)
+    assert isinstance(spent[0], SampledGaussian)
+    assert isinstance(spent[1], SampledGaussian)
     assert spent[1].noise_multiplier == pytest.approx(3 * spent[0].noise_multiplier)

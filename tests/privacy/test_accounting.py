@@ -7,7 +7,7 @@ from dp_accounting.rdp import RdpAccountant
 from pipeline.errors import UserError
 from pipeline.privacy import accounting
 from pipeline.privacy.accounting import poisson_gaussian
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # (rate, z, steps, delta): Table 5's range, and a large-batch one (TAN's reference)
 SETTINGS = [
@@ -81,7 +81,7 @@ def test_calibrated_noise_spends_the_target_and_not_more(
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffled"])
 def test_renyi_of_one_step_times_steps_is_renyi_of_all(sampling: str) -> None:
-    own = Spending.model_validate(
+    own = SampledGaussian.model_validate(
         {"sampling": sampling, "noise_multiplier": 1.1, "examples": 5000, "batch": 100}
     )
     relation = (
@@ -93,7 +93,7 @@ def test_renyi_of_one_step_times_steps_is_renyi_of_all(sampling: str) -> None:
 
 def test_what_is_spent_so_far_ends_at_the_ledgers_renyi_dp() -> None:
     rate, noise, steps, delta = SETTINGS[0]
-    own = Spending(sampling="poisson", noise_multiplier=noise, examples=55000, batch=1024)
+    own = SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=55000, batch=1024)
     assert accounting.spent(own, steps, delta) == pytest.approx(
         accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta), rel=1e-9
     )

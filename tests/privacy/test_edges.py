@@ -13,7 +13,7 @@ import dprepro
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.planning.budget import plan
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.worst_instance import worst_epsilon
 
 Delta = Callable[[mpf], mpf]
@@ -26,12 +26,12 @@ def _digits() -> object:
         yield
 
 
-def spending(sampling: str, noise: float, examples: int, batch: int) -> Spending:
+def spending(sampling: str, noise: float, examples: int, batch: int) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
-    return Spending.model_validate(values)
+    return SampledGaussian.model_validate(values)
 
 
-def check(own: Spending, steps: int, delta: float, exact: Delta) -> tuple[float, float]:
+def check(own: SampledGaussian, steps: int, delta: float, exact: Delta) -> tuple[float, float]:
     """A bound is in order where its own delta is: delta falls as epsilon rises."""
     bounds, _ = bounds_of(own, steps, delta)
     upper = min(one.epsilon for one in bounds.values() if one.epsilon is not None)
@@ -118,11 +118,11 @@ def test_samples_of_a_fixed_size_move_by_twice_the_clipping_bound() -> None:
         spent = dprepro.epsilon(
             examples=100, batch=100, steps=1, noise_multiplier=1, delta=1e-5, sampling=sampling
         )
-        assert spent.at_most == pytest.approx(gaussian_epsilon(2, 1e-5), rel=1e-4)
-        assert spent.at_least is not None
-        assert 9.99 < spent.at_least <= spent.at_most
+        assert spent.epsilon_upper == pytest.approx(gaussian_epsilon(2, 1e-5), rel=1e-4)
+        assert spent.epsilon_lower is not None
+        assert 9.99 < spent.epsilon_lower <= spent.epsilon_upper
     added = dprepro.epsilon(examples=100, batch=100, steps=1, noise_multiplier=1, delta=1e-5)
-    assert added.at_most == pytest.approx(gaussian_epsilon(1, 1e-5), rel=1e-4)
+    assert added.epsilon_upper == pytest.approx(gaussian_epsilon(1, 1e-5), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
     spent = dprepro.epsilon(**said)  # type: ignore[arg-type]
     taken, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert spent.at_most is not None
-    assert 0 <= (spent.at_least or 0) <= spent.at_most
+    assert spent.epsilon_upper is not None
+    assert 0 <= (spent.epsilon_lower or 0) <= spent.epsilon_upper
     assert taken < 60
     assert peak < 2e9
 

@@ -4,19 +4,19 @@ import pytest
 from dp_accounting import ComposedDpEvent, DpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
+from pipeline.ledgers.composition import composed_epsilon
 from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.ledgers.together import composition
 from pipeline.privacy import accounting
 from pipeline.privacy.accounting import describe, noise_for, poisson_gaussian, spent
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 FIRST, STEPS, DELTA = 8 / 2**0.5, 500, 1e-5
 
 
-def spending(first: float | None = FIRST, sampling: str = "poisson", noise: float = 3.0) -> Spending:
+def spending(first: float | None = FIRST, sampling: str = "poisson", noise: float = 3.0) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": 55_000, "batch": 4096}
-    return Spending.model_validate({**values, "first_release": first})
+    return SampledGaussian.model_validate({**values, "first_release": first})
 
 
 def by_losses(event: DpEvent, relation: NeighboringRelation) -> float:
@@ -64,22 +64,22 @@ def test_a_ledger_has_it_in_its_event_and_its_approximations() -> None:
     ledger, without = (make_ledger(spending(one), STEPS, DELTA, "rdp") for one in (FIRST, None))
     assert ledger.event is not None
     assert "Gaussian(5.65685)" in ledger.event
-    assert ledger.accounted is not None
-    assert without.accounted is not None
-    assert ledger.accounted > without.accounted
+    assert ledger.epsilon_upper is not None
+    assert without.epsilon_upper is not None
+    assert ledger.epsilon_upper > without.epsilon_upper
     # a lower bound, of the steps alone, stays one
-    assert ledger.shown == pytest.approx(without.shown, abs=1e-3)
-    assert ledger.shown is not None
-    assert ledger.shown <= without.accounted
-    by = {opinion.accountant.split(" ")[0] for opinion in ledger.opinions}
+    assert ledger.epsilon_lower == pytest.approx(without.epsilon_lower, abs=1e-3)
+    assert ledger.epsilon_lower is not None
+    assert ledger.epsilon_lower <= without.epsilon_upper
+    by = {result.accountant.split(" ")[0] for result in ledger.accountants}
     assert "tan" not in by
-    assert "tan" in {opinion.accountant.split(" ")[0] for opinion in without.opinions}
+    assert "tan" in {result.accountant.split(" ")[0] for result in without.accountants}
 
 
 def test_several_trainings_release_it_as_often() -> None:
     """Two alike and one other: no fewer releases than dp-accounting's composition of all three has."""
     one, other = spending(), spending(4.0, noise=5.0)
-    epsilon, *_ = composition([(one, 100, DELTA), (one, 100, DELTA), (other, 50, DELTA)])
+    epsilon, *_ = composed_epsilon([(one, 100, DELTA), (one, 100, DELTA), (other, 50, DELTA)])
     events = [one.event(100), one.event(100), other.event(50)]
     due = by_losses(ComposedDpEvent(events), NeighboringRelation.ADD_OR_REMOVE_ONE)
     assert epsilon == pytest.approx(due, rel=5e-3)

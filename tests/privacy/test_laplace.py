@@ -149,8 +149,8 @@ def test_the_pure_sum_is_what_privacy_loss_distributions_say_at_no_delta() -> No
 def test_bounds_at_a_delta_agree_and_are_below_the_pure_one(pure: float) -> None:
     scales = FEATURES / (shares() * pure)
     ledger = release_ledger(Releases(laplace=(release(scales.tolist()),)), 5)
-    renyi, fine = (opinion.epsilon for opinion in ledger.opinions)
-    assert [opinion.note for opinion in ledger.opinions] == [f"a bound too, at delta {number(DELTA)}"] * 2
+    renyi, fine = (result.epsilon for result in ledger.accountants)
+    assert [result.note for result in ledger.accountants] == [f"a bound too, at delta {number(DELTA)}"] * 2
     assert renyi is not None
     assert fine is not None
     assert 0.9 * renyi < fine < 1.01 * renyi < pure
@@ -191,13 +191,13 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
     )
     found = release_ledger(both, 10, not_covered=[SEARCH], protects=PROTECTS)
     assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
-    assert found.accounted == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
+    assert found.epsilon_upper == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
     assert found.neighbouring is NeighboringRelation.REPLACE_ONE
     assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
     assert (found.not_covered, found.protects) == ((SEARCH,), PROTECTS)
     inputs, labels = found.releases
     assert inputs.noise == pytest.approx((28 * 2**0.5, 56 * 2**0.5, 112 * 2**0.5))
-    assert (labels.quantity, labels.claimed, labels.accounted) == ("labels", 0.6, pytest.approx(0.5))
+    assert (labels.quantity, labels.claimed, labels.epsilon_upper) == ("labels", 0.6, pytest.approx(0.5))
     assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == found.model_copy(
         update={"not_covered": (), "protects": None}
     )
@@ -205,15 +205,15 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
 
 def test_a_reason_leaves_the_claim_and_no_bound() -> None:
     found = release_ledger(Releases(laplace=(release([2.0]),)), 10, (statement("seeded"),))
-    assert (found.claimed, found.accounted, found.accountant) == (1.0, None, None)
+    assert (found.claimed, found.epsilon_upper, found.accountant) == (1.0, None, None)
 
 
 @pytest.mark.parametrize("changes", [{"distance": None}, {"scales": ()}])
 def test_shared_or_missing_noise_bounds_nothing(changes: dict[str, object]) -> None:
     open_end = Laplace.model_validate({**release([2.0]).model_dump(), **changes})
     found = release_ledger(Releases(laplace=(open_end, release([4.0]))), 10)
-    assert (found.claimed, found.accounted, found.opinions) == (2.0, None, ())
-    assert [one.accounted for one in found.releases] == [None, 0.25]
+    assert (found.claimed, found.epsilon_upper, found.accountants) == (2.0, None, ())
+    assert [one.epsilon_upper for one in found.releases] == [None, 0.25]
     assert found.event == "inputs NonPrivate, inputs 1 x Laplace(4)"
     assert found.releases[0].noise[1] == pytest.approx(0.0 if changes == {"scales": ()} else 2 * 2**0.5)
 
@@ -221,7 +221,7 @@ def test_shared_or_missing_noise_bounds_nothing(changes: dict[str, object]) -> N
 def test_losses_too_large_for_a_grid_are_left_to_renyi() -> None:
     pure = 2.0 * LAPLACE_LARGEST
     found = release_ledger(Releases(laplace=(release([FEATURES / pure], repeats=FEATURES),)), 10)
-    renyi, grid = found.opinions
+    renyi, grid = found.accountants
     assert renyi.epsilon is not None
     assert renyi.epsilon < pure
     assert (grid.epsilon, grid.note) == (None, f"not computed beyond a pure epsilon of {LAPLACE_LARGEST}")

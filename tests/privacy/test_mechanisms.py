@@ -22,7 +22,7 @@ from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import GaussianMechanism, release_laplace
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 CPU = torch.device("cpu")
 
@@ -36,7 +36,7 @@ def streams(
 def mechanism_of(*multipliers: float, distance: float = 1.0) -> GaussianMechanism:
     return GaussianMechanism(
         tuple(
-            Spending(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
+            SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
             for multiplier in multipliers
         ),
         distance,

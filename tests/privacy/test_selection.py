@@ -8,15 +8,15 @@ from scipy.stats import norm
 
 from pipeline.errors import UserError
 from pipeline.privacy.gaussian import gaussian_epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import SHAPES, Drawn, selection_epsilon
-from pipeline.privacy.spending import Spending
 
 DELTA = 1e-5
 
 
-def gaussian(noise: float) -> Spending:
+def gaussian(noise: float) -> SampledGaussian:
     """All examples in every batch, so that a step is a Gaussian mechanism."""
-    return Spending(sampling="poisson", noise_multiplier=noise, examples=100, batch=100)
+    return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=100, batch=100)
 
 
 def derivative(drawn: Drawn, mean: float, x: np.ndarray) -> np.ndarray:

@@ -6,16 +6,16 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, norm
 
 from pipeline.privacy.accounting import renyi_epsilon
-from pipeline.privacy.inclusion import unamplified_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.participation import unamplified_epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import amplified, composed, losses
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])
 
 
-def spending(sampling: str, noise: float, examples: int, batch: int, sets: int = 1) -> Spending:
+def spending(sampling: str, noise: float, examples: int, batch: int, sets: int = 1) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
-    return Spending.model_validate({**values, "sets": sets})
+    return SampledGaussian.model_validate({**values, "sets": sets})
 
 
 def masses(weights: dict[float, float], noise: float) -> np.ndarray:

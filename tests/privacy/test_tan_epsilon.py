@@ -10,14 +10,14 @@ from scipy.stats import norm
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import classic_epsilon, opacus_rdp, renyi_divergence, renyi_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
 
 ORDERS = np.array([1.1, 1.5, 1.9, 2.5, 4.7, 9.5])
 
 
-def spending(noise: float, batch: int = 4096, examples: int = 50_000) -> Spending:
-    return Spending(sampling="poisson", noise_multiplier=noise, examples=examples, batch=batch)
+def spending(noise: float, batch: int = 4096, examples: int = 50_000) -> SampledGaussian:
+    return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=examples, batch=batch)
 
 
 CIFAR = (spending(3.0), 2500, 1e-5)
@@ -29,7 +29,7 @@ IMAGENET = (spending(2.5, 32768, 1_281_167), 18_000, 8e-7)
     [(CIFAR, 7.10, 7.82, 6.58, 7.484), (IMAGENET, 7.98, 8.66, 7.49, 8.215)],
 )
 def test_reference_settings(
-    training: tuple[Spending, int, float], improved: float, classic: float, pld: float, tan: float
+    training: tuple[SampledGaussian, int, float], improved: float, classic: float, pld: float, tan: float
 ) -> None:
     own, steps, delta = training
     found = renyi_epsilon(own, steps, delta)

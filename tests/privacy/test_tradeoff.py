@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from pipeline.privacy.clt import clt_mu, h
 from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed
 from pipeline.privacy.tradeoff import tradeoff
 
@@ -16,9 +16,9 @@ def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
     return norm.cdf(norm.isf(alphas) - mu)
 
 
-def spending(sampling: str, noise: float, examples: int = 54_000, sets: int = 1) -> Spending:
+def spending(sampling: str, noise: float, examples: int = 54_000, sets: int = 1) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": 64}
-    return Spending.model_validate({**values, "sets": sets})
+    return SampledGaussian.model_validate({**values, "sets": sets})
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.52, 1.99, 6.0])

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import losses
 from pipeline.privacy.worst_instance import turned_around, worst_epsilon
 
@@ -14,9 +14,9 @@ DELTA = 1e-5
 
 def spending(
     sampling: str, noise: float, examples: int = 50_000, batch: int = 256, sets: int = 1
-) -> Spending:
+) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
-    return Spending.model_validate({**values, "sets": sets})
+    return SampledGaussian.model_validate({**values, "sets": sets})
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.7, 500), (1.1, 2000), (3.0, 500)])
@@ -47,7 +47,7 @@ def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
     ],
 )
 def test_what_is_shown_of_claims_by_the_central_limit_theorem(
-    own: Spending, steps: int, delta: float, expected: float, claimed: float
+    own: SampledGaussian, steps: int, delta: float, expected: float, claimed: float
 ) -> None:
     found = worst_epsilon(own, steps, delta, 1.2 * expected, turned=True)
     assert found == pytest.approx(expected, rel=0.01)

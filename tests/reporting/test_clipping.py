@@ -117,7 +117,7 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
 ) -> None:
     declared = clipping.settings()
     for key, bound in ((clipping.BC, one), (clipping.IC, other)):
-        ledger = clipping.ledger(0.5, accounted=bound, reasons=(dpsgd.BROKEN,))
+        ledger = clipping.ledger(0.5, epsilon_upper=bound, reasons=(dpsgd.BROKEN,))
         dpsgd.changed(clipping.record(key, declared), tmp_path, ledger=ledger)
     found_claims = {claim.claim.key: claim for claim in assess(gather(declared, tmp_path)[0])}
     (outcome,) = found_claims["same-guarantee"].assessments[0].outcomes

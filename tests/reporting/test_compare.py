@@ -94,7 +94,7 @@ def test_a_row_that_was_not_run_is_one_line(tmp_path: Path, monkeypatch: pytest.
 
 
 def level(name: str, proven: float, *values: float) -> Level:
-    ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"accounted": proven})
+    ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"epsilon_upper": proven})
     return Level(name, dict(enumerate(values)), mean(values), ledger)
 
 
@@ -112,7 +112,7 @@ def test_between_two_levels_accuracy_is_linear_in_the_logarithm_of_epsilon() -> 
 def test_the_level_that_is_missing_is_named_and_spends_as_much(there: Path) -> None:
     """By RDP, as these rows have it: a level that asks for more, and is proven to spend this."""
     declared = dpsgd.settings()
-    sought = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"accounted": 2.0})
+    sought = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"epsilon_upper": 2.0})
     found = _missing(dpsgd.LAYER, sought, declared).epsilon
     assert found is not None
     own = declared.rows[dpsgd.LAYER].configured({"epsilon": found})

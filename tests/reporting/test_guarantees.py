@@ -12,9 +12,9 @@ from pipeline.results.schema import Replica
 from tests.reporting.made_up import dpsgd
 
 
-def replica(claimed: float | None, accounted: float | None, *why: Statement) -> Replica:
+def replica(claimed: float | None, epsilon_upper: float | None, *why: Statement) -> Replica:
     ledger = dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
-        update={"claimed": claimed, "accounted": accounted, "reasons": why}
+        update={"claimed": claimed, "epsilon_upper": epsilon_upper, "reasons": why}
     )
     return Replica(
         level="epsilon=1", seed=0, settings={}, metrics={}, ledger=ledger, seconds=1, started=0, ended=1
@@ -22,7 +22,7 @@ def replica(claimed: float | None, accounted: float | None, *why: Statement) -> 
 
 
 @pytest.mark.parametrize(
-    ("claimed", "accounted", "state"),
+    ("claimed", "epsilon_upper", "state"),
     [
         (1.0, 0.92, "holds"),
         (1.0, 1.0 + 1e-7, "holds"),  # float32 scales of noise
@@ -37,26 +37,26 @@ def replica(claimed: float | None, accounted: float | None, *why: Statement) -> 
         (None, None, "none"),
     ],
 )
-def test_what_a_ledger_is_worth(claimed: float | None, accounted: float | None, state: str) -> None:
-    assert guarantee([replica(claimed, accounted)], reproducible=False).state == state
+def test_what_a_ledger_is_worth(claimed: float | None, epsilon_upper: float | None, state: str) -> None:
+    assert guarantee([replica(claimed, epsilon_upper)], reproducible=False).state == state
 
 
 @pytest.mark.parametrize(
-    ("claimed", "accounted", "kept"),
+    ("claimed", "epsilon_upper", "kept"),
     [(1.0, 0.92, True), (8.0, 9.0, False), (100.0, 90.0, True), (80.0, 90.0, False), (None, 4e6, True)],
 )
 def test_a_bound_may_keep_to_its_claim_and_protect_nobody(
-    claimed: float | None, accounted: float, kept: bool
+    claimed: float | None, epsilon_upper: float, kept: bool
 ) -> None:
-    assert guarantee([replica(claimed, accounted)], reproducible=False).kept == kept
-    assert not guarantee([replica(claimed, accounted)], reproducible=True).kept
+    assert guarantee([replica(claimed, epsilon_upper)], reproducible=False).kept == kept
+    assert not guarantee([replica(claimed, epsilon_upper)], reproducible=True).kept
 
 
 @pytest.mark.parametrize(("shown", "state"), [(None, "weaker"), (0.99, "weaker"), (1.01, "exceeds")])
 def test_more_than_is_claimed_is_said_only_where_it_is_shown(shown: float | None, state: str) -> None:
     own = replica(1.0, 1.2)
     named = statement("turns_around")
-    ledger = own.ledger.model_copy(update={"shown": shown, "shown_by": named})
+    ledger = own.ledger.model_copy(update={"shown": shown, "epsilon_lower_by": named})
     found = guarantee([own.model_copy(update={"ledger": ledger})], reproducible=False)
     assert (found.state, found.kept) == (state, False)
     assert (words(named) in (found.reason or "")) == (state == "exceeds")
@@ -93,7 +93,7 @@ def test_a_pure_bound_is_vacuous_where_none_at_a_delta_is_smaller(
 ) -> None:
     found = guarantee([released(claimed, *epsilons)], reproducible=False)
     assert (found.state, found.kept) == (state, kept)
-    assert found.ledger.accounted == pytest.approx(sum(epsilons))
+    assert found.ledger.epsilon_upper == pytest.approx(sum(epsilons))
 
 
 def test_seeded_noise_voids_a_bound_but_not_the_absence_of_a_claim() -> None:
@@ -108,11 +108,11 @@ def test_the_worst_replica_speaks_for_all() -> None:
         [replica(1.0, 0.9), replica(1.0, None, dpsgd.BROKEN), replica(1.0, 0.8)], reproducible=False
     )
     assert (found.state, found.reason) == ("none_proven", dpsgd.REASON)
-    assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.accounted == 0.9
+    assert guarantee([replica(1.0, 0.8), replica(1.0, 0.9)], reproducible=False).ledger.epsilon_upper == 0.9
 
 
 @pytest.mark.parametrize(
-    ("accounted", "words"),
+    ("epsilon_upper", "words"),
     [
         (6.0142, "ε ≤ 6.02"),
         (0.9047, "ε ≤ 0.905"),
@@ -125,5 +125,5 @@ def test_the_worst_replica_speaks_for_all() -> None:
         (3.001e12, "ε ≤ 3.01e12"),
     ],
 )
-def test_a_bound_is_never_rounded_down(accounted: float, words: str) -> None:
-    assert bound(replica(claimed=7.0, accounted=accounted).ledger) == words
+def test_a_bound_is_never_rounded_down(epsilon_upper: float, words: str) -> None:
+    assert bound(replica(claimed=7.0, epsilon_upper=epsilon_upper).ledger) == words

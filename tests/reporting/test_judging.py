@@ -210,7 +210,7 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     found = dpsgd.record(dpsgd.PLAIN, declared)
     spent = [
         one.model_copy(
-            update={"ledger": one.ledger.model_copy(update={"accounted": 2 * (one.ledger.claimed or 1)})}
+            update={"ledger": one.ledger.model_copy(update={"epsilon_upper": 2 * (one.ledger.claimed or 1)})}
         )
         for one in found.replicas
     ]

@@ -6,7 +6,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.severity import at_worst, not_covered, sentence
 from pipeline.reporting.vocabulary import SEVERITIES
-from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger, Together
+from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Composition, Ledger
 from tests.reporting.made_up import dpsgd
 from tests.test_statements import calls, keys
 
@@ -17,14 +17,14 @@ def ledger(*uses: Statement) -> Ledger:
     return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"not_covered": uses})
 
 
-def together(left_out: int = 0) -> Together:
-    return Together(epsilon=7.201, delta=1e-5, by="pld", trainings=3, searched=2, left_out=left_out)
+def composition(left_out: int = 0) -> Composition:
+    return Composition(epsilon=7.201, delta=1e-5, by="pld", trainings=3, searched=2, left_out=left_out)
 
 
 def floats(shown: float) -> Attack:
     return Attack(
         level="epsilon=1", attack=FLOATING_POINT, sees="one release", event="noise", delta=1e-5,
-        accounted=1.0, whole=False, confidence=0.95, trials=(9, 9), seconds=1,
+        epsilon_upper=1.0, whole=False, confidence=0.95, trials=(9, 9), seconds=1,
         bounds=(Bound(by="coordinates", epsilon=shown),),
     )  # fmt: skip
 
@@ -45,15 +45,15 @@ def test_every_use_that_anything_says_has_one_grade() -> None:
 @pytest.mark.parametrize(
     ("whole", "attacks", "worst"),
     [
-        (together(), [], "weakens the claim: all replicas"),
-        (together(left_out=1), [], "breaks the claim: all replicas"),
+        (composition(), [], "weakens the claim: all replicas"),
+        (composition(left_out=1), [], "breaks the claim: all replicas"),
         (None, [], "breaks the claim: all replicas"),
-        (together(), [floats(0.9)], "weakens the claim: all replicas"),
-        (together(), [floats(9.0)], "breaks the claim: floating point shown"),
+        (composition(), [floats(0.9)], "weakens the claim: all replicas"),
+        (composition(), [floats(9.0)], "breaks the claim: floating point shown"),
     ],
 )
 def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(
-    whole: Together | None, attacks: list[Attack], worst: str
+    whole: Composition | None, attacks: list[Attack], worst: str
 ) -> None:
     uses = not_covered(ledger(statement("timing"), REPLICAS), attacks, whole)
     assert at_worst(uses) == worst
@@ -61,7 +61,7 @@ def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(
 
 
 def test_the_worst_comes_first_with_how_much_it_takes() -> None:
-    uses = not_covered(ledger(statement("timing"), REPLICAS, VOCABULARY), [], together())
+    uses = not_covered(ledger(statement("timing"), REPLICAS, VOCABULARY), [], composition())
     assert [use.key for use in uses] == ["vocabulary", "all_replicas", "timing", "floating_point"]
     assert "at most ε 7.21" in uses[1].words  # rounded up
     assert sentence(uses).startswith(

@@ -80,7 +80,7 @@ def test_csv_carries_the_ledger_and_where_numbers_come_from(table: TableResult) 
     assert (one["claimed"], one["proven"], one["delta"], one["steps"]) == (1.0, 0.92, 1e-5, 400)
     assert (one["privacy"], one["accountant"]) == ("holds", "pld (dp-accounting 0.6.0)")
     assert (one["unit"], one["neighbouring"]) == ("one training example", "add or remove one")
-    assert one["opinions"] == "prv (opacus 1.5.4): none (PRV failed: no luck)"
+    assert one["accountants"] == "prv (opacus 1.5.4): none (PRV failed: no luck)"
     assert (one["budget"], one["examples"], one["seeds"]) == ("own", 55000, 3)
     broken = frame.loc[(dpsgd.LITERAL, "epsilon=1")]
     assert (broken["privacy"], broken["why"]) == ("DOES NOT HOLD", dpsgd.REASON)

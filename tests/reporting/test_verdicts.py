@@ -11,20 +11,22 @@ from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
 from tests.reporting.made_up import dpsgd
 
 
-def ledger(claimed: float | None, accounted: float | None, shown: float | None = None) -> Ledger:
+def ledger(claimed: float | None, epsilon_upper: float | None, shown: float | None = None) -> Ledger:
     return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
-        update={"event": "noise", "claimed": claimed, "accounted": accounted, "shown": shown}
+        update={"event": "noise", "claimed": claimed, "epsilon_upper": epsilon_upper, "shown": shown}
     )
 
 
-def attack(epsilon: float, accounted: float | None, whole: bool = False, gaussian: bool = False) -> Attack:
+def attack(
+    epsilon: float, epsilon_upper: float | None, whole: bool = False, gaussian: bool = False
+) -> Attack:
     return Attack(
         level="epsilon=1",
         attack="pair",
         sees="every step",
         event="noise",
         delta=1e-5,
-        accounted=accounted,
+        epsilon_upper=epsilon_upper,
         whole=whole,
         confidence=0.95,
         trials=(100, 100),

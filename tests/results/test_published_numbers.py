@@ -30,9 +30,9 @@ def test_a_published_number_stands(key: str, settings: Settings) -> None:
     record = records.read(key, settings.lines[key], ROOT)
     assert record is not None
     replicas = {(one.level, one.seed): one for one in record.replicas}
-    for level, seed, accuracy, claimed, accounted in PUBLISHED[key]:
+    for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
         one = replicas[level, seed]
         assert one.metrics.get("test_accuracy") == accuracy
-        for now, then in ((one.ledger.claimed, claimed), (one.ledger.accounted, accounted)):
+        for now, then in ((one.ledger.claimed, claimed), (one.ledger.epsilon_upper, epsilon_upper)):
             assert (now is None) == (then is None)
             assert now is None or then <= now <= then * (1 + SAME)

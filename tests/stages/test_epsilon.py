@@ -49,7 +49,7 @@ def test_noise_for_an_epsilon_spends_it_and_not_more(asked: Asked) -> None:
 
 def test_the_best_of_a_search_stands_beside_a_training_of_its_own(asked: Asked) -> None:
     found = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
-    *_, best = json.loads(found.stdout)["opinions"]
+    *_, best = json.loads(found.stdout)["accountants"]
     assert best["accountant"] == "rdp, best of 10 (geometric)"
     spent = dprepro.epsilon(
         examples=60000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5, best_of=10

@@ -7,7 +7,7 @@ import pytest
 from pipeline.methods.base import Guarantee
 from pipeline.privacy.accounting import spent
 from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Progress
 from stages import progress
@@ -56,7 +56,7 @@ def test_where_nothing_holds_no_epsilon_is_shown(changes: dict[str, object]) -> 
 
 
 def test_noise_in_every_step_is_spent_step_by_step() -> None:
-    spending = Spending(sampling="poisson", noise_multiplier=1.1, examples=55_000, batch=1024)
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=55_000, batch=1024)
     state = replace(STATE, guarantees=(Guarantee(spending, 1e-5, "rdp"),))
     shown = [
         float(progress.describe(replace(state, step=step)).split("at most ")[1].split()[0])

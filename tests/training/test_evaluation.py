@@ -20,7 +20,7 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params import Settings, parse
 from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
@@ -33,7 +33,7 @@ from tests.conftest import dpsgd
 
 OWN = statement("curves")
 SEEDED = statement("seeded")
-SPENDING = Spending(sampling="fixed", noise_multiplier=2.0, examples=200, batch=20)
+SPENDING = SampledGaussian(sampling="fixed", noise_multiplier=2.0, examples=200, batch=20)
 
 
 def trained(**changes: Any) -> Trained:
@@ -200,29 +200,29 @@ def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
 
 
 def test_a_seed_or_a_flaw_leaves_no_bound() -> None:
-    assert ledger_of(trained(), False, None).accounted is not None
+    assert ledger_of(trained(), False, None).epsilon_upper is not None
     seeded = ledger_of(trained(), True, None, [5, 10])
-    assert (seeded.reasons, seeded.accounted, seeded.spent) == ((SEEDED,), None, ())
+    assert (seeded.reasons, seeded.epsilon_upper, seeded.spent) == ((SEEDED,), None, ())
     flaw = statement("joint_statistics")
     flawed = ledger_of(trained(broken=(flaw,)), True, None, [5, 10])
-    assert (flawed.reasons, flawed.accounted, flawed.spent) == ((flaw,), None, ())
+    assert (flawed.reasons, flawed.epsilon_upper, flawed.spent) == ((flaw,), None, ())
     assert flawed.claimed is not None
 
 
 def test_nothing_private_leaves_an_empty_ledger() -> None:
     plain = statement("no_noise")
     found = ledger_of(trained(spending=None, delta=None, broken=(plain,)), False, "s", [5, 10])
-    assert (found.event, found.claimed, found.accounted, found.reasons) == (None, None, None, (plain,))
+    assert (found.event, found.claimed, found.epsilon_upper, found.reasons) == (None, None, None, (plain,))
     assert found.spent == ()
 
 
 def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
     found = ledger_of(trained(), False, None, [1, 5, 10])
-    assert found.accounted is not None
+    assert found.epsilon_upper is not None
     assert [step for step, _ in found.spent] == [1, 5, 10]
     spent = [epsilon for _, epsilon in found.spent]
     assert spent == sorted(spent)
-    assert spent[-1] >= found.accounted
+    assert spent[-1] >= found.epsilon_upper
 
 
 def test_a_ledger_from_before_its_numbers_were_kept_speaks_todays_words() -> None:
@@ -245,11 +245,14 @@ def test_releases_have_a_pure_ledger_that_seeding_voids() -> None:
     protects = statement("local_at_claimed")
     own = trained(spending=RELEASES, delta=0.0, claimed_by="laplace", protects=protects)
     found = ledger_of(own, False, "s", [1, 10])
-    assert (found.claimed, found.accounted, found.delta) == (1.0, 1 + 1 / 2 + 1 / 8 + 1 / 4, 0.0)
-    assert found.spent == ((1, found.accounted), (10, found.accounted))  # all of it before the first step
+    assert (found.claimed, found.epsilon_upper, found.delta) == (1.0, 1 + 1 / 2 + 1 / 8 + 1 / 4, 0.0)
+    assert found.spent == (
+        (1, found.epsilon_upper),
+        (10, found.epsilon_upper),
+    )  # all of it before the first step
     assert found.protects == protects
     seeded = ledger_of(own, True, None)
-    assert (seeded.reasons, seeded.accounted, seeded.protects) == ((SEEDED,), None, None)
+    assert (seeded.reasons, seeded.epsilon_upper, seeded.protects) == ((SEEDED,), None, None)
     # as its run's file has it
     assert ledger_of(Trained.model_validate_json(own.model_dump_json()), False, "s", [1, 10]) == found
 

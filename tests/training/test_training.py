@@ -544,11 +544,11 @@ def test_a_finished_row_says_what_it_bought(done: Path) -> None:
     ]  # fmt: skip
     private, open_ = record.replicas[0].ledger, record.replicas[2].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
-    assert private.accounted is None  # the row is reproducible
+    assert private.epsilon_upper is None  # the row is reproducible
     assert private.reasons == (statement("seeded"),)
     assert private.spent == ()
-    opinions = {opinion.accountant.split(" ")[0]: opinion.epsilon for opinion in private.opinions}
-    assert opinions["pld"] < opinions["rdp"]
+    accountants = {result.accountant.split(" ")[0]: result.epsilon for result in private.accountants}
+    assert accountants["pld"] < accountants["rdp"]
     assert open_.claimed is None
     assert open_.event is None
     assert record.replicas[2].metrics["test_accuracy"] > 0.5
@@ -569,7 +569,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     record = records.read("quick", own.row("quick"), project)
     assert record is not None
     private = record.replicas[0].ledger
-    assert private.accounted is not None
+    assert private.epsilon_upper is not None
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
     assert list(steps) == sorted(
@@ -577,7 +577,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     )
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
-    assert spent[-1] >= private.accounted
+    assert spent[-1] >= private.epsilon_upper
     assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
     assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
     # a ledger of other noise is another training's
@@ -616,7 +616,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))
         assert one.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(found, ddof=1))
         assert one.metrics["converged"] == (one.metrics["validation_accuracy"] > 0.15)
-        assert one.ledger.accounted is None
+        assert one.ledger.epsilon_upper is None
         assert one.ledger.reasons == (statement("noisy_weights"),)
     assert record.replicas[0].metrics["converged"] == 1
     assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise

@@ -25,7 +25,7 @@ from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import initial_statistics, measured
 from pipeline.privacy.clippers import Trial
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors, clipped
-from pipeline.privacy.spending import Spending, relation_of, sensitivity
+from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import statement
 
 RUNNING = statement("running_averages")
@@ -63,10 +63,10 @@ class BatchClipping(PrivateSteps):
         """How far neighbouring data sets move the sum, over the clipping bound."""
         return sensitivity(relation_of(self.first.sampling), shared=self.first.set_size > 1)
 
-    def spending(self, settings: BatchClippingSettings) -> Spending:
+    def spending(self, settings: BatchClippingSettings) -> SampledGaussian:
         """What a replica with these settings spends: L parts, each with noise of 2 C_h sigma."""
         parts = layer_bounds.parts_of(settings, len(self.layers.names))
-        return Spending(
+        return SampledGaussian(
             sampling=settings.sampling,
             noise_multiplier=2 * settings.sigma / (self.distance * parts**0.5),
             examples=self.examples,

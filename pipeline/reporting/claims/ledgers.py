@@ -41,9 +41,9 @@ class SameGuarantee(OfTwoLines, AtLevels):
         sets = [row.record.data for row in rows if row.record]
         other_data = f"data sets {' and '.join(sets)}" if len(set(sets)) > 1 else None
         why = incomparable(left, right) or other_data
-        if why or left.accounted is None or right.accounted is None:
+        if why or left.epsilon_upper is None or right.epsilon_upper is None:
             return Outcome("undecided", f"{text}; not comparable: {why}", guarantee_caveat(*rows))
-        low, high = sorted((left.accounted, right.accounted))
+        low, high = sorted((left.epsilon_upper, right.epsilon_upper))
         return Outcome("holds" if high <= SAME * low else "fails", text, guarantee_caveat(*rows))
 
 

@@ -60,14 +60,15 @@ def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | 
 def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, float]]:
     """(method, proven epsilon, percent) of every level that has a bound."""
     return [
-        (row.record.method, cell.guarantee.ledger.accounted, cell.mean.value)
+        (row.record.method, cell.guarantee.ledger.epsilon_upper, cell.mean.value)
         for paper in papers
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
         if row.record and _set(row.record.data) == key and row.comparable
         for cell in row.cells.values()
-        if cell.guarantee.ledger.accounted is not None and cell.guarantee.state not in ("none", "none_proven")
+        if cell.guarantee.ledger.epsilon_upper is not None
+        and cell.guarantee.state not in ("none", "none_proven")
     ]
 
 

@@ -6,7 +6,7 @@ from math import log
 from statistics import NormalDist
 from typing import Literal
 
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.statements import joined, words
 from pipeline.results.schema import Ledger, Replica
 
@@ -53,21 +53,21 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
-    if ledger.claimed is None and ledger.accounted is None:
+    if ledger.claimed is None and ledger.epsilon_upper is None:
         return Guarantee("none", joined(ledger.reasons), ledger)
-    if ledger.accounted is None:
+    if ledger.epsilon_upper is None:
         return Guarantee("none_proven", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
         return Guarantee(
             "none_proven", "the noise is seeded, so whoever knows the seed can take it away", ledger
         )
-    kept = ledger.claimed is None or ledger.accounted <= ROUNDING * ledger.claimed
-    if _least(ledger, ledger.accounted) > VACUOUS:
+    kept = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
+    if _least(ledger, ledger.epsilon_upper) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
     if kept:
         return Guarantee("holds", None, ledger, kept)
     if exceeds(ledger):
-        why = EXCEEDS_REASON.format(words(ledger.shown_by) if ledger.shown_by else "")
+        why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
         return Guarantee("exceeds", why, ledger, kept)
     return Guarantee("weaker", WEAKER_REASON, ledger, kept)
 
@@ -82,7 +82,7 @@ def incomparable(left: Ledger, right: Ledger) -> str | None:
 
     An epsilon holds for its neighbours and its delta alone, and where nothing is proven there is none.
     """
-    if left.accounted is None or right.accounted is None:
+    if left.epsilon_upper is None or right.epsilon_upper is None:
         return "no epsilon is proven"
     if left.neighbouring is not right.neighbouring:
         return f"neighbours {RELATION_WORDS[left.neighbouring]} and {RELATION_WORDS[right.neighbouring]}"
@@ -92,23 +92,25 @@ def incomparable(left: Ledger, right: Ledger) -> str | None:
 def exceeds(ledger: Ledger) -> bool:
     """Whether the mechanism as run is shown to spend more than is claimed for it."""
     return (
-        ledger.claimed is not None and ledger.shown is not None and ledger.shown > ROUNDING * ledger.claimed
+        ledger.claimed is not None
+        and ledger.epsilon_lower is not None
+        and ledger.epsilon_lower > ROUNDING * ledger.claimed
     )
 
 
 def _badness(ledger: Ledger) -> tuple[bool, float]:
     """Larger is worse: a claim without a bound first, then the largest bound."""
-    unbounded = ledger.accounted is None and ledger.claimed is not None
-    return unbounded, ledger.accounted if ledger.accounted is not None else 0.0
+    unbounded = ledger.epsilon_upper is None and ledger.claimed is not None
+    return unbounded, ledger.epsilon_upper if ledger.epsilon_upper is not None else 0.0
 
 
-def _least(ledger: Ledger, accounted: float) -> float:
-    """The least epsilon proven. What is accounted of releases is pure; their opinions are bounds at a delta.
+def _least(ledger: Ledger, epsilon_upper: float) -> float:
+    """The least epsilon proven. What is accounted of releases is pure; accountants give bounds at a delta.
 
     Such a bound protects as well: it keeps both errors above (1 - delta) / (1 + e^epsilon).
     """
-    others = ledger.opinions if ledger.releases else ()
-    return min([accounted, *(opinion.epsilon for opinion in others if opinion.epsilon is not None)])
+    others = ledger.accountants if ledger.releases else ()
+    return min([epsilon_upper, *(result.epsilon for result in others if result.epsilon is not None)])
 
 
 def gaussian_error(alpha: float, mu: float) -> float:

@@ -14,7 +14,7 @@ from pipeline.reporting.judging.verdicts import floats_tell
 from pipeline.reporting.results import Cell
 from pipeline.reporting.statements import words
 from pipeline.reporting.vocabulary import SEVERITIES
-from pipeline.results.schema import Attack, Ledger, Record, Together
+from pipeline.results.schema import Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]
 SEVERITY: dict[str, Severity] = {
@@ -51,26 +51,28 @@ class NotCovered:
     words: str
 
 
-def not_covered(ledger: Ledger, attacks: Sequence[Attack], together: Together | None) -> list[NotCovered]:
+def not_covered(
+    ledger: Ledger, attacks: Sequence[Attack], composition: Composition | None
+) -> list[NotCovered]:
     """What no epsilon of a training covers, the worst first.
 
     Args:
         ledger: its own.
         attacks: on the code of its level.
-        together: what its row and search spend in all, where that is more.
+        composition: what its row and search spend in all, where that is more.
     """
     uses = list(ledger.not_covered)
     if uses:  # it was trained
         uses.append(
             statement("floating_point_shown" if floats_tell(attacks, ledger.noise) else "floating_point")
         )
-    graded = [_graded(use, together) for use in uses]
+    graded = [_graded(use, composition) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 
 
 def of_cell(cell: Cell, record: Record) -> list[NotCovered]:
     """What no epsilon of a level covers, by the worst of its replicas."""
-    return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.together)
+    return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.composition)
 
 
 def at_worst(uses: Sequence[NotCovered]) -> str:
@@ -86,10 +88,10 @@ def sentence(uses: Sequence[NotCovered]) -> str:
     return f"What no ε covers, at worst, {SEVERITIES[uses[0].severity].counted}: {uses[0].words}."
 
 
-def _graded(use: Statement, together: Together | None) -> NotCovered:
+def _graded(use: Statement, composition: Composition | None) -> NotCovered:
     if use.key not in TRAININGS:
         return NotCovered(use.key, SEVERITY[use.key], words(use))
-    if together is None or together.left_out:
+    if composition is None or composition.left_out:
         return NotCovered(use.key, "critical", f"{words(use)}; for some of these nothing is proven")
-    spent = f"together with this one they spend at most ε {wording.upwards(together.epsilon)}"
+    spent = f"together with this one they spend at most ε {wording.upwards(composition.epsilon)}"
     return NotCovered(use.key, "weakening", f"{words(use)}; {spent}")

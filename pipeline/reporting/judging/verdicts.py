@@ -33,8 +33,8 @@ def verdict(
     """What a level's privacy is worth; `pages/verdicts.txt` says how. ``noise``: None where nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     gap = None
-    if name == "optimistic" and ledger.accounted is not None and ledger.claimed is not None:
-        gap = ledger.accounted - ledger.claimed
+    if name == "optimistic" and ledger.epsilon_upper is not None and ledger.claimed is not None:
+        gap = ledger.epsilon_upper - ledger.claimed
     return Verdict(name, attack, gap, _floating_point(attacks, noise))
 
 
@@ -57,12 +57,12 @@ def closest(attacks: Sequence[Attack]) -> Attack | None:
 
 def closeness(attack: Attack) -> float:
     """What an attack shows, over what was accounted for the mechanism that it attacked."""
-    return attack.largest / attack.accounted if attack.accounted else 0.0
+    return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
 
 
 def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[Name, Attack | None]:
     """The verdict if numbers were real, and the attack that says most."""
-    claimed, accounted, strongest = ledger.claimed, ledger.accounted, closest(attacks)
+    claimed, epsilon_upper, strongest = ledger.claimed, ledger.epsilon_upper, closest(attacks)
     if ledger.event is None and claimed is None:
         return "none", strongest
     if reproducible:
@@ -72,12 +72,12 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
     limit = inf if claimed is None else claimed
     if above := [attack for attack in attacks if attack.whole and attack.epsilon > limit]:
         return "broken", max(above, key=lambda attack: attack.epsilon)
-    if accounted is None:
-        certain = [attack for attack in attacks if attack.accounted is None and attack.epsilon > CERTAIN]
+    if epsilon_upper is None:
+        certain = [attack for attack in attacks if attack.epsilon_upper is None and attack.epsilon > CERTAIN]
         return ("broken", certain[0]) if certain else ("unproven", strongest)
     if exceeds(ledger):
         return "broken", strongest
-    if claimed is not None and accounted > ROUNDING * claimed:
+    if claimed is not None and epsilon_upper > ROUNDING * claimed:
         return "optimistic", strongest
     return "sound", strongest
 

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import statements, tally, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import guarantees, rule, severity, slowdown, verdicts

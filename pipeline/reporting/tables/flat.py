@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.params import Row
-from pipeline.privacy.spending import RELATION_WORDS
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.severity import NotCovered
@@ -128,7 +128,7 @@ def of_table(result: TableResult) -> Iterator[LevelResult]:
 
 
 def _attributes(thing: object | None, names: str) -> Columns:
-    """Columns with the attributes of ``thing``; ``proven=accounted`` is a column of another name."""
+    """Columns with the attributes of ``thing``; ``proven=epsilon_upper`` is a column of another name."""
     pairs = (name.partition("=") for name in names.split())
     return {
         column: None if thing is None else getattr(thing, attribute or column)
@@ -184,21 +184,21 @@ def _spent(here: LevelResult) -> Columns:
     """The ledger of the level's worst replica, and the attack that came closest to it or beyond."""
     guarantee, verdict = (here.cell.guarantee if here.cell else None), here.verdict
     ledger, attack = (guarantee.ledger if guarantee else None), (verdict.attack if verdict else None)
-    opinions = (
-        f"{opinion.accountant}: {'none' if opinion.epsilon is None else format(opinion.epsilon, '.6g')}"
-        + (f" ({opinion.note})" if opinion.note else "")
-        for opinion in (ledger.opinions if ledger else ())
+    accountants = (
+        f"{result.accountant}: {'none' if result.epsilon is None else format(result.epsilon, '.6g')}"
+        + (f" ({result.note})" if result.note else "")
+        for result in (ledger.accountants if ledger else ())
     )
     return {
         "privacy": vocabulary.PRIVACY[guarantee.state].text if guarantee else None,
         **_attributes(guarantee, "why=reason"),
         **_attributes(verdict, "ledger_verdict=name floating_point"),
-        **_attributes(ledger, "claimed claimed_by proven=accounted accountant shown"),
-        "shown_by": words(ledger.shown_by) if ledger and ledger.shown_by else None,
+        **_attributes(ledger, "claimed claimed_by proven=epsilon_upper accountant shown=epsilon_lower"),
+        "shown_by": words(ledger.epsilon_lower_by) if ledger and ledger.epsilon_lower_by else None,
         **_attributes(ledger, "mu_clt=mu"),
-        "opinions": "; ".join(opinions),
+        "accountants": "; ".join(accountants),
         **_attributes(attack, "attack attack_shown=largest attack_shown_assuming_nothing=epsilon"),
-        **_attributes(attack, "attack_proven=accounted attack_event=event attack_sees=sees"),
+        **_attributes(attack, "attack_proven=epsilon_upper attack_event=event attack_sees=sees"),
         **_attributes(attack, "attack_confidence=confidence"),
         "attack_trials": sum(attack.trials) if attack else None,
         **_attributes(attack, "attack_seconds=seconds"),

@@ -57,9 +57,9 @@ def protections(result: TableResult) -> list[tuple[list[str], str]]:
 def text(released: Released) -> str:
     """All of a release in one line."""
     least, median, largest = released.noise
-    accounted = "none" if released.accounted is None else f"{released.accounted:.6g}"
+    epsilon_upper = "none" if released.epsilon_upper is None else f"{released.epsilon_upper:.6g}"
     return (
-        f"{released.quantity}: claimed {released.claimed:.6g}, accounted {accounted}, "
+        f"{released.quantity}: claimed {released.claimed:.6g}, accounted {epsilon_upper}, "
         f"noise {least:.6g} / {median:.6g} / {largest:.6g} over a span of {released.span:.6g}"
     )
 
@@ -74,8 +74,8 @@ def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
     released = next((of_row for of_row in _of(row, level) if of_row.quantity == quantity), None)
     if released is None:
         return ()
-    accounted = "no bound" if released.accounted is None else upwards(released.accounted)
-    epsilon = f"ε {number(released.claimed)} → {accounted}"
+    epsilon_upper = "no bound" if released.epsilon_upper is None else upwards(released.epsilon_upper)
+    epsilon = f"ε {number(released.claimed)} → {epsilon_upper}"
     if released.noise[2] == 0:
         return epsilon, "no noise"
     least, median, largest = map(number, released.noise)

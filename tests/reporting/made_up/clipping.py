@@ -102,7 +102,7 @@ def ledger(sigma: float, broken: Statement | None = None, **changes: Any) -> Led
         "claimed": 6 / sigma if sigma > 0.1 else None,
         "claimed_by": "clt",
         "mu": 1.5 / sigma if sigma > 0.1 else None,
-        "accounted": None if broken else bound,
+        "epsilon_upper": None if broken else bound,
         "accountant": None if broken else "pld (dp-accounting 0.6.0)",
         "reasons": (broken,) if broken else (),
         "tradeoff": ((0.0, 1.0), (0.1, 0.8 - 0.4 / (1 + sigma)), (1.0, 0.0)),
@@ -124,7 +124,7 @@ def record(key: str, declared: Settings) -> Record:
                     seed,
                     own.model_dump(mode="json"),
                     {"test_accuracy": accuracy / 100 + 0.001 * seed, "converged": float(accuracy > 15)},
-                    ledger(own.sigma, broken, **({"accounted": 2e6} if key == IC else {})),
+                    ledger(own.sigma, broken, **({"epsilon_upper": 2e6} if key == IC else {})),
                 )
             )
     return dpsgd.variant(key, declared, replicas, {"examples": 49000})

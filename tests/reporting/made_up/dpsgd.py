@@ -15,7 +15,7 @@ from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
-from pipeline.results.schema import Ledger, Opinion, Provenance, Record, Replica
+from pipeline.results.schema import AccountantEpsilon, Ledger, Provenance, Record, Replica
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
@@ -140,7 +140,7 @@ def ledger(key: str, level: float | str) -> Ledger:
     if level == "inf":
         return Ledger(
             event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
-            claimed=None, claimed_by=None, accounted=None, accountant=None,
+            claimed=None, claimed_by=None, epsilon_upper=None, accountant=None,
             reasons=(statement("no_noise"),),
         )  # fmt: skip
     literal = key == LITERAL
@@ -152,13 +152,15 @@ def ledger(key: str, level: float | str) -> Ledger:
         delta=1e-5,
         claimed=float(level),
         claimed_by="rdp",
-        accounted=None if literal else 0.92 * float(level),
+        epsilon_upper=None if literal else 0.92 * float(level),
         accountant=None if literal else "pld (dp-accounting 0.6.0)",
         spent=()
         if literal
         else tuple((54 * epoch, float(level) * (epoch / 4) ** 0.5) for epoch in (1, 2, 3, 4)),
         reasons=(BROKEN,) if literal else (),
-        opinions=(Opinion(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),),
+        accountants=(
+            AccountantEpsilon(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),
+        ),
         not_covered=(statement("other_choices"),),
     )
 

@@ -103,7 +103,7 @@ def ledger(method: str, own: dict[str, Any]) -> Ledger:
         _released(name, share * epsilon, code, own["variant"] == "sound", own["exact"] == "loss")
         for name, share in shares.items()
     )
-    bound = None if code else sum(one.accounted or 0.0 for one in releases)
+    bound = None if code else sum(one.epsilon_upper or 0.0 for one in releases)
     return Ledger(
         event="inputs 784 x Laplace(223), labels 2 x Laplace(1)",
         noise_multiplier=None,
@@ -113,7 +113,7 @@ def ledger(method: str, own: dict[str, Any]) -> Ledger:
         neighbouring="replace one",
         claimed=epsilon,
         claimed_by="laplace",
-        accounted=bound,
+        epsilon_upper=bound,
         accountant=None if code else "basic composition (closed form)",
         reasons=(statement("shared_noise"),) if code else (),
         releases=releases,
@@ -127,7 +127,7 @@ def _released(quantity: str, epsilon: float, code: bool, sound: bool, exact: boo
     if quantity == "relevances":  # b = 2 d / (N e1), of means that one example moves by 1
         b = 2 * 784 / 55000 / epsilon
         return Released(
-            quantity=quantity, claimed=epsilon, accounted=784 / b, noise=(sqrt(2) * b,) * 3, span=0.5
+            quantity=quantity, claimed=epsilon, epsilon_upper=784 / b, noise=(sqrt(2) * b,) * 3, span=0.5
         )
     moved, b = (784, 784.0) if quantity == "inputs" else (2, 2.0)
     if not sound:
@@ -136,7 +136,7 @@ def _released(quantity: str, epsilon: float, code: bool, sound: bool, exact: boo
     return Released(
         quantity=quantity,
         claimed=epsilon,
-        accounted=None if code else moved / b,
+        epsilon_upper=None if code else moved / b,
         noise=(0.5 * b, b, 20 * b) if quantity == "inputs" and not sound else (b, b, b),
         span=1.0,
     )

@@ -92,7 +92,7 @@ def ledger() -> Ledger:
     """Nothing claimed, nothing proven."""
     return Ledger(
         event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
-        claimed=None, claimed_by=None, accounted=None, accountant=None, reasons=(BROKEN,),
+        claimed=None, claimed_by=None, epsilon_upper=None, accountant=None, reasons=(BROKEN,),
     )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def account(key: str, declared: Settings) -> Record:
     return dpsgd.variant(key, declared, replicas, {"examples": 50000})
 
 
-def ledger(sigma: float, accounted: float, claimed: float = 400.0) -> Ledger:
+def ledger(sigma: float, epsilon_upper: float, claimed: float = 400.0) -> Ledger:
     """What a training spends."""
     return Ledger(
         event="2500 x PoissonSampled(...)",
@@ -139,10 +139,12 @@ def ledger(sigma: float, accounted: float, claimed: float = 400.0) -> Ledger:
         delta=1e-5,
         claimed=claimed,
         claimed_by="rdp",
-        accounted=accounted,
+        epsilon_upper=epsilon_upper,
         accountant="pld (dp-accounting 0.6.0)",
-        opinions=(
-            schema.Opinion(accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"),
+        accountants=(
+            schema.AccountantEpsilon(
+                accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"
+            ),
         ),
     )
 

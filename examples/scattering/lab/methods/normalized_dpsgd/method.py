@@ -5,7 +5,7 @@ examples and released once. Each example's vector of means, and that of its squa
 its own, so that one example more or less moves either sum by no more than that. The bounds are medians over
 public inputs; in the authors' code they are medians over the private ones, exact, and no epsilon covers them.
 The noise on either sum is ``statistics_noise`` times its bound: two Gaussian releases, which are accounted
-for as one with 1 / sqrt(2) of that multiplier (`Spending.first_release`), and composed with the steps.
+for as one with 1 / sqrt(2) of that multiplier (`SampledGaussian.first_release`), and composed with the steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from pipeline.methods.private_steps import PrivateSteps
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 MEAN, VARIANCE = "inputs.mean", "inputs.var"  # among what is kept
 SUMMED = ("mean", "square")  # what is released
@@ -46,7 +46,7 @@ class NormalizedDpsgd(PrivateSteps):
     def statistics_mechanism(self) -> GaussianMechanism:
         """What adds the noise to both sums, at the multiplier of the two together."""
         assert self.first.statistics_noise is not None, "asked for where there are statistics"
-        spending = Spending(
+        spending = SampledGaussian(
             sampling="poisson",
             noise_multiplier=self.first.statistics_noise / len(SUMMED) ** 0.5,
             examples=self.examples,
@@ -54,7 +54,7 @@ class NormalizedDpsgd(PrivateSteps):
         )
         return GaussianMechanism((spending,) * len(self.settings), self.distance)
 
-    def spending(self, settings: NormalizedDpsgdSettings) -> Spending:
+    def spending(self, settings: NormalizedDpsgdSettings) -> SampledGaussian:
         """What the statistics and the steps spend."""
         steps = super().spending(settings)
         return steps.model_copy(update={"first_release": self.first_release})

@@ -6,15 +6,15 @@ from scipy.stats import binom
 
 from pipeline.privacy.accounting import describe, renyi_epsilon, spent
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.inclusion import moved, moves, unamplified_epsilon
-from pipeline.privacy.spending import RELATION_WORDS, Spending
+from pipeline.privacy.participation import moved, moves, unamplified_epsilon
+from pipeline.privacy.sampled_gaussian import RELATION_WORDS, SampledGaussian
 
 
 def spending(
     sampling: str = "fixed", noise: float = 1.0, examples: int = 500, batch: int = 20, sets: int = 1
-) -> Spending:
+) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
-    return Spending.model_validate({**values, "sets": sets})
+    return SampledGaussian.model_validate({**values, "sets": sets})
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from pipeline.ledgers.precision import up
 from pipeline.methods.base import Guarantee
 from pipeline.params import Model, Search, Settings
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed
 from pipeline.results.records import search_path
-from pipeline.results.schema import Run, Together, Trained
+from pipeline.results.schema import Composition, Run, Trained
 
 BASIC = "the sum of each one's bound at its share of delta"
 # up to which the trainings' losses are composed on one grid
@@ -32,10 +32,12 @@ LARGEST_GRID = 50.0
 INTERVAL = 1e-3
 
 # of one training: mechanism, steps and delta, or a pure epsilon of what was released at once
-Spent = tuple[Spending, int, float] | float
+Spent = tuple[SampledGaussian, int, float] | float
 
 
-def together(run: Run, search: str | None, settings: Settings, root: Path = Path()) -> Together | None:
+def row_composition(
+    run: Run, search: str | None, settings: Settings, root: Path = Path()
+) -> Composition | None:
     """What a row's private replicas and its search spend in all; None where that is no more than one does.
 
     Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
@@ -47,8 +49,8 @@ def together(run: Run, search: str | None, settings: Settings, root: Path = Path
     searched = [one for one in candidates if one is not None]
     if not private or len(private) + len(searched) < 2:
         return None
-    epsilon, delta, relation, by = composition([*private, *searched])
-    return Together(
+    epsilon, delta, relation, by = composed_epsilon([*private, *searched])
+    return Composition(
         epsilon=up(epsilon),
         delta=delta,
         neighbouring=relation,
@@ -59,11 +61,11 @@ def together(run: Run, search: str | None, settings: Settings, root: Path = Path
     )
 
 
-def composition(every: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
+def composed_epsilon(every: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
     """An upper bound on epsilon of all of them, its delta and relation of neighbours, and how it was found.
 
     Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
-    data always is, all are (`Spending.replacing`).
+    data always is, all are (`SampledGaussian.replacing`).
     """
     pure = [one for one in every if isinstance(one, float)]
     noisy = [one for one in every if isinstance(one, tuple)]
@@ -76,7 +78,7 @@ def composition(every: Sequence[Spent]) -> tuple[float, float, NeighboringRelati
     return epsilon + fsum(pure), delta, relation, by
 
 
-def _bound(trainings: Counter[tuple[Spending, int]], delta: float) -> tuple[float, str]:
+def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tuple[float, str]:
     """Epsilon at ``delta`` of all trainings, and how it was found."""
     count = trainings.total()
     if not count:
@@ -93,7 +95,7 @@ def _bound(trainings: Counter[tuple[Spending, int]], delta: float) -> tuple[floa
     return (fine, f"pld ({library('dp-accounting')})") if fine < basic else (basic, BASIC)
 
 
-def _least(spending: Spending, steps: int, delta: float) -> float:
+def _least(spending: SampledGaussian, steps: int, delta: float) -> float:
     bounds, _ = bounds_of(spending, steps, delta)
     return min(one.epsilon for one in bounds.values() if one.epsilon is not None)
 
@@ -101,7 +103,7 @@ def _least(spending: Spending, steps: int, delta: float) -> float:
 def _of_replica(one: Trained) -> Spent | None:
     """None where nothing bounds it."""
     if one.accounted_then is not None and not one.broken:
-        return one.accounted_then.accounted if one.accounted_then.releases else None
+        return one.accounted_then.epsilon_upper if one.accounted_then.releases else None
     return _spent(Guarantee(one.spending, one.delta, one.claimed_by, one.broken), one.steps)
 
 

@@ -14,11 +14,11 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.together import Spent, _candidates, composition, together
+from pipeline.ledgers.composition import Spent, _candidates, composed_epsilon, row_composition
 from pipeline.params import Settings, parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.records import search_path
 from pipeline.results.schema import Provenance, Run, Trained
 
@@ -29,9 +29,9 @@ PRIVATE = {"batch": 100, "epochs": 1, "learning_rate": 0.1, "delta": 1e-6}
 DATA = {"raw": "mnist", "train": EXAMPLES, "validation": 100, "public": {"raw": "mnist", "count": 20}}
 
 
-def spending(sampling: str, noise: float, examples: int = EXAMPLES, batch: int = 100) -> Spending:
+def spending(sampling: str, noise: float, examples: int = EXAMPLES, batch: int = 100) -> SampledGaussian:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": examples, "batch": batch}
-    return Spending.model_validate(values)
+    return SampledGaussian.model_validate(values)
 
 
 def candidates(
@@ -75,7 +75,7 @@ def searched(
     return settings
 
 
-def run_of(mechanism: Spending, steps: int) -> Run:
+def run_of(mechanism: SampledGaussian, steps: int) -> Run:
     """A row of one replica."""
     trained = Trained(
         level="learning_rate=0.1", seed=0, settings={}, steps=steps, spending=mechanism, delta=1e-5,
@@ -159,7 +159,7 @@ def test_a_row_and_every_candidate_of_its_search_are_composed(tmp_path: Path) ->
         tmp_path, "batch_clipping", CLIPPED | {"sampling": "poisson", "sigma": 2.0},
         [tried for tried, *_ in VARIED], seeds=1,
     )  # fmt: skip
-    whole = together(run_of(spending("poisson", 4.0), 50), "made-up", settings, tmp_path)
+    whole = row_composition(run_of(spending("poisson", 4.0), 50), "made-up", settings, tmp_path)
     assert whole is not None
     assert (whole.trainings, whole.searched, whole.left_out) == (1, len(VARIED), 0)
     assert whole.by.startswith("pld")
@@ -184,7 +184,7 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
         {"clipping": "layerwise"},
     ]
     settings = searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
-    whole = together(run_of(spending("fixed", 8.0), 50), "made-up", settings, tmp_path)
+    whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", settings, tmp_path)
     assert whole is not None
     assert (whole.searched, whole.neighbouring) == (3, NeighboringRelation.REPLACE_ONE)
     theirs = RdpAccountant(range(2, 64), NeighboringRelation.REPLACE_ONE)
@@ -207,7 +207,7 @@ def test_poisson_samples_are_composed_as_dp_accounting_does(every: list[tuple[fl
     theirs = PLDAccountant()
     for mechanism, steps in mechanisms:
         theirs.compose(mechanism.event(steps))
-    epsilon, delta, relation, by = composition([(*one, 1e-5) for one in mechanisms])
+    epsilon, delta, relation, by = composed_epsilon([(*one, 1e-5) for one in mechanisms])
     assert (delta, relation) == (1e-5, NeighboringRelation.ADD_OR_REMOVE_ONE)
     assert by.startswith("pld")
     assert theirs.get_epsilon(1e-5) <= epsilon < 1.01 * theirs.get_epsilon(1e-5)
@@ -215,7 +215,7 @@ def test_poisson_samples_are_composed_as_dp_accounting_does(every: list[tuple[fl
 
 def test_known_batches_are_added_up_each_at_its_share_of_delta() -> None:
     mechanism = spending("shuffled", 2.0)
-    epsilon, *_ = composition([(mechanism, 50, 1e-5), (mechanism, 50, 1e-5), (mechanism, 100, 1e-5)])
+    epsilon, *_ = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-5), (mechanism, 100, 1e-5)])
     shares = [gaussian_epsilon(epochs**0.5 / 2, 1e-5 / 3) for epochs in (1, 1, 2)]
     assert epsilon == pytest.approx(sum(shares))
 
@@ -223,19 +223,19 @@ def test_known_batches_are_added_up_each_at_its_share_of_delta() -> None:
 def test_different_neighbours_are_made_the_same() -> None:
     """Whole batches, so that all is Gaussian: replacing an example moves a Poisson sample's sum by 2 C."""
     poisson, fixed = (spending(sampling, 1.0, 100, 100) for sampling in ("poisson", "fixed"))
-    epsilon, _, relation, _ = composition([(poisson, 1, 1e-5), (fixed, 1, 1e-5)])
+    epsilon, _, relation, _ = composed_epsilon([(poisson, 1, 1e-5), (fixed, 1, 1e-5)])
     assert relation is NeighboringRelation.REPLACE_ONE
     assert gaussian_epsilon(5**0.5, 1e-5) <= epsilon < 1.001 * gaussian_epsilon(5**0.5, 1e-5)
     # noise on data, pure, is for examples that are replaced
-    epsilon, _, relation, _ = composition([(poisson, 1, 1e-5), 3.0])
+    epsilon, _, relation, _ = composed_epsilon([(poisson, 1, 1e-5), 3.0])
     assert relation is NeighboringRelation.REPLACE_ONE
     assert epsilon == pytest.approx(gaussian_epsilon(2, 1e-5) + 3, rel=1e-6)
-    assert composition([2.0, 3.0])[:2] == (5.0, 0.0)
+    assert composed_epsilon([2.0, 3.0])[:2] == (5.0, 0.0)
 
 
 def test_the_least_delta_of_any_holds_for_all() -> None:
     mechanism = spending("poisson", 2.0)
-    found = composition([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])
+    found = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])
     assert found[1] == 1e-7
-    assert found[0] == composition([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
-    assert found[0] > composition([(mechanism, 50, 1e-5)] * 2)[0]
+    assert found[0] == composed_epsilon([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
+    assert found[0] > composed_epsilon([(mechanism, 50, 1e-5)] * 2)[0]

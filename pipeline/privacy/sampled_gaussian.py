@@ -51,7 +51,7 @@ def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
     return 1.0 if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not shared else 2.0
 
 
-class Spending(Strict):
+class SampledGaussian(Strict):
     """The Gaussian mechanism on a batch of ``batch`` out of ``examples``, step after step.
 
     ``noise_multiplier`` is the standard deviation of the noise over the L2 distance that a neighbouring data
@@ -87,7 +87,7 @@ class Spending(Strict):
         """The relation that epsilons are for."""
         return relation_of(self.sampling)
 
-    def replacing(self) -> "Spending":
+    def replacing(self) -> "SampledGaussian":
         """What bounds the same training for neighbours that replace one example.
 
         In a Poisson sample the example that takes another's place is in where that one was, and its clipped
@@ -102,7 +102,7 @@ class Spending(Strict):
         halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first}
         return self.model_copy(update={"sampling": "fixed", **halved})
 
-    def repeated(self, trainings: int) -> "Spending":
+    def repeated(self, trainings: int) -> "SampledGaussian":
         """What so many trainings spend as one, of as many times the steps: Gaussian releases add up."""
         return self.model_copy(
             update={"first_release": self.first_release and self.first_release / trainings**0.5}

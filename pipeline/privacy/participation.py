@@ -7,14 +7,14 @@ import numpy as np
 from scipy.stats import binom
 
 from pipeline.privacy.gaussian import Profile, gaussian_delta, least_epsilon
-from pipeline.privacy.spending import Spending
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Probability, a step and in all, of rare events, which count as the worst there is.
 RARE = 1e-20
 MOST_VALUES = 20_000  # of a mixture; it is coarser where there would be more
 
 
-def moves(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
+def moves(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """How far one step moves by a neighbouring data set: (K,) distances >= 1, and their (K,) probabilities.
 
     Distances are in those of a single draw. An example that isn't drawn moves nothing, and that probability
@@ -29,7 +29,7 @@ def moves(spending: Spending) -> tuple[np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=256)
-def moved(spending: Spending, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def moved(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """The sum of ``steps`` squared distances, at most: (K,) values and their (K,) probabilities.
 
     The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
@@ -83,7 +83,7 @@ def _trimmed(probabilities: np.ndarray) -> np.ndarray:
     return probabilities[: max(1, int((above >= RARE).sum()))]
 
 
-def unamplified(spending: Spending, steps: int) -> Profile:
+def unamplified(spending: SampledGaussian, steps: int) -> Profile:
     """Delta at epsilons >= 0 for an attacker who is told in which steps an example was drawn, and how often.
 
     Sampling then hides nothing, and what is left is a mixture of Gaussians: sum_h P(H = h) of sqrt(h)/z-GDP,
@@ -102,6 +102,6 @@ def unamplified(spending: Spending, steps: int) -> Profile:
     return profile
 
 
-def unamplified_epsilon(spending: Spending, steps: int, delta: float) -> float:
+def unamplified_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Epsilon at ``delta`` of the profile `unamplified`."""
     return least_epsilon(unamplified(spending, steps), delta)
