@@ -82,7 +82,7 @@ def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[
     for command in ("fetch mnist", "prepare mnist", "search rates", "train moved", "evaluate moved"):
         run("-m", "stages", *command.split())
     assert "claimed" in run("-m", "stages", "ledger", "moved")
-    assert "epsilon_lower" in run("-m", "stages", "audit", "moved")
+    assert "shown" in run("-m", "stages", "audit", "moved")
     run("-m", "stages", "report", "--no-mlflow")
     assert "moved" in (tmp_path / "reports/summary.csv").read_text()
     assert (tmp_path / "reports/figures/mine-t1-curves.svg").exists()

@@ -167,7 +167,7 @@ LEDGER = records.ledger_path(ROW)
             "versions.torch",
         ),
         (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
-        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1.0), "opinions.0.epsilon"),
+        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1.0), "accountants.0.epsilon"),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
     ],
 )
@@ -208,7 +208,7 @@ def test_what_ran_otherwise_is_told(own: Path, change: Callable[[Any], None], sa
     ("change", "said"),
     [
         (lambda x: first(x)["ledger"]["accountants"][1].update(epsilon=0.1), "is not what is computed"),
-        (lambda x: first(x)["ledger"].update(uncounted=[]), "ledger.uncounted is not what is computed"),
+        (lambda x: first(x)["ledger"].update(not_covered=[]), "ledger.not_covered is not what is computed"),
         (lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
     ],
 )

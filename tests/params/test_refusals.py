@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
         (
             "rows/one/settings/delta",
             1,
-            "rows.one.settings.delta: 1 is not allowed: Input should be less than 1",
+            "rows.one.settings.delta: 1 is not allowed: Input should be less than 0.5",
         ),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
         (
