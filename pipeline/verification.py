@@ -29,7 +29,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings
 from pipeline.results import records
 from pipeline.results.schema import Entry
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
 from pipeline.training.evaluation import evaluate
@@ -111,7 +111,7 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if run is None:
         return None
     check_file(records.history_path(key), run.history)
-    paths = [(existing_weights(key, *one.key), one.weights) for one in run.replicas]
+    paths = [(weights_path(key, *one.key), one.weights) for one in run.replicas]
     here = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in here:
         check_file(path, weights)

@@ -7,7 +7,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from pipeline.transport import archive
 from pipeline.transport.archive import Manifest, PackedRow
 
@@ -35,7 +35,7 @@ def _packed(settings: Settings, row: str, weights: Weights) -> PackedRow:
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
     paths = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
-    every = [existing_weights(row, *one.key) for one in run.replicas]
+    every = [weights_path(row, *one.key) for one in run.replicas]
     heavy = [] if weights == "none" else [path for path in every if path.exists()]
     if weights == "all" and (lacking := [path for path in every if path not in heavy]):
         raise UserError(f"{lacking[0]}: missing; --without-weights packs the row without")
