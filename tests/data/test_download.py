@@ -7,7 +7,6 @@ import pytest
 from pipeline.data import download as module
 from pipeline.data.catalog import File
 from pipeline.data.download import Unavailable, download
-from pipeline.errors import UserError
 from pipeline.files import digest
 
 CONTENT = bytes(range(256)) * 20  # 5120 bytes
@@ -73,9 +72,3 @@ def test_an_unreachable_and_a_silent_server_are_given_up(server, address, tmp_pa
         with pytest.raises(Unavailable, match=r"timed out.*refused"):
             download([quiet, "http://127.0.0.1:9/file.gz"], FILE, tmp_path)
         assert download([quiet, address], FILE, tmp_path).read_bytes() == CONTENT
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(server, address, tmp_path):
-    (tmp_path / "blocked").write_text("")
-    with pytest.raises(UserError, match=r"blocked.*can't be written"):
-        download([address], FILE, tmp_path / "blocked" / "folder")

@@ -12,7 +12,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
-from pipeline.files import read_sealed, write_bytes, write_sealed
+from pipeline.files import read_sealed
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
@@ -35,7 +34,6 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
-from pipeline.privacy.randomness import Streams
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
@@ -50,8 +48,6 @@ from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
 from tests.training.running import context, quiet, weights
 
-LAYER = Model(name="lenet5", normalization="layer")
-
 
 def checkpoint_in(folder: Path) -> Path:
     """The only one."""
@@ -59,13 +55,11 @@ def checkpoint_in(folder: Path) -> Path:
     return path
 
 
-def test_ten_replicas_together_give_what_ten_single_runs_give(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
+def test_replicas_together_give_what_single_runs_give(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     wanted = [
         Replica(f"epsilon={own.epsilon:g}", seed, own)
         for own in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
-        for seed in range(5)
+        for seed in range(2)
     ]
     together = weights(
         train_replicas(wanted, context(tiny, replace(cpu, replicas_at_once=None), tmp_path / "together"))
@@ -74,7 +68,7 @@ def test_ten_replicas_together_give_what_ten_single_runs_give(
         single = weights(train_replicas([replica], context(tiny, cpu, tmp_path / str(number))))
         key = (replica.level, replica.seed)
         torch.testing.assert_close(together[key], single[key], rtol=1e-4, atol=1e-5)
-    assert len({tuple(value[:5].tolist()) for value in together.values()}) == 10
+    assert len({tuple(value[:5].tolist()) for value in together.values()}) == 4
 
 
 class Killed(Exception):
@@ -107,29 +101,6 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
     assert [group.history for group in resumed] == [group.history for group in unbroken]
-
-
-def test_noisy_weights_resume_with_moments_and_averages(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
-    model = Model(name="lenet5", normalization="running_bn")
-    own = NoisyWeightsSettings(batch=50, epochs=3, learning_rate=0.01, sigma=0.5)
-    wanted = [Replica("sigma=0.5", 0, own)]
-    unbroken_one = context(tiny, cpu, tmp_path / "unbroken", model=model, method="noisy_weights")
-
-    def kill(state: Progress) -> None:
-        if state.step == 8:
-            raise Killed
-
-    unbroken = train_replicas(wanted, unbroken_one)
-    broken = replace(unbroken_one, checkpoint=tmp_path / "broken", checkpoint_every=0.0)
-    with pytest.raises(Killed):
-        train_replicas(wanted, replace(broken, show=kill))
-    resumed = train_replicas(wanted, broken)
-    for group in unbroken[0].state:
-        for name, value in unbroken[0].state[group].items():
-            assert torch.equal(value, resumed[0].state[group][name])
-    assert resumed[0].history == unbroken[0].history
 
 
 def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
@@ -165,30 +136,6 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
     assert set(saved["state"]) == {"parameters", "momentum", "running"}
 
 
-def test_a_run_that_began_with_float32_noise_goes_on_with_it_and_says_so(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
-    """Its first half was made by a version from before the grid, whose checkpoints say nothing of noise."""
-    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
-    fresh = context(tiny, cpu, tmp_path, reproducible=False, checkpoint_every=0.0)
-
-    def kill(state: Progress) -> None:
-        raise Killed
-
-    with pytest.raises(Killed):
-        train_replicas(wanted, replace(fresh, show=kill))
-    path = checkpoint_in(tmp_path)
-    saved = torch.load(io.BytesIO(read_sealed(path)), weights_only=True)
-    del saved["noise"]
-    content = io.BytesIO()
-    torch.save(saved, content)
-    write_sealed(path, content.getvalue())
-    with patch.object(Streams, "rounded_normal") as on_grid:
-        (group,) = train_replicas(wanted, fresh)
-    assert group.noise == "float32"
-    assert not on_grid.called
-
-
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     tiny: Prepared, cpu: Execution, tmp_path: Path, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
@@ -209,20 +156,6 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     assert kept.done == 5
     resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
-
-
-@pytest.mark.parametrize("bit", [0, 300, 4000, -1])
-def test_a_checkpoint_with_one_flipped_bit_is_refused(
-    tiny: Prepared, cpu: Execution, tmp_path: Path, bit: int
-) -> None:
-    wanted = [Replica("epsilon=3", 0, dpsgd())]
-    train_replicas(wanted, context(tiny, cpu, tmp_path))
-    path = checkpoint_in(tmp_path)
-    flipped = bytearray(path.read_bytes())
-    flipped[bit] ^= 1
-    write_bytes(path, bytes(flipped))
-    with pytest.raises(UserError, match=r"\.pt: damaged; delete it to train from the start"):
-        train_replicas(wanted, context(tiny, cpu, tmp_path))
 
 
 PARAMS = """
@@ -409,33 +342,31 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     ]
 
 
-def test_other_settings_and_other_data_train_anew(done: Path, cpu: Execution) -> None:
-    own, data = loaded(done)
-    settings = own.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
-    other = changed(own, settings=settings)
-    assert grow(done, other, data, cpu).trained == 4
-    assert grow(done, other, data, cpu).trained == 0
-    more = Prepared(data.name, data.splits, {**data.manifest, "digests": {"train.inputs": "sha256:other"}})
-    assert grow(done, other, more, cpu).trained == 4
-
-
-@pytest.mark.parametrize("part", ["method", "model"])
-def test_another_version_trains_anew_and_only_it(
-    part: str, done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
+def test_other_settings_data_and_versions_train_anew(
+    done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, data = loaded(done)
+    settings = own.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
+    other = changed(own, settings=settings, seeds=1)
     run = records.read_run("quick", done)
     assert run is not None
     assert run.origins[0].made_by == {"method": 1, "model": 1}
-    assert Standing(own.rows["quick"], data.digests).why_not(run, run.replicas[0]) is None
-    there = run.origins[0].made_by | {part: 2}
-    monkeypatch.setattr(versions, "training", lambda method, model: there)
-    assert Standing(own.rows["quick"], data.digests).why_not(run, run.replicas[0]) == f"{part} version"
-    assert grow(done, own, data, cpu).trained == 4
-    assert grow(done, own, data, cpu).trained == 0
+
+    def why(declared: Settings, digests: dict[str, str]) -> str | None:
+        return Standing(declared.rows["quick"], digests).why_not(run, run.replicas[0])
+
+    assert why(own, data.digests) is None
+    assert why(own, {"train.inputs": "sha256:other"}) == "data"
+    assert why(other, data.digests) == "settings"
+    for part in ("method", "model"):
+        there = run.origins[0].made_by | {part: 2}
+        monkeypatch.setattr(versions, "training", lambda method, model, there=there: there)
+        assert why(own, data.digests) == f"{part} version"
+    assert grow(done, other, data, cpu).trained == 2
+    assert grow(done, other, data, cpu).trained == 0
     raised = records.read_run("quick", done)
     assert raised is not None
-    assert [one.made_by for one in raised.origins] == [there]
+    assert [made.made_by for made in raised.origins] == [there]
 
 
 def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution) -> None:
@@ -622,16 +553,6 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
 
 
-def test_evaluation_refuses_what_it_has_not_got(done: Path, cpu: Execution) -> None:
-    own, data = loaded(done)
-    with pytest.raises(UserError, match="not there; run `dprepro train quick` first"):
-        evaluation.evaluate("quick", own, data, cpu, done / "elsewhere")
-    records.evaluation_path("quick", done).unlink()
-    other = Prepared(data.name, data.splits, {**data.manifest, "digests": {"train.inputs": "sha256:other"}})
-    with pytest.raises(UserError, match="trained on other data than data/prepared/mnist"):
-        evaluation.evaluate("quick", own, other, cpu, done)
-
-
 def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:
     own, data = loaded(project)
 
@@ -695,24 +616,6 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
         assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".safetensors"]
     assert grow(done, more, data, cpu).trained == 2
     assert kept(done, old) == before
-
-
-@pytest.mark.parametrize("damage", ["flipped", "emptied", "missing"])
-def test_damaged_weights_are_one_clear_line(done: Path, cpu: Execution, damage: str) -> None:
-    own, data = loaded(done)
-    records.evaluation_path("quick", done).unlink()
-    path = weights_path("quick", "epsilon=3", 1, done)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.unlink()
-    if damage != "missing":
-        path.write_bytes(content if damage == "flipped" else b"")
-    said = "No such file" if damage == "missing" else "is not what training left"
-    with pytest.raises(UserError, match=rf"epsilon=3,seed=1\.safetensors: {said}") as problem:
-        evaluation.evaluate("quick", own, data, cpu, done)
-    assert len(str(problem.value).splitlines()) == 1
-    assert "`dvc pull train@quick`" in str(problem.value)
-    assert not records.evaluation_path("quick", done).exists()
 
 
 def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None:
