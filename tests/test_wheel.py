@@ -186,10 +186,6 @@ def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed]
     assert "train 150, validation 20" in installed("lab", "text").type("dprepro prepare ag-news", tmp_path)
 
 
-def test_a_driver_for_postgres_is_an_extra(installed: Callable[..., Installed], tmp_path: Path) -> None:
-    installed("postgres").type("python -c 'import psycopg2, dprepro'", tmp_path)
-
-
 def test_rows_are_trained_side_by_side_with_the_extra_for_that(
     installed: Callable[..., Installed], tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def status(settings: Settings, gpu: bool) -> Status:
             if reason != NEVER:
                 changed.setdefault(reason, []).append(each.row)
     rest = [key for key in settings.rows if key not in planned]
-    unmeasured = [key for key in rest if _unmeasured(key)]
+    unmeasured = [key for key in rest if lacks_measuring(key)]
     unaccounted = [key for key in rest if key not in unmeasured and _unaccounted(key)]
     found = (records.read_ledgers(key) for key in settings.accounts)
     there = sum(
@@ -86,7 +86,8 @@ def _named(keys: Iterable[str]) -> str:
     return ", ".join(every[:NAMED]) + more
 
 
-def _unmeasured(key: str) -> bool:
+def lacks_measuring(key: str) -> bool:
+    """Whether weights of a row were measured by nobody, or by another version of measuring."""
     evaluation = records.read_evaluation(key)
     if evaluation is None or records.unmeasured(key):
         return True

@@ -17,7 +17,7 @@ from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
-from tests.faults.cluster_kills import workers
+from tests.cluster.project import workers
 
 ROWS = ("row-00", "row-01")
 # a network for larger images

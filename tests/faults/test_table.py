@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -23,7 +22,6 @@ from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
 from pipeline.ledgers.rows import row_ledgers
-from pipeline.planning.budget import plan
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import adopt, archive, dvclock, pack
@@ -94,12 +92,6 @@ def test_a_pack_that_says_what_can_not_be_is_refused(
     assert not Path("reports").exists()  # nothing was placed
 
 
-def test_a_pack_carries_no_lock(own: Path) -> None:
-    repack(lambda members: members.update({"dvc.lock": b"stages: {train@none: {cmd: evil}}"}))
-    with pytest.raises(UserError, match="is not a file of row"):
-        adopt(settings(), PACK)
-
-
 def test_a_pack_is_unpacked_only_as_far_as_it_may_be(own: Path) -> None:
     path = weights_path(ROW, "epsilon=3", 0).as_posix()
     repack(lambda members: members.update({path: bytes(70 << 20)}))
@@ -114,15 +106,6 @@ def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
         dvclock.LOCK.write_text(content)
         with pytest.raises(UserError, match=r"dvc\.lock"):
             list(dvclock.changed())
-
-
-def test_labels_that_were_set_to_zero_are_not_trained_on(own: Path) -> None:
-    path = prepared.PREPARED / "mnist/train.labels.npy"
-    np.save(path, np.zeros_like(np.load(path)))
-    with pytest.raises(
-        UserError, match=r"train\.labels\.npy: is not what was prepared; run `dprepro prepare"
-    ):
-        prepared.load("mnist")
 
 
 def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
@@ -254,19 +237,11 @@ def test_a_lock_with_another_path_is_told(own: Path) -> None:
     assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
-@pytest.mark.parametrize(
-    "change", [{"epsilon_upper": -5}, {"epsilon_upper": 0.01}, {"claimed": -1}, {"delta": 7}]
-)
+@pytest.mark.parametrize("change", [{"epsilon_upper": -5}, {"epsilon_upper": 0.01}, {"delta": 7}])
 def test_a_ledger_that_can_not_be_is_not_printed(own: Path, change: dict[str, float]) -> None:
     edit(records.ledger_path(ROW), lambda x: first(x)["ledger"].update(change))
     with pytest.raises(UserError, match=r"reports/ledgers/small\.json"):
         records.read(ROW, settings().rows[ROW])
-
-
-def test_a_paper_leads_nowhere(own: Path) -> None:
-    Path("params.yaml").write_text(project.PARAMS.replace("paper: davody2020", "paper: ../../evil"))
-    with pytest.raises(UserError, match="String should match pattern"):
-        settings()
 
 
 NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 10))
@@ -283,6 +258,7 @@ NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(
         (b"raw: " + b"9" * 6000, "not YAML"),
         (project.PARAMS.replace("seeds: 1", "seeds: 1000000000000").encode(), "less than or equal to 10000"),
         (project.PARAMS.replace("seeds: 1", f"seeds: {'x' * 10_000}").encode(), r"xxx\.\.\.xxx"),
+        (project.PARAMS.replace("davody2020", "../../evil").encode(), "String should match pattern"),
         (b'"\\e[31m": 1', r"\\x1b\[31m: unknown key"),
     ],
 )
@@ -326,13 +302,6 @@ def test_what_was_being_replaced_comes_back(own: Path) -> None:
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
     assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
-
-
-@pytest.mark.parametrize("changes", [{"delta": 1e-300}, {"examples": 10**30}, {"copies": 10**30}])
-def test_plans_that_would_not_end_are_refused(changes: dict[str, Any]) -> None:
-    wishes = {"examples": 50_000, "delta": 1e-6, "epsilon": 8.0, "steps": 100} | changes
-    with pytest.raises(UserError, match="allowed"):
-        plan(**wishes)
 
 
 def test_a_pack_is_no_folder(own: Path) -> None:

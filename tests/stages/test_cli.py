@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from stages.app import app
 
@@ -41,8 +42,13 @@ def test_commands() -> None:
 
 
 @pytest.mark.parametrize("command", pages())
-def test_help_is_quick(command: list[str]) -> None:
-    arguments: list[Any] = [DPREPRO, *command, "--help"]
+def test_every_command_has_help(command: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*command, "--help"], catch_exceptions=False).output
+    assert " ".join(["Usage:", *command]) in shown.replace("root ", "")
+
+
+def test_help_is_quick() -> None:
+    arguments: list[Any] = [DPREPRO, "train", "--help"]
     spent: list[float] = []
     while not spent or (min(spent) >= 0.7 and len(spent) < 5):  # the best, as a busy machine slows it
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -156,7 +156,7 @@ def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> Non
     assert other == ("params.yaml: rows.second: is there already, and says otherwise; allowed: another name")
 
 
-@pytest.mark.parametrize(("batch", "epochs", "epsilon"), [(16, 4, 3.0), (64, 20, 8.0), (8, 1, 0.5)])
+@pytest.mark.parametrize(("batch", "epochs", "epsilon"), [(16, 4, 3.0), (8, 1, 0.5)])
 def test_what_is_asked_for_is_what_is_proven(
     project: Path, batch: int, epochs: float, epsilon: float
 ) -> None:
@@ -213,12 +213,6 @@ rows:
         adding.level("second", {"epsilon": 1.0})
 
 
-def test_no_noise_is_an_infinite_epsilon(project: Path) -> None:
-    run("data", "mine", "--npz", "mine.npz")
-    run(*row("plain", "--method", "dpsgd", "--epsilon", "inf"))
-    assert not params.load().rows["plain"].resolved[0].private
-
-
 @pytest.mark.parametrize("method", method_settings())
 def test_beginnings_are_settings(method: str) -> None:
     kind = method_settings()[method]
@@ -260,9 +254,3 @@ def test_the_projects_own_file_can_be_added_to(project: Path) -> None:
     assert ours.rows.keys() - theirs.rows.keys() == {"second"}
     # searches aren't beside it here, so digests are compared of a row that none chose for
     assert ours.row_digest("davody-scaling-lenet5") == theirs.row_digest("davody-scaling-lenet5")
-
-
-def test_without_params_it_says_where_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="run this in the folder that holds"):
-        CliRunner().invoke(app, ["new", "data", "mine", "--npz", "mine.npz"], catch_exceptions=False)

@@ -203,11 +203,6 @@ def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) ->
     assert digests["origins"][0]["data"] == record.provenance.data
 
 
-def test_only_this_laboratorys_papers_are_experiments(rows: Store) -> None:
-    names = {one.name for one in rows.client.search_experiments()}
-    assert names - {"Default"} == {line.paper for line in rows.settings.lines.values()}
-
-
 def test_runs_of_an_experiment_have_names_of_their_own(root: Path) -> None:
     # the same label, table and levels; the one on a reduced budget, the other under another key
     label = {"label": NAME}

@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from pipeline.files import read_sealed
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods import registry
 from pipeline.methods.base import Execution
 from pipeline.methods.noisy_weights.method import NoisyWeights
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
@@ -107,7 +109,8 @@ def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, 
     wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
 
     def kill(state: Progress) -> None:
-        raise Killed
+        if state.noted:
+            raise Killed
 
     fresh = context(tiny, cpu, tmp_path / "one", reproducible=False, checkpoint_every=0.0)
     with pytest.raises(Killed):
@@ -635,6 +638,15 @@ def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
         build_net(groups, (1, 28, 28), 10)
     with pytest.raises(UserError, match="can't be built for inputs of shape"):
         build_net(Model(name="lenet5"), (64,), 4)
+
+
+def test_a_layer_without_a_size_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise and clipping need to know every weight."""
+    module = SimpleNamespace(build=lambda model, shape, classes: torch.nn.LazyLinear(classes))
+    mine = SimpleNamespace(load=lambda: module)
+    monkeypatch.setattr(registry, "extensions", lambda kind: {"mine": mine})
+    with pytest.raises(UserError, match="model 'mine': weight: has no size before data pass through it"):
+        registry.build_net(Model.model_construct(name="mine"), (12,), 4)
 
 
 def test_a_gpu_that_is_too_small_is_one_line() -> None:
