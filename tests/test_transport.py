@@ -23,6 +23,7 @@ from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
+from tests.there import there
 
 ROW = "toy-row"
 NAME = "rows.dprepro.tar.gz"
@@ -201,8 +202,7 @@ def test_a_row_comes_home_and_says_from_where(
     assert (adopted.row, adopted.replicas) == (ROW, 1)
     assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == ALL
-    record = records.read(ROW, parsed().rows[ROW], home)
-    assert record is not None
+    record = there(records.read(ROW, parsed().rows[ROW], home))
     assert record.provenance.adopted == f"{NAME} ({digest_file(home / NAME)})"
     for path in (HISTORY, MEASURED, WEIGHTS):
         assert (home / path).read_bytes() == (away / path).read_bytes()
@@ -246,16 +246,14 @@ def test_replicas_of_two_machines_are_one_row(
     train(home, parsed(2), seeds=(0, 1))
     kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
     train(away, parsed(3), seeds=(1, 2))
-    measured = records.read_evaluation(ROW, away)
-    assert measured is not None
+    measured = there(records.read_evaluation(ROW, away))
     other = measured.replicas[0].model_copy(update={"metrics": {"test_accuracy": 0.0}})
     records.write(measured.model_copy(update={"replicas": (other, *measured.replicas[1:])}), away)
     pack(parsed(3), [ROW], home / NAME)
     monkeypatch.chdir(home)
     (adopted,) = adopt(parsed(3), Path(NAME))
     assert adopted.replicas == 1
-    record = records.read(ROW, parsed(3).rows[ROW], home)
-    assert record is not None
+    record = there(records.read(ROW, parsed(3).rows[ROW], home))
     assert [one.seed for one in record.replicas] == [0, 1, 2]
     assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
     assert [one.metrics["test_accuracy"] for one in record.replicas] == [0.5, 0.6, 0.7]
@@ -298,9 +296,8 @@ def test_what_was_made_from_something_else_is_refused(
         with pytest.raises(UserError, match=said):
             bring(here=here)
         monkeypatch.chdir(away)
-    run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
-    assert run is not None
-    assert measured is not None
+    run = there(records.read_run(ROW, away))
+    measured = there(records.read_evaluation(ROW, away))
     late = measured.replicas[0].model_copy(update={"measured_by": 0})
     records.write(measured.model_copy(update={"replicas": (late,)}), away)
     made = run.origins[0].model_copy(update={"made_by": {"method": 0, "model": 1}})
@@ -359,8 +356,7 @@ class Forged:
 
     @staticmethod
     def content(tar: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
-        file = tar.extractfile(item)
-        assert file is not None
+        file = there(tar.extractfile(item))
         return file.read()
 
     def put(self, name: str, content: bytes) -> None:

@@ -238,8 +238,7 @@ def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Instal
             there.type(step["run"], tmp_path / "clone")
     rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
-    version = re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text())
-    assert version is not None
+    version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
     assert there.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
 
 

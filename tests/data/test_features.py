@@ -21,6 +21,7 @@ from pipeline.results import records
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
 from tests.refusal import refusal_of
+from tests.there import there
 from tests.training.running import quiet
 
 COUNT = 240
@@ -41,7 +42,7 @@ def declared(root: Path, model: str = "lenet_300_100", public: int = 0, **said: 
     row = {
         **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": model}},
         **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 8}]},
-        "settings": {"batch": 32, "epochs": 6, "learning_rate": 0.5, "delta": 0.001},
+        "settings": {"batch": 32, "epochs": 3, "learning_rate": 0.5, "delta": 0.001},
     }
     return {
         "raw": {},
@@ -78,12 +79,10 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     rows.train("row", settings, data, cpu, quiet, 1e9)
     evaluation.evaluate("row", settings, data, cpu)
     row_ledgers("row", settings)
-    measured = records.read_evaluation("row")
-    assert measured is not None
+    measured = there(records.read_evaluation("row"))
     assert measured.replicas[0].metrics["test_accuracy"] > 0.4  # a third is chance
     audit_row("row", settings)
-    audit = records.read_audit("row")
-    assert audit is not None
+    audit = there(records.read_audit("row"))
     shown = {one.attack: (one.largest, one.epsilon_upper) for one in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1

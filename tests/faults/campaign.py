@@ -48,7 +48,7 @@ def main() -> int:
         project.make()
         shutil.copytree(made, whole)  # hostile input leaves its own files in the other
         until, seed = begun + 60 * wanted["minutes"], wanted["seed"]
-        found = {
+        results = {
             part: run(kinds, trial, range(seed, seed + wanted[part]), until)
             for part, (kinds, trial) in parts(whole, Path(scratch)).items()
         }
@@ -58,14 +58,14 @@ def main() -> int:
         "seconds": round(time.monotonic() - begun),
         "seed": seed,
         "asked": {part: wanted[part] for part in COUNTS},
-        **found,
+        **results,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
         "versions": {name: version(name) for name in ("torch", "numpy", "pydantic", "ruamel.yaml", "mlflow")}
         | {"python": platform.python_version()},
     }
     write_json(REPORT, report)
     print(f"{REPORT}: written")
-    return int(any(part["failures"] for part in found.values()))
+    return int(any(part["failures"] for part in results.values()))
 
 
 def run(kinds: list[str], trial: Trial, seeds: range, until: float) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from pipeline.training import rows as training
 from stages.app import app
 from tests.conftest import make_data
 from tests.pretrained.conftest import check_same_examples, write
+from tests.there import there
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
@@ -126,8 +127,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    found = read_relevance(data, torch.device("cpu"))
-    assert found is not None
+    found = there(read_relevance(data, torch.device("cpu")))
     assert found.mean.dtype == torch.float64
     torch.testing.assert_close(found.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert found.mean.std() > 0.01
@@ -167,8 +167,7 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
         "public",
         5,
     )
-    found = read_relevance(data, torch.device("cpu"))
-    assert found is not None
+    found = there(read_relevance(data, torch.device("cpu")))
     assert (found.examples, found.public, found.informed) == (5, True, False)
     net = trained_net(joined.behind("stranger", parsed(), world))
     images = digits.splits["public"].inputs[:5]
@@ -199,10 +198,9 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     train("sharing", world)
     with pytest.raises(UserError, match=r"seed=0\.safetensors: 1\.mean: not kept .*; allowed: .*running_bn"):
         make_relevance("shared", parsed(), world)
-    path, run = weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
+    path, run = weights_path("seeing", "sigma=0", 0, world), there(records.read_run("seeing", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
-    assert run is not None
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
     with pytest.raises(UserError, match=r"sigma=0,seed=0\.safetensors: relevances to it are not finite"):

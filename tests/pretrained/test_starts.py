@@ -29,6 +29,7 @@ from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import loop
 from pipeline.training import rows as training
 from tests.pretrained.conftest import check_same_examples, letters, write
+from tests.there import there
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 ROW: dict[str, Any] = {
@@ -78,8 +79,7 @@ def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor
     own = own or parsed()
     data = prepared.load(own.rows[row].data, root)
     training.train(row, own, data, CPU, lambda progress: None, 60, root)
-    run = records.read_run(row, root)
-    assert run is not None
+    run = there(records.read_run(row, root))
     every = [
         read_weights(weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
         for one in run.replicas

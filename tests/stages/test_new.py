@@ -19,6 +19,7 @@ from pipeline.params.documents import parse_yaml
 from pipeline.params.suggested import batch_for, delta_for, settings_for
 from stages.app import app
 from tests.refusal import refusal_of
+from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 PARAMS = """\
@@ -167,8 +168,7 @@ def test_what_is_asked_for_is_what_is_proven(
     settings = params.load()
     declared_row = settings.rows["second"]
     own, examples = declared_row.resolved[0], settings.data["mine"].train
-    spent = declared("dpsgd", own, declared_row.model, "mine", examples, settings, project)
-    assert spent is not None
+    spent = there(declared("dpsgd", own, declared_row.model, "mine", examples, settings, project))
     bounds, _ = bounds_of(spent.spending, own.total_steps(examples), own.delta)
     proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
     assert 0.99 * epsilon <= proven <= epsilon

@@ -29,6 +29,7 @@ from pipeline.training import evaluation, loop, side_by_side
 from pipeline.training import rows as training
 from pipeline.training.not_covered import data_uses
 from tests.conftest import dpsgd
+from tests.there import there
 
 OWN = statement("curves")
 SEEDED = statement("seeded")
@@ -114,8 +115,7 @@ def test_what_was_measured_is_kept_without_its_weights(
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = records.read_evaluation("row", measured)
-    assert found is not None
+    found = there(records.read_evaluation("row", measured))
     assert {one.measured_by for one in found.replicas} == {MEASURING}
     first, second = found.replicas
     for changed in (

@@ -48,6 +48,7 @@ from pipeline.training.loop import Progress, Replica
 from pipeline.training.rows import Done
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
+from tests.there import there
 from tests.training.running import context, quiet, weights
 
 
@@ -154,8 +155,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
         train_replicas(wanted, stopped)
     assert problem.value.status == 128 + by
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
-    kept = restore(checkpoint_in(tmp_path / "stopped"), cpu.device)
-    assert kept is not None
+    kept = there(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
     assert kept.done == 5
     resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
@@ -269,16 +269,14 @@ def grow(root: Path, own: Settings, data: Prepared, how: Execution) -> Done:
 
 
 def names(root: Path) -> list[tuple[str, int]]:
-    run = records.read_run("quick", root)
-    assert run is not None
+    run = there(records.read_run("quick", root))
     return [(one.level, one.seed) for one in run.replicas]
 
 
 def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
-    record, run = records.read("quick", loaded(root)[0].row("quick"), root), records.read_run("quick", root)
-    assert record is not None
-    assert run is not None
+    record = there(records.read("quick", loaded(root)[0].row("quick"), root))
+    run = there(records.read_run("quick", root))
     lines = read_history(records.history_path("quick", root))
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
@@ -314,8 +312,7 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     assert (found.trained, found.kept) == (2, 4)
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
-    run = records.read_run("quick", done)
-    assert run is not None
+    run = there(records.read_run("quick", done))
     assert [one.origin for one in run.replicas if (one.level, one.seed) in new] == [1, 1]
     assert len(kept(done, new)["record"]) == 2
     # in the order of params.yaml, whenever they were trained
@@ -351,8 +348,7 @@ def test_other_settings_data_and_versions_train_anew(
     own, data = loaded(done)
     settings = own.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
     other = changed(own, settings=settings, seeds=1)
-    run = records.read_run("quick", done)
-    assert run is not None
+    run = there(records.read_run("quick", done))
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, digests: dict[str, str]) -> str | None:
@@ -362,14 +358,13 @@ def test_other_settings_data_and_versions_train_anew(
     assert why(own, {"train.inputs": "sha256:other"}) == "data"
     assert why(other, data.digests) == "settings"
     for part in ("method", "model"):
-        there = run.origins[0].made_by | {part: 2}
-        monkeypatch.setattr(versions, "training", lambda method, model, there=there: there)
+        raised = run.origins[0].made_by | {part: 2}
+        monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
         assert why(own, data.digests) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0
-    raised = records.read_run("quick", done)
-    assert raised is not None
-    assert [made.made_by for made in raised.origins] == [there]
+    trained = there(records.read_run("quick", done))
+    assert [made.made_by for made in trained.origins] == [raised]
 
 
 def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution) -> None:
@@ -381,12 +376,10 @@ def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution
     assert grow(done, own, data, cpu).trained == 0
     assert (measured.read_bytes(), ledgers.read_bytes()) == before
     assert (done / "runs/quick").is_dir()  # which DVC expects
-    old = records.read("quick", own.row("quick"), done)
+    old = there(records.read("quick", own.row("quick"), done))
     found = grow(done, changed(own, seeds=3), data, cpu)
     assert (found.trained, found.kept) == (2, 4)
-    new = records.read("quick", own.row("quick"), done)
-    assert old is not None
-    assert new is not None
+    new = there(records.read("quick", own.row("quick"), done))
     assert [one for one in new.replicas if one.seed < 2] == list(old.replicas)
     assert len(new.replicas) == 6
 
@@ -439,8 +432,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     assert process.returncode == -signal.SIGKILL
     assert not records.run_path("quick", project).exists()  # nothing counts until all is whole
     (saved,) = checkpoints.glob("*/*.pt")
-    kept = restore(saved, torch.device("cpu"))
-    assert kept is not None
+    kept = there(restore(saved, torch.device("cpu")))
     assert 0 < kept.done < 60
     # and a machine with the packages for training alone, and no network, can do it
     absent = (
@@ -471,8 +463,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
 
 
 def test_a_finished_row_says_what_it_bought(done: Path) -> None:
-    record = records.read("quick", loaded(done)[0].row("quick"), done)
-    assert record is not None
+    record = there(records.read("quick", loaded(done)[0].row("quick"), done))
     assert [(r.level, r.seed) for r in record.replicas] == [
         ("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=inf", 0), ("epsilon=inf", 1),
     ]  # fmt: skip
@@ -500,8 +491,7 @@ def test_a_finished_row_says_what_it_bought(done: Path) -> None:
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
     own, data = loaded(project)
     grow(project, changed(own, reproducible=False, seeds=1), data, cpu)
-    record = records.read("quick", own.row("quick"), project)
-    assert record is not None
+    record = there(records.read("quick", own.row("quick"), project))
     private = record.replicas[0].ledger
     assert private.epsilon_upper is not None
     assert private.claimed == pytest.approx(3, rel=0.02)
@@ -515,8 +505,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
     assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
     # a ledger of other noise is another training's
-    run = records.read_run("quick", project)
-    assert run is not None
+    run = there(records.read_run("quick", project))
     older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
     records.write(Run.model_validate(older), project)
     with pytest.raises(UserError, match="accounts for another training"):
@@ -528,8 +517,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     training.train("noisy", own, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("noisy", own, data, cpu, project)
     row_ledgers("noisy", own, project)
-    record = records.read("noisy", own.row("noisy"), project)
-    assert record is not None
+    record = there(records.read("noisy", own.row("noisy"), project))
     # two batch sizes are two groups; the record is in the order of the levels
     assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + ["sigma=300"] * 2
     for one in record.replicas:
@@ -684,15 +672,13 @@ def test_a_replica_has_its_share_of_processor_time_however_often_it_was_resumed(
     begun = time.process_time()
     with pytest.raises(Killed):
         train_replicas(wanted, broken)
-    saved = restore(checkpoint_in(tmp_path), cpu.device)
-    assert saved is not None
+    saved = there(restore(checkpoint_in(tmp_path), cpu.device))
     (group,) = train_replicas(wanted, replace(broken, show=quiet))
     assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
 
 
 def test_replicas_trained_together_share_their_processor_time(done: Path) -> None:
-    run = records.read_run("quick", done)
-    assert run is not None
+    run = there(records.read_run("quick", done))
     shares = {(one.started, one.cpu_seconds) for one in run.replicas}
     assert all(share for _, share in shares)
     assert len(shares) == len({one.started for one in run.replicas}) < len(run.replicas)
