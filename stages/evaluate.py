@@ -1,4 +1,4 @@
-"""`dprepro evaluate ROW`."""
+"""`dprepro evaluate ROW`: accuracies of trained weights."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`dprepro search NAME`."""
+"""`dprepro search NAME`: hyper-parameters judged on validation data."""
 
 import json
 from typing import Annotated

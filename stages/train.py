@@ -1,4 +1,4 @@
-"""`dprepro train ROW`."""
+"""`dprepro train ROW`: the replicas that a row lacks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

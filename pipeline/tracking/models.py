@@ -34,7 +34,7 @@ EXPORTED, CHECKED = 2, 7  # examples that a network is exported with, and that t
 
 
 class _Predicts(torch.nn.Module):
-    """One replica's prediction."""
+    """The classes that one replica's network predicts, as a module to export."""
 
     def __init__(self, network: Network):
         """``network``: of the replica."""

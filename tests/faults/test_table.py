@@ -1,14 +1,12 @@
 """What once did not hold, a test each."""
 
 import gzip
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from pipeline import verification
 from pipeline.data import formats, prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
-from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
+from pipeline.files import beside, clear_leftovers, digest_file, write_json
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
-from pipeline.transport import adopt, archive, dvclock, pack
+from pipeline.transport import dvclock
 from stages.report import tell_left_out
 from tests.faults import project
-from tests.faults.project import PACK, ROW, settings
+from tests.faults.project import ROW, settings
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
@@ -37,68 +35,11 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     write_json(path, content)
 
 
-def repack(change: Callable[[dict[str, bytes]], None]) -> None:
-    """Change the members of the pack, with a manifest that vouches for them."""
-    with tarfile.open(PACK) as tar:
-        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
-    manifest = json.loads(members.pop(archive.MANIFEST))
-    change(members)
-    manifest["rows"][ROW]["files"] = {name: digest(content) for name, content in members.items()}
-    with tarfile.open(PACK, "w:gz") as tar:
-        for name, content in {archive.MANIFEST: json.dumps(manifest).encode(), **members}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-
-
-def replaced(name: str, change: Callable[[Any], None]) -> Callable[[dict[str, bytes]], None]:
-    def run(members: dict[str, bytes]) -> None:
-        content = json.loads(members[name])
-        change(content)
-        members[name] = json.dumps(content).encode()
-
-    return run
-
-
 RUN, MEASURED = records.run_path(ROW), records.evaluation_path(ROW)
 
 
 def first(content: Any) -> Any:
     return content["replicas"][0]
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "line"),
-    [
-        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=7.5), "allowed: 0 to 1"),
-        (MEASURED, lambda x: first(x).update(seed=1), "was not measured with the weights that it says"),
-        (MEASURED, lambda x: x.update(row="other"), "row: other; allowed: small"),
-        (RUN, lambda x: x.update(replicas=[]), "the same one twice, or none"),
-        (RUN, lambda x: x.update(history=f"sha256:{0:064}"), "its training curves belong to another run"),
-        (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
-        (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
-        (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
-        (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
-        (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
-    ],
-)
-def test_a_pack_that_says_what_can_not_be_is_refused(
-    own: Path, name: Path, change: Callable[[Any], None], line: str
-) -> None:
-    repack(replaced(name.as_posix(), change))
-    shutil.rmtree("reports")
-    with pytest.raises(UserError, match=line):
-        adopt(settings(), PACK)
-    assert not Path("reports").exists()  # nothing was placed
-
-
-def test_a_pack_is_unpacked_only_as_far_as_it_may_be(own: Path) -> None:
-    path = weights_path(ROW, "epsilon=3", 0).as_posix()
-    repack(lambda members: members.update({path: bytes(70 << 20)}))
-    assert PACK.stat().st_size < 1 << 20
-    with pytest.raises(UserError, match="unpacks to far more than it holds"):
-        adopt(settings(), PACK)
-    assert not list(Path(".dprepro").glob(".adopt*"))
 
 
 def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
@@ -302,11 +243,6 @@ def test_what_was_being_replaced_comes_back(own: Path) -> None:
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
     assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
-
-
-def test_a_pack_is_no_folder(own: Path) -> None:
-    with pytest.raises(UserError, match="is a folder"):
-        pack(settings(), [ROW], Path())
 
 
 def test_verify_names_what_was_changed(own: Path) -> None:

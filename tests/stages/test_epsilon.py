@@ -43,7 +43,7 @@ def test_it_prints_every_accountants_epsilon_and_what_it_is(asked: Asked) -> Non
 def test_noise_for_an_epsilon_spends_it_and_not_more(asked: Asked) -> None:
     found = asked(*SETTINGS, "--for-epsilon", "1", "--json")
     ledger = json.loads(found.stdout)
-    assert 0.99 <= ledger["accounted"] <= 1
+    assert 0.99 <= ledger["epsilon_upper"] <= 1
     assert ledger["claimed"] is None
 
 
