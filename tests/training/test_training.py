@@ -292,15 +292,11 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     [
         ({"seeds": 3}, [("epsilon=3", 2), ("epsilon=inf", 2)]),
         (
-            {"levels": [{"epsilon": 3, "seeds": 4}, {"epsilon": float("inf")}]},
-            [("epsilon=3", 2), ("epsilon=3", 3)],
-        ),
-        (
             {"levels": [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]},
             [("epsilon=5", 0), ("epsilon=5", 1)],
         ),
     ],
-    ids=["seed", "seeds of a level", "level"],
+    ids=["seed", "level"],
 )
 def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     done: Path, cpu: Execution, changes: dict[str, Any], new: list[tuple[str, int]]
@@ -318,14 +314,6 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     # in the order of params.yaml, whenever they were trained
     declared = changed(own, **changes).row("quick")
     assert names(done) == [(one.level, one.seed) for one in training.replicas(declared)]
-
-
-def test_a_row_that_lacks_nothing_is_left_alone(done: Path, cpu: Execution) -> None:
-    own, data = loaded(done)
-    before = {path: path.stat().st_mtime_ns for path in (done / "runs").rglob("*")}
-    found = training.train("quick", own, data, cpu, quiet, 1e9, done)
-    assert (found.trained, found.kept) == (0, 4)
-    assert {path: path.stat().st_mtime_ns for path in (done / "runs").rglob("*")} == before
 
 
 def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -> None:
