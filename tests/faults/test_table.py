@@ -91,11 +91,7 @@ LEDGER = records.ledger_path(ROW)
             "versions.torch",
         ),
         (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
-        (
-            LEDGER,
-            lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1.0),
-            "accountants.0.epsilon",
-        ),
+        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1), "accountants.0.epsilon"),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
     ],
 )

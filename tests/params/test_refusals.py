@@ -26,6 +26,11 @@ ROOT = Path(__file__).parents[2]
             [{"epsilon": 1}, {"epsilon": 2, "seeds": 0}],
             "rows.one.levels.1.seeds: 0 is not allowed: Input should be greater than or equal to 1",
         ),
+        (
+            "rows/one/settings/delta",
+            1,
+            "rows.one.settings.delta: 1 is not allowed: Input should be less than 0.5",
+        ),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
         (
             "rows/one/settings/batch",

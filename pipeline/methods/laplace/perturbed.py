@@ -104,7 +104,7 @@ class Perturbed(Method):
             return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
         # with 1/|L| of the noise on an example, |L| times the epsilon is spent
-        at = "claimed" if self.variant == "sound" else "epsilon_upper"
+        at = "claimed" if self.variant == "sound" else "accounted"
         protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
         if settings.exact != "nothing":
             left = {"inputs": "inputs", "loss": "labels"}[settings.exact]
