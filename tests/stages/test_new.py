@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.rooms import method_settings
 from pipeline.params.adding import Adding
 from pipeline.params.documents import parse_yaml
-from pipeline.params.suggested import batch_for, delta_for, settings_for
+from pipeline.params.suggested import batch_for, delta_for
 from stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
@@ -211,14 +210,6 @@ rows:
     assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
     with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
         adding.level("second", {"epsilon": 1.0})
-
-
-@pytest.mark.parametrize("method", method_settings())
-def test_beginnings_are_settings(method: str) -> None:
-    kind = method_settings()[method]
-    given: dict[str, Any] = {name: 1.0 for name in ("epsilon", "sigma") if name in kind.model_fields}
-    kind.model_validate(settings_for(method, 1000, given))
-    assert kind.beginnings.keys() <= kind.model_fields.keys()
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
