@@ -36,17 +36,23 @@ def nothing_is_placed(own: Path) -> Iterator[None]:
     assert not (own.parent / "evil").exists()
 
 
+def as_it_is(_: Members) -> None:
+    """Change nothing."""
+
+
 def repack(
-    change: Callable[[Members], object], *more: tarfile.TarInfo, vouches: Callable[[Members], object] = len
+    change: Callable[[Members], object] = as_it_is,
+    *more: tarfile.TarInfo,
+    unvouched: Callable[[Members], object] = as_it_is,
 ) -> None:
-    """Change the members of the pack, which its manifest vouches for, and then what it does not vouch for."""
+    """Change the members of the pack: what its manifest vouches for, and then what it does not."""
     with tarfile.open(PACK) as tar:
         members = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
     manifest = json.loads(members.pop(archive.MANIFEST))
     change(members)
     files = {name: digest(content) for name, content in members.items()}
     manifest["rows"][ROW]["files"] = files | {member.name: digest(b"") for member in more}
-    vouches(members)
+    unvouched(members)
     with tarfile.open(PACK, "w:gz") as tar:
         for name, content in {archive.MANIFEST: json.dumps(manifest).encode(), **members}.items():
             member = tarfile.TarInfo(name)
@@ -103,7 +109,7 @@ def test_only_a_rows_own_files_are_taken(name: str) -> None:
 def test_links_and_devices_are_refused(kind: bytes) -> None:
     link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
     link.type, link.linkname = kind, "/etc/passwd"
-    repack(len, link)
+    repack(as_it_is, link)
     with pytest.raises(UserError, match="is not a plain file"):
         adopt(settings(), PACK)
 
@@ -123,7 +129,7 @@ def test_other_weights_than_were_trained_are_refused() -> None:
     ],
 )
 def test_damage_is_refused(change: Callable[[Members], object], line: str) -> None:
-    repack(len, vouches=change)
+    repack(unvouched=change)
     with pytest.raises(UserError, match=line):
         adopt(settings(), PACK)
 
