@@ -11,7 +11,7 @@ from pipeline.fields import Key, Strict
 from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
-from pipeline.params.own import Own, OwnFeatures, OwnFiles
+from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
@@ -28,6 +28,8 @@ class Settings(Strict):
 
     # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
     code: Packages = ()
+    # folders of other laboratories whose results stand in the picture over all papers (`reporting.beside`)
+    beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
     own: dict[Key, Own] = Field(default_factory=dict)
@@ -43,6 +45,11 @@ class Settings(Strict):
     def raw(self) -> dict[str, Raw | OwnFiles]:
         """Every raw data set: those of the catalogue, and a person's own."""
         return {**self.catalogued, **self.own}
+
+    @property
+    def summaries(self) -> list[Path]:
+        """Every result of each laboratory `beside` this one, as its report has them."""
+        return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
     def has_own(self, name: str) -> bool:
         """Whether a person's own files are in the data set ``name``."""

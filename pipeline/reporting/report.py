@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, findings, tally
+from pipeline.reporting import beside, figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.figures import Drawn
 from pipeline.reporting.findings import Said
@@ -66,7 +66,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
         write_text(pages[chapter.result.key], page)
         write_json(folder / "metrics" / f"{chapter.result.key}.json", tally.metrics(chapter.result))
-    _write_overviews(chapters, folder)
+    _write_overviews(chapters, folder, accuracy_privacy.draw(papers, beside.read(settings, root)))
     return Report(tuple(papers), files, folder / "index.html", pages)
 
 
@@ -86,13 +86,12 @@ def _write_chapter(chapter: Chapter, folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _write_overviews(chapters: list[Chapter], folder: Path) -> None:
+def _write_overviews(chapters: list[Chapter], folder: Path, picture: str | None) -> None:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
     results = flat.of_papers(papers)
     ran = [result for result in results if result.cell]
     private = [result for result in ran if result.private]
-    picture = accuracy_privacy.draw(papers)
     published = [paper for paper in papers if paper.paper.published]  # rows of no paper are none of a paper's
     first = {
         "chapters": chapters,

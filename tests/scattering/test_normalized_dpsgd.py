@@ -210,19 +210,22 @@ def test_attacks_compare_steps_alone(room: ModuleType) -> None:
     assert bare.guarantee(0).spending.noise_multiplier < method.guarantee(0).spending.noise_multiplier
 
 
+@pytest.mark.parametrize("shape", [(81, 7, 7), (243, 8, 8)])
 @pytest.mark.parametrize("name", ["scattering_linear", "scattering_cnn"])
-def test_group_norm_of_inputs_is_each_examples_own(room: ModuleType, name: str) -> None:
+def test_group_norm_of_inputs_is_each_examples_own(
+    room: ModuleType, name: str, shape: tuple[int, ...]
+) -> None:
     from importlib import import_module
 
     build = import_module(f"lab.models.{name}").build
-    inputs = torch.rand(3, 81, 7, 7, generator=torch.Generator().manual_seed(0))
+    inputs = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
     for normalization in ("none", "group"):
         # another model's name, as this laboratory's are known where its params.yaml is read
         model = Model.model_validate({"name": "lenet5", "normalization": normalization, "groups": 27})
-        net = build(model, (81, 7, 7), 10)
+        net = build(model, shape, 10)
         assert net(inputs).shape == (3, 10)
         assert torch.allclose(net(inputs)[1], net(inputs[1:2])[0], atol=1e-5)
         moved = net(5 * inputs + 1)
         assert torch.allclose(moved, net(inputs), atol=1e-2) == (normalization == "group")
     with pytest.raises(ValueError, match="allowed: none, group"):
-        build(Model.model_validate({"name": "lenet5", "normalization": "layer"}), (81, 7, 7), 10)
+        build(Model.model_validate({"name": "lenet5", "normalization": "layer"}), shape, 10)

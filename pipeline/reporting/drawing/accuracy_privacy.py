@@ -11,12 +11,14 @@ from ruamel.yaml import YAML
 
 from pipeline.fields import Strict
 from pipeline.methods.rooms import method_settings
-from pipeline.reporting.drawing.style import COLOURS, columns, svg
+from pipeline.reporting.beside import Beside
+from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.results import PaperResult, RowResult
+from pipeline.reporting.results import PaperResult
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
+BESIDE_MARKERS = "s^v<>"
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -33,17 +35,18 @@ ANCHORS = TypeAdapter(dict[str, list[Anchor]]).validate_python(
 )
 
 
-def draw(papers: Sequence[PaperResult]) -> str | None:
-    """A panel a data set that has points; None where there are none."""
-    shown = {name: points for key, name in SETS.items() if (points := _points(papers, key))}
+def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | None:
+    """A panel a data set that has points of ``papers``; None where there are none."""
+    shown = {key: points for key in SETS if (points := _points(papers, key))}
     if not shown:
         return None
     methods = sorted({method for points in shown.values() for method, _, _ in points})
 
     def plot(figure: Figure) -> None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
-        for axes, (name, points) in zip(grid, shown.items(), strict=True):
-            _panel(axes, name, points, methods)
+        for axes, (key, points) in zip(grid, shown.items(), strict=True):
+            _panel(axes, SETS[key], points, methods)
+            _beside(axes, key, beside)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -62,16 +65,25 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[tuple[str, float, f
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
-        if row.record and _data(row) == key and row.comparable
+        if row.record and _set(row.record.data) == key and row.comparable
         for cell in row.cells.values()
         if cell.guarantee.ledger.epsilon_upper is not None
         and cell.guarantee.state not in ("none", "none_proven")
     ]
 
 
-def _data(row: RowResult) -> str:
-    name = row.record.data if row.record else ""
-    return next((key for key in SETS if name.startswith(key)), "")
+def _set(data: str) -> str:
+    return next((key for key in SETS if data.startswith(key)), "")
+
+
+def _beside(axes: Axes, key: str, beside: Sequence[Beside]) -> None:
+    """What laboratories beside this one reach, with a marker for each line of a paper."""
+    for number, label in enumerate(dict.fromkeys(result.label for result in beside)):
+        of_line = [result for result in beside if result.label == label and _set(result.data) == key]
+        if of_line:
+            points = [(min(result.epsilon, LARGEST), result.percent) for result in of_line]
+            marker = BESIDE_MARKERS[number % len(BESIDE_MARKERS)]
+            axes.plot(*columns(points), marker, color=INK, ms=5, label=label)
 
 
 def _panel(axes: Axes, name: str, points: list[tuple[str, float, float]], methods: Sequence[str]) -> None:
