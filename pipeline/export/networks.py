@@ -22,7 +22,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.results import records
 from pipeline.results.schema import Trained
-from pipeline.results.weights import existing_weights, read_weights
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
@@ -112,9 +112,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared, root: 
     Raises:
         UserError: its weights are missing or damaged.
     """
-    weights = read_weights(
-        existing_weights(key, trained.level, trained.seed, root), trained.weights, CPU.device
-    )
+    weights = read_weights(weights_path(key, trained.level, trained.seed, root), trained.weights, CPU.device)
     settings = method_settings()[row.method].model_validate(trained.settings)
     member = Replica(trained.level, trained.seed, settings)
     task = make_task([member], row.model, row.reproducible, data, CPU)

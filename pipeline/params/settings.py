@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
+from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
 from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles
@@ -132,22 +133,27 @@ class Settings(Strict):
 
     def plan_digest(self, key: str) -> str | None:
         """Digest of the plan that a row names and of the row's own settings; None: it names none."""
-        plan = self.rows[key].plan
-        return None if plan is None else digests.plan_digest(self.plans[plan], self.row_digest(key))
+        if (plan := self.rows[key].plan) is None:
+            return None
+        return digest_json({"plan": self.plans[plan].model_dump(mode="json"), "row": self.row_digest(key)})
 
     def start_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the start called ``name``, but its data."""
-        own = self.starts[name]
-        return digests.start_digest(own, self.row_digest(own.row))
+        start = self.starts[name]
+        network = self.row_digest(start.row)
+        return digest_json([network, "features"]) if start.features else network
 
     def relevance_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""
-        own = self.relevances[name]
-        return digests.relevance_digest(own, self.row_digest(own.row))
+        relevance = self.relevances[name]
+        network = self.row_digest(relevance.row)
+        return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
 
     def account_digest(self, key: str) -> str:
-        """Digest of everything in params.yaml that decides an account's numbers."""
-        return digests.account_digest(self.accounts[key])
+        """Digest of everything in params.yaml that decides an account's numbers: its levels and its axis."""
+        account = self.accounts[key]
+        levels = [digests.essence(level) for level in account.resolved]
+        return digest_json({"levels": levels, "axis": account.axis})
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:

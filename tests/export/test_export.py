@@ -20,7 +20,7 @@ from pipeline.files import digest_json
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.results import records
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from stages.app import app
 from tests.refusal import refusal_of
 
@@ -298,7 +298,7 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
     assert "no row 'x'" in refused("predict", "x", "mine.npz")
     said = refused("predict", f"out/{IMAGES}", "mine.npz", "--seed", "1")
     assert "--level and --seed are for rows" in said
-    path = existing_weights(IMAGES, "epsilon=8", 1)
+    path = weights_path(IMAGES, "epsilon=8", 1)
     content = path.read_bytes()
     try:
         path.unlink()
