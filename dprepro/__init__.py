@@ -58,5 +58,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The promised names."""
+    """The promised names, for `dir` and completion."""
     return __all__

@@ -1,4 +1,4 @@
-"""What DP-SGD spends."""
+"""What DP-SGD spends by its settings, and the noise that an epsilon takes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -63,18 +63,18 @@ def epsilon(
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
-    own = dpsgd_settings(
+    settings = dpsgd_settings(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
         sampling=sampling,
     )  # fmt: skip
-    spending, taken = spending_of(own), own.total_steps
+    spending, taken = spending_of(settings), settings.total_steps
     ledger = make_ledger(spending, taken, delta, None)
     best = None if best_of is None else up(selection_epsilon(spending, taken, delta, best_of, drawn))
     return Spent(
         epsilon_upper=ledger.epsilon_upper,
         proven_by=ledger.accountant,
         epsilon_lower=ledger.epsilon_lower,
-        by={one.accountant: one.epsilon for one in ledger.accountants if one.epsilon is not None},
+        by={entry.accountant: entry.epsilon for entry in ledger.accountants if entry.epsilon is not None},
         neighbouring=ledger.neighbouring,
         delta=delta,
         steps=taken,
@@ -101,5 +101,7 @@ def noise_multiplier(
     """
     if not epsilon > 0:
         raise UserError(f"epsilon: {epsilon:g}; allowed: above 0")
-    own = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
-    return noise_for(epsilon, delta, batch / examples, own.total_steps, tightest(own.total_steps, delta))
+    settings = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
+    return noise_for(
+        epsilon, delta, batch / examples, settings.total_steps, tightest(settings.total_steps, delta)
+    )

@@ -43,10 +43,10 @@ def audit(
             probability.
     """
     scores = {"without": np.asarray(without, float), "within": np.asarray(within, float)}
-    for name, found in scores.items():
-        if found.ndim != 1 or len(found) < FEWEST or not np.isfinite(found).all():
+    for name, values in scores.items():
+        if values.ndim != 1 or len(values) < FEWEST or not np.isfinite(values).all():
             raise UserError(
-                f"{name}: of shape {found.shape}; needed: at least {FEWEST} finite numbers in a row"
+                f"{name}: of shape {values.shape}; needed: at least {FEWEST} finite numbers in a row"
             )
     if not 0 <= delta < 1:
         raise UserError(f"delta: {delta:g}; allowed: from 0, below 1")

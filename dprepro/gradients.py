@@ -52,10 +52,10 @@ def clipped_sum(
         alone = inputs.device.type == "cpu"
         _WAYS[network] = seen, way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
     clipper = _WAYS[network][1](network)
-    one = next(iter(tensors.values())).new_ones(())
-    bounds = Bounds.whole(clip * one, len(tensors))
+    unit = next(iter(tensors.values())).new_ones(())
+    bounds = Bounds.whole(clip * unit, len(tensors))
     with torch.no_grad():
-        return clipper(tensors, inputs, labels, one.expand(len(labels)), bounds)
+        return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
 
 
 def _state(network: nn.Module) -> list[Any]:

@@ -195,9 +195,9 @@ def _positions(taken: list[np.ndarray | None], lengths: np.ndarray) -> list[np.n
     for batch in taken:
         if batch is None:
             return None
-        found = batch[batch > 0]
-        place = np.searchsorted((known[1:] + known[:-1]) / 2, found)
-        if not np.allclose(known[place], found, rtol=1e-5):
+        lengths_there = batch[batch > 0]
+        place = np.searchsorted((known[1:] + known[:-1]) / 2, lengths_there)
+        if not np.allclose(known[place], lengths_there, rtol=1e-5):
             return None
         batches.append(order[place])
     return batches

@@ -44,7 +44,7 @@ class Extension:
     path: Path
 
     def load(self) -> ModuleType:
-        """The module, imported."""
+        """Import the module and return it."""
         return import_module(self.module)
 
 

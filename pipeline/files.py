@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pipeline.errors import writing
+from pipeline.errors import UserError, writing
 
 # What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'. A
 # database that is being written has a journal of its own beside it.
@@ -90,6 +90,28 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
             old.rename(folder)
         for left in (building, old):
             shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold a lock file, which is made with its folder where it isn't there, while the block runs.
+
+    Args:
+        lock: the file; a process that ends lets go of it, however it ends.
+        busy: what to say where another process holds it; None: wait for that one.
+
+    Raises:
+        UserError: another process holds it, or the folder can't be written.
+    """
+    from filelock import FileLock, Timeout
+
+    with writing(lock.parent):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(lock).acquire(blocking=busy is None):
+            yield
+    except Timeout as problem:
+        raise UserError(f"{lock}: {busy}") from problem
 
 
 def clear_leftovers(root: Path = Path()) -> None:

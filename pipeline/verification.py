@@ -29,7 +29,7 @@ from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings
 from pipeline.results import records
 from pipeline.results.schema import Entry
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
 from pipeline.training.evaluation import evaluate
@@ -111,13 +111,13 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if run is None:
         return None
     check_file(records.history_path(key), run.history)
-    paths = [(existing_weights(key, *one.key), one.weights) for one in run.replicas]
+    paths = [(weights_path(key, *replica.key), replica.weights) for replica in run.replicas]
     here = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in here:
         check_file(path, weights)
     if wrong := records.unmeasured(key):
         raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
-    ran = {one.key for one in run.replicas}
+    ran = {replica.key for replica in run.replicas}
     planned = [(row.level(own), seed) for own, seed in row.trainings] if row.plan else []
     if missing := next((name for name in planned if name not in ran), None):
         raise UserError(
@@ -162,12 +162,13 @@ def _measure(key: str, settings: Settings) -> None:
         again = records.read_evaluation(key, apart)
     assert kept is not None, "what is not measured was refused before"
     assert again is not None, "it was just written"
-    for one, other in zip(kept.replicas, again.replicas, strict=True):
-        for name, value in one.metrics.items():
-            if not isclose(value, other.metrics.get(name, -1.0), abs_tol=MEASURED):
+    for replica, anew in zip(kept.replicas, again.replicas, strict=True):
+        for name, value in replica.metrics.items():
+            reached = anew.metrics.get(name, -1.0)
+            if not isclose(value, reached, abs_tol=MEASURED):
                 raise UserError(
-                    f"{records.evaluation_path(key)}: {one.level}, seed {one.seed}: {name} is {value:g}, and "
-                    f"its weights reach {other.metrics.get(name, -1.0):g}"
+                    f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
+                    f"{name} is {value:g}, and its weights reach {reached:g}"
                 )
 
 

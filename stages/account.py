@@ -1,4 +1,4 @@
-"""`dprepro account KEY`."""
+"""`dprepro account KEY`: what settings would spend, with nothing trained."""
 
 from typing import Annotated
 

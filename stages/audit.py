@@ -1,4 +1,4 @@
-"""`dprepro audit ROW`."""
+"""`dprepro audit ROW`: attacks on a row's own code."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`dprepro evaluate ROW`."""
+"""`dprepro evaluate ROW`: accuracies of trained weights."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ def evaluate(
     loaded = params.load()
     declared = loaded.row(row)
     data = prepared.load(declared.data)
-    how = execution(device, physical, 0, False)
+    how = execution(device, physical)
     run = records.read_run(row)
     with enough_memory(device), counting(row, len(run.replicas) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)

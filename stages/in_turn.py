@@ -28,9 +28,9 @@ def in_turn(arguments: list[str]) -> None:
 
 def _until_nobody_trains(row: str) -> None:
     """Wait for a trainer whose worker was killed: it goes on until its checkpoint is written."""
-    from pipeline.training.checkpoints import CHECKPOINTS, lock_of
+    from pipeline.training.checkpoints import CHECKPOINTS, alone
 
-    with lock_of(CHECKPOINTS / row).acquire():
+    with alone(CHECKPOINTS / row, wait=True):
         pass
 
 

@@ -1,4 +1,4 @@
-"""`dprepro ledger ROW`."""
+"""`dprepro ledger ROW`: what a trained row really buys."""
 
 from typing import Annotated
 

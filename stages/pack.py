@@ -23,5 +23,5 @@ def pack(
     from pipeline.params import load
     from pipeline.transport import pack as run
 
-    run(load(), rows, output, "none" if without_weights else "all")
+    run(load(), rows, output, weights=not without_weights)
     print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")

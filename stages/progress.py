@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -55,20 +56,27 @@ def _spent(state: "State", before: str, between: str, digits: int) -> str:
     return before + (low if low == high else f"{low}{between}{high}")
 
 
+class _Lines:
+    """Lines that are printed now and then, where nobody sees a live one."""
+
+    def __init__(self, every: float):
+        """``every``: seconds between two lines at least."""
+        self.every, self.printed = every, time.monotonic()
+
+    def tell(self, line: str, due: bool = False) -> None:
+        """Print ``line``, where it is ``due`` or it is time for one."""
+        if due or time.monotonic() - self.printed >= self.every:
+            print(line, flush=True)
+            self.printed = time.monotonic()
+
+
 @contextmanager
 def showing(title: str) -> Iterator["Show"]:
     """A function that shows training's progress while the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        printed = time.monotonic()
-
-        def plain(state: "State") -> None:
-            nonlocal printed
-            if state.noted or time.monotonic() - printed >= PLAIN_EVERY:
-                print(f"{title}: {describe(state)}", flush=True)
-                printed = time.monotonic()
-
-        yield plain
+        lines = _Lines(PLAIN_EVERY)
+        yield lambda state: lines.tell(f"{title}: {describe(state)}", state.noted)
         return
     columns = (TextColumn("[bold]{task.fields[title]}"), BarColumn(6), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as bar:
@@ -92,16 +100,8 @@ def counting(title: str, total: int) -> Iterator[Callable[[str], None]]:
     """A function that is told of each of ``total`` pieces of work when it is done."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        done, printed = 0, time.monotonic()
-
-        def plain(name: str) -> None:
-            nonlocal done, printed
-            done += 1
-            if time.monotonic() - printed >= COUNTED_EVERY:
-                print(f"{title}: {done}/{total}  {name}", flush=True)
-                printed = time.monotonic()
-
-        yield plain
+        lines, number = _Lines(COUNTED_EVERY), count(1)
+        yield lambda name: lines.tell(f"{title}: {next(number)}/{total}  {name}")
         return
     columns = (
         TextColumn("[bold]{task.fields[title]}"),

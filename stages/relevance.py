@@ -17,7 +17,7 @@ def relevance(
     from stages.train import enough_memory, execution
 
     loaded = load()
-    how = execution(device, 0, 0, False)
+    how = execution(device)
     with enough_memory(device):
         folder = make_relevance(name, loaded, device=how.device)
     print(f"{folder}: relevances to {loaded.relevances[name].row}")

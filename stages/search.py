@@ -1,4 +1,4 @@
-"""`dprepro search NAME`."""
+"""`dprepro search NAME`: hyper-parameters judged on validation data."""
 
 import json
 from typing import Annotated
@@ -25,7 +25,7 @@ def search(
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
     data = prepared.load(loaded.row(asked.row).data)
-    how = execution(device, physical, replicas_at_once, False)
+    how = execution(device, physical, replicas_at_once)
     with showing(f"search {name}") as show, enough_memory(device):
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: written, {path}")

@@ -1,4 +1,4 @@
-"""`dprepro train ROW`."""
+"""`dprepro train ROW`: the replicas that a row lacks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +20,6 @@ AtOnce = Annotated[
     int,
     typer.Option(min=0, help="Replicas of one pass; 0: one on a CPU, all on a GPU."),
 ]
-Reference = Annotated[
-    bool,
-    typer.Option("--reference", help="Take per-example gradients the slow, obvious way, to compare with."),
-]
 Workers = Annotated[
     int,
     typer.Option(
@@ -36,7 +32,7 @@ CheckpointEvery = Annotated[
 ]
 
 
-def execution(device: str, physical: int, at_once: int, reference: bool) -> "Execution":
+def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
     """The `Execution` that the speed options describe.
 
     Raises:
@@ -65,9 +61,7 @@ def execution(device: str, physical: int, at_once: int, reference: bool) -> "Exe
     # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants many examples
     # at a time, but per-example gradients of a VGG take 19 MB each
     on_cpu = chosen.type == "cpu"
-    return Execution(
-        chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 4096), reference
-    )
+    return Execution(chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 4096))
 
 
 def side_by_side(workers: int) -> int:
@@ -100,7 +94,6 @@ def train(
     physical: Physical = 0,
     replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
-    reference: Reference = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train the replicas (seeds of levels) that a row lacks; a killed run goes on from its checkpoint."""
@@ -111,7 +104,7 @@ def train(
 
     loaded = params.load()
     declared = loaded.row(row)
-    how = execution(device, physical, replicas_at_once, reference)
+    how = execution(device, physical, replicas_at_once)
     if declared.needs == "gpu" and how.device.type == "cpu":
         raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     data = prepared.load(declared.data)

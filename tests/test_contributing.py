@@ -4,14 +4,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from pipeline import params
 
 ROOT = Path(__file__).parents[1]
 METHOD = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -100,27 +97,3 @@ def test_a_model_is_one_file_and_a_private_method_one_room(laboratory: Path, run
 
 def read(laboratory: Path, kind: str) -> Any:
     return json.loads((laboratory / f"reports/{kind}/my-perceptron.json").read_text())
-
-
-def test_they_move_no_other_row(run: Callable[..., str]) -> None:
-    """Neither its settings nor the code behind it."""
-    script = (
-        "import json; from pathlib import Path; from pipeline import params; "
-        "from pipeline.extensions import use; from pipeline.identity.entries import entries; "
-        f"root = Path({str(ROOT)!r}); use({{}}, Path()); "
-        "print(json.dumps(entries(params.load(root / 'params.yaml'), root)))"
-    )
-    there, here = (json.loads(run("-c", script.format(code))) for code in (["lab"], []))
-    assert there == here
-    assert there["train"].keys() == params.load(ROOT / "params.yaml").rows.keys()
-
-
-def test_its_settings_are_checked(laboratory: Path) -> None:
-    (laboratory / "params.yaml").write_text(PARAMS.replace("batch: 200,", "batch: 200, delta: 0.1,"))
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-m", "stages", "train", "my-perceptron"]
-    done = subprocess.run(line, cwd=laboratory, env=env, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "dprepro: params.yaml: rows.my-perceptron.settings.delta: 0.1 means nothing; allowed: below 1/1900\n"
-    )

@@ -24,6 +24,7 @@ from pipeline import params
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
 from pipeline.results import records
+from tests.there import there
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -119,6 +120,12 @@ class Checkout:
         return {path.name: digest_file(path) for path in sorted(folder.iterdir())}
 
 
+def without_audits(stages: str) -> str:
+    """A dvc.yaml without the stages that attack code, and those that read them."""
+    audits = stages[stages.index("  # Attacks on the row's own code") : stages.index("  account:\n")]
+    return stages.replace(audits, "").replace("      - reports/audits\n", "")
+
+
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("workshop")
@@ -128,9 +135,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def origin(workshop: Path, warm: Path) -> Checkout:
     """A checkout where everything was run, and its results pushed to a folder."""
     folder = workshop / "origin"
-    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
     for name in ("pipeline", "stages"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "params.yaml").write_text(PARAMS)
@@ -185,32 +193,17 @@ def edit(checkout: Checkout, before: str, after: str) -> None:
     path.write_text(text.replace(before, after))
 
 
-def test_everything_small_is_kept_in_git(origin: Checkout) -> None:
-    own = params.load(origin.folder / "params.yaml")
-    account = records.read("described", own.accounts["described"], origin.folder)
-    assert account is not None
-    assert account.history is None
-    assert account.replicas[0].ledger.epsilon_upper is not None
-    kept = origin.run("git", "ls-files", "reports").splitlines()
-    assert {f"reports/{kind}/toy.json" for kind in ("runs", "evaluations", "ledgers")} <= set(kept)
-    assert {"reports/histories/toy.csv", "reports/ledgers/described.json", "reports/identity.json"} <= set(
-        kept
-    )
-    assert not origin.run("git", "ls-files", "runs", "data/prepared")
-
-
-def test_second_run_does_nothing(origin: Checkout) -> None:
+def test_a_second_run_does_nothing_and_everything_small_is_in_git(origin: Checkout) -> None:
     assert re.findall(r"Running stage '([^']+)'", origin.run("dvc", "repro")) == ["identity"]
     assert origin.status() == {}
-
-
-def test_clone_with_the_remote_does_not_train(clone: Checkout) -> None:
-    clone.run("dvc", "pull")
-    assert (clone.folder / WEIGHTS).exists()
-    said = clone.run("dvc", "repro")
-    assert "train@toy' didn't change" in said
-    assert "Running stage 'publish'" in said  # MLflow's store is each clone's own
-    assert clone.status() == {}
+    kinds = ("runs", "evaluations", "ledgers")
+    small = {f"reports/{kind}/toy.json" for kind in kinds} | {
+        "reports/histories/toy.csv",
+        "reports/ledgers/described.json",
+        "reports/identity.json",
+    }
+    assert small <= set(origin.run("git", "ls-files", "reports").splitlines())
+    assert not origin.run("git", "ls-files", "runs", "data/prepared")
 
 
 def would_run(checkout: Checkout, *targets: str) -> set[str]:
@@ -219,22 +212,51 @@ def would_run(checkout: Checkout, *targets: str) -> set[str]:
     return set(re.findall(r"Running stage '([^']+)'", said)) - {"identity"}  # which always runs
 
 
-def test_a_fresh_clone_has_nothing_to_run(bare: Checkout) -> None:
+def test_a_fresh_clone_has_nothing_to_run_and_renders_its_report(bare: Checkout) -> None:
     """No remote, no weights, no data: what is committed stands."""
     assert would_run(bare) == set()
     assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
     bare.run("dvc", "repro", "--allow-missing")
+    (bare.folder / "reports/index.html").unlink()
+    bare.run("dvc", "repro", "--single-item", "report")
     assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
+    assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
+    plots = Path(bare.run("dvc", "plots", "show").strip().removeprefix("file://")).read_text()
+    assert "<img" in plots
+    assert "https://" not in plots  # nothing comes from elsewhere
 
 
-def test_plan_and_dvc_agree_on_a_new_seed(bare: Checkout) -> None:
+def test_plan_and_dvc_agree_on_what_an_edit_trains(bare: Checkout) -> None:
     bare.run("dvc", "repro", "prepare@toy")  # which --allow-missing would not make anew
+
+    def plan() -> str:
+        bare.run("dvc", "repro", "identity")
+        return bare.run("dprepro", "plan")
+
+    edit(bare, "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
+    assert plan().startswith("to train: 0 rows")
+    assert would_run(bare) == {"publish", "report"}
     edit(bare, ONE_SEED, TWO_SEEDS)
-    bare.run("dvc", "repro", "identity")
-    said = bare.run("dprepro", "plan")
+    said = plan()
     assert "toy: 1 replicas (never ran), 1 stand; about" in said
     assert "to train: 1 rows" in said
     assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
+    edit(bare, "settings: {batch: 8,", "settings: {batch: 10,")
+    said = plan()
+    assert "toy: 2 replicas (settings, never ran);" in said
+    assert "other" not in said
+
+
+def test_a_methods_version_trains_its_rows_and_plan_says_why(bare: Checkout) -> None:
+    settings, method = (bare.folder / f"pipeline/methods/dpsgd/{name}.py" for name in ("settings", "method"))
+    method.write_text(method.read_text().replace("value / self.batch", "2 * value / self.batch"))
+    bare.run("dvc", "repro", "identity")
+    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")  # golden values would say so
+    settings.write_text(settings.read_text().replace("ClassVar[int] = 1", "ClassVar[int] = 2"))
+    bare.run("dvc", "repro", "identity")
+    said = bare.run("dprepro", "plan")
+    assert "toy: 1 replicas (method version)" in said
+    assert "other" not in said
 
 
 def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
@@ -252,99 +274,35 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
     assert [one["seed"] for one in run["replicas"]] == [0, 1]
     assert run["replicas"][0] == before["replicas"][0]
     assert [path.stem for path in (bare.folder / "runs/toy").iterdir()] == ["epsilon=inf,seed=1"]
-    record = records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder)
-    assert record is not None
+    record = there(records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder))
     assert [one.seed for one in record.replicas] == [0, 1]
 
 
-def test_a_label_changes_the_report_alone(bare: Checkout) -> None:
-    edit(bare, "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
-    bare.run("dvc", "repro", "identity")
-    assert would_run(bare) == {"publish", "report"}
-    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
-
-
-def test_a_setting_trains_its_row_and_plan_says_why(bare: Checkout) -> None:
-    bare.run("dvc", "repro", "prepare@toy")
-    edit(bare, "settings: {batch: 8,", "settings: {batch: 10,")
-    bare.run("dvc", "repro", "identity")
-    assert "toy: 1 replicas (settings);" in bare.run("dprepro", "plan")
-    assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
-    assert "other" not in bare.run("dprepro", "plan")
-
-
-def test_a_methods_version_trains_its_rows_and_plan_says_why(bare: Checkout) -> None:
-    settings, method = (bare.folder / f"pipeline/methods/dpsgd/{name}.py" for name in ("settings", "method"))
-    method.write_text(method.read_text().replace("value / self.batch", "2 * value / self.batch"))
-    bare.run("dvc", "repro", "identity")
-    assert bare.run("dprepro", "plan").startswith("to train: 0 rows")  # golden values would say so
-    settings.write_text(settings.read_text().replace("ClassVar[int] = 1", "ClassVar[int] = 2"))
-    bare.run("dvc", "repro", "identity")
-    said = bare.run("dprepro", "plan")
-    assert "toy: 1 replicas (method version)" in said
-    assert "other" not in said
-
-
-def test_a_row_that_waits_for_a_gpu_stops_nothing_else(bare: Checkout) -> None:
-    text = (bare.folder / "params.yaml").read_text()
-    _, _, row = text.partition("  toy:\n")
-    row = row.partition("  other:\n")[0]
-    (bare.folder / "params.yaml").write_text(f"{text}  waiting:\n{row}    needs: gpu\n  another:\n{row}")
-    bare.run("dvc", "repro", "identity")
-    said = bare.run("dprepro", "plan")
-    assert "waiting: 1 replicas (never ran); waits for a GPU" in said
-    assert said.endswith("1 rows wait for a GPU\n")
-    assert "another: 1 replicas (never ran)" in said
-
-
-def test_every_ledger_can_be_computed_on_a_fresh_clone(bare: Checkout) -> None:
-    path = bare.folder / "reports/ledgers/toy.json"
-    before = path.read_bytes()
-    path.unlink()
-    bare.run("dvc", "repro", "--single-item", "ledger@toy")
-    assert path.read_bytes() == before
-
-
-def test_pull_report_leaves_rows_alone_that_nobody_ran(clone: Checkout) -> None:
-    declared, _, row = (clone.folder / "params.yaml").read_text().partition("  toy:\n    paper")
-    (clone.folder / "params.yaml").write_text(
-        f"{declared}  toy:\n    paper{row}  another:\n    paper{row.partition('  other:')[0]}"
-    )
-    recipe = (ROOT / "Makefile").read_text().partition("\npull-report:")[2].partition("\n\n")[0]
-    commands = [line.split() for line in recipe.splitlines()[1:]]
-    assert len(commands) == 2
-    for _, *arguments in commands:
-        clone.run("dvc", *arguments)
-    assert (clone.folder / WEIGHTS).exists()
-
-
-def test_what_lies_behind_a_web_server_is_pulled_and_nothing_is_run_again(
+def test_what_is_pulled_runs_nothing_again_from_a_folder_or_behind_a_web_server(
     clone: Checkout, workshop: Path
 ) -> None:
-    """HTTP remotes have no run cache, and need none: what is not in the remote is in git."""
+    """As `make pull-report` does; HTTP remotes have no run cache, and need none: the rest is in git."""
+    recipe = (ROOT / "Makefile").read_text().partition("\npull-report:")[2].partition("\n\n")[0]
+    (_, *pull), (_, *report) = (line.split() for line in recipe.splitlines()[1:])
+    declared, _, row = (clone.folder / "params.yaml").read_text().partition("  toy:\n    paper")
+    another = f"{declared}  toy:\n    paper{row}  another:\n    paper{row.partition('  other:')[0]}"
+    (clone.folder / "params.yaml").write_text(another)  # which nobody ran
+    clone.run("dvc", *pull)
+    clone.run("dvc", *report)
+    assert (clone.folder / WEIGHTS).exists()
+    clone.run("git", "checkout", "--quiet", ".")
+    for place in ("runs", ".dvc/cache", ".dvc/tmp"):
+        shutil.rmtree(clone.folder / place)
     with serving(workshop / "store") as address:
         clone.run("dvc", "remote", "remove", "store")
         clone.run("dvc", "remote", "add", "--default", "web", address)
-        clone.run("dvc", "pull", "--allow-missing", "dvc.yaml")
+        clone.run("dvc", *pull)
     assert (clone.folder / WEIGHTS).exists()
     said = clone.run("dvc", "repro")
+    assert "train@toy' didn't change" in said
+    # MLflow's store is each clone's own
     assert set(re.findall(r"Running stage '([^']+)'", said)) == {"identity", "publish"}
-
-
-def test_dvc_shows_counts_and_pictures(bare: Checkout) -> None:
-    bare.run("dvc", "repro", "--single-item", "report")
-    assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
-    page = Path(bare.run("dvc", "plots", "show").strip().removeprefix("file://"))
-    assert "<img" in page.read_text()
-    assert "https://" not in page.read_text()  # nothing comes from elsewhere
-
-
-def test_clone_without_the_remote_renders_the_report(bare: Checkout) -> None:
-    page = bare.folder / "reports/index.html"
-    before = page.read_bytes()
-    page.unlink()
-    bare.run("dvc", "repro", "--single-item", "report")
-    assert page.read_bytes() == before
+    assert clone.status() == {}
 
 
 def test_two_versions_of_a_split(clone: Checkout) -> None:
@@ -373,8 +331,7 @@ def test_adopting_beside_the_data(clone: Checkout, workshop: Path) -> None:
     assert clone.run("dprepro", "adopt", str(workshop / NAME)) == "toy: adopted\n"
     assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
     clone.run("dvc", "repro", "evaluate@toy", "ledger@toy")
-    run = records.read_run("toy", clone.folder)
-    assert run is not None
+    run = there(records.read_run("toy", clone.folder))
     assert run.origins[0].adopted is not None
 
 
@@ -393,16 +350,13 @@ def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
     assert "toy: 0 replicas trained, 1 stand" in done
 
 
-def stages(folder: Path) -> str:
-    """dvc.yaml without its head, where metrics and plots are declared."""
-    return (folder / "dvc.yaml").read_text().partition("\nstages:")[2]
-
-
 def test_demo_has_the_stages_of_the_real_thing() -> None:
     """All but audits: they attack code, which is the same there, and would take longer than the rest."""
-    whole = stages(ROOT)
-    audits = whole[whole.index("  # Attacks on the row's own code") : whole.index("  account:\n")]
-    assert stages(ROOT / "demo") == whole.replace(audits, "").replace("      - reports/audits\n", "")
+    # what stands before them are metrics and plots
+    demo, whole = (
+        (ROOT / name).read_text().partition("\nstages:")[2] for name in ("demo/dvc.yaml", "dvc.yaml")
+    )
+    assert demo == without_audits(whole)
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])

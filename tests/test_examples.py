@@ -16,14 +16,14 @@ from pipeline.models.model import Model
 from pipeline.privacy import accounting
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
+from tests.there import there
 
 PATH = Path(__file__).parents[1] / "examples/dpsgd_by_hand.py"
 
 
 @pytest.fixture
 def by_hand() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dpsgd_by_hand", PATH)
-    assert spec is not None
+    spec = there(importlib.util.spec_from_file_location("dpsgd_by_hand", PATH))
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,9 +1,6 @@
-import gzip
-import io
 import json
 import os
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import torch
 from pipeline import params
 from pipeline.data.prepared import PREPARED, SPLITS
 from pipeline.errors import UserError
-from pipeline.files import digest, digest_file, write_json, write_text
+from pipeline.files import digest_file, write_json, write_text
 from pipeline.identity import versions
 from pipeline.params import Settings
 from pipeline.privacy.accounting import noise_for
@@ -23,23 +20,21 @@ from pipeline.results import records, schema
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
+from tests.there import there
 
 ROW = "toy-row"
-TUNED = "tuned-row"  # on weights of `before`
 NAME = "rows.dprepro.tar.gz"
 PARAMS = {
     "raw": {"mnist": {}, "kmnist": {}},
     "data": {
-        name: {"raw": raw, "train": 8, "validation": 2, "public": {"raw": "kmnist", "count": 2}}
-        for name, raw in (("toy", "mnist"), ("open", "kmnist"))
+        "toy": {"raw": "mnist", "train": 8, "validation": 2, "public": {"raw": "kmnist", "count": 2}},
     },
-    "starts": {"tuned": {"data": "toy", "row": "before"}},
     "rows": {
-        row: {
+        ROW: {
             "paper": "toy",
             "table": "t1",
             "label": "Toy",
-            "data": data,
+            "data": "toy",
             "model": {"name": "lenet5"},
             "method": "dpsgd",
             "seeds": 1,
@@ -47,21 +42,21 @@ PARAMS = {
             "settings": {"batch": 4, "epochs": 1, "learning_rate": 0.5},
             "levels": [{"epsilon": 3}],
         }
-        for row, data in ((ROW, "toy"), ("before", "open"), (TUNED, "tuned"))
     },
 }
 
 
-def parsed(**changes: object) -> Settings:
+def parsed(seeds: int = 1, **changes: object) -> Settings:
     """Settings of the toy row, some of them changed."""
     raw = json.loads(json.dumps(PARAMS))
+    raw["rows"][ROW]["seeds"] = seeds
     raw["rows"][ROW]["settings"].update(changes)
     return params.parse(raw)
 
 
-def prepare(root: Path, fill: int = 0, name: str = "toy") -> dict[str, str]:
+def prepare(root: Path, fill: int = 0) -> dict[str, str]:
     """Lay out prepared data as `dprepro prepare` does, and return its digests."""
-    folder = root / PREPARED / name
+    folder = root / PREPARED / "toy"
     folder.mkdir(parents=True, exist_ok=True)
     digests = {}
     for split in SPLITS:
@@ -77,19 +72,19 @@ SPENDING = SampledGaussian(
 )
 
 
-def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tuple[int, ...] = (0,)) -> None:
+def train(root: Path, made: Settings | None = None, seeds: tuple[int, ...] = (0,)) -> None:
     """Leave behind what training and measuring leave behind, of these seeds."""
     made = made or parsed()
-    row, data = made.rows[name], prepare(root, name=made.rows[name].data)
-    (own,) = row.resolved
-    level, weights = row.level(own), {}
+    row, data = made.rows[ROW], prepare(root)
+    (settings,) = row.resolved
+    level, weights = row.level(settings), {}
     for seed in seeds:
-        path = weights_path(name, level, seed, root)
+        path = weights_path(ROW, level, seed, root)
         weights[seed] = write_weights(path, {"weight": torch.full((3,), float(seed))})
-    history = records.history_path(name, root)
+    history = records.history_path(ROW, root)
     write_text(history, history_csv([(level, seed, 2, 1.0, "train_loss", seed) for seed in seeds]))
     origin = schema.Provenance(
-        config=made.row_digest(name),
+        config=made.row_digest(ROW),
         made_by=versions.training(row.method, row.model.name),
         revision=None,
         dirty=None,
@@ -99,13 +94,13 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         versions={},
         device="cpu",
         reproducible=False,
-        command=f"dprepro train {name}",
+        command=f"dprepro train {ROW}",
     )
     replicas = tuple(
         schema.Trained(
             level=level,
             seed=seed,
-            settings=own.model_dump(mode="json"),
+            settings=settings.model_dump(mode="json"),
             steps=2,
             spending=SPENDING,
             delta=1e-5,
@@ -121,7 +116,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         for seed in seeds
     )
     run = schema.Run(
-        row=name,
+        row=ROW,
         model=row.model.model_dump(mode="json"),
         method=row.method,
         data=row.data,
@@ -140,7 +135,7 @@ def train(root: Path, name: str = ROW, made: Settings | None = None, seeds: tupl
         )
         for seed in seeds
     )
-    records.write(schema.Evaluation(row=name, replicas=measured), root)
+    records.write(schema.Evaluation(row=ROW, replicas=measured), root)
 
 
 @pytest.fixture
@@ -166,7 +161,7 @@ def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
     """Pack away, then adopt at home, as one."""
 
     def run(weights: bool = True, here: Settings | None = None) -> list[Adopted]:
-        pack(parsed(), [ROW], home / NAME, "all" if weights else "none")
+        pack(parsed(), [ROW], home / NAME, weights)
         monkeypatch.chdir(home)
         return adopt(here or parsed(), Path(NAME))
 
@@ -204,8 +199,7 @@ def test_a_row_comes_home_and_says_from_where(
     assert (adopted.row, adopted.replicas) == (ROW, 1)
     assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == ALL
-    record = records.read(ROW, parsed().rows[ROW], home)
-    assert record is not None
+    record = there(records.read(ROW, parsed().rows[ROW], home))
     assert record.provenance.adopted == f"{NAME} ({digest_file(home / NAME)})"
     for path in (HISTORY, MEASURED, WEIGHTS):
         assert (home / path).read_bytes() == (away / path).read_bytes()
@@ -213,25 +207,6 @@ def test_a_row_comes_home_and_says_from_where(
     ledger = record.replicas[0].ledger
     assert (ledger.noise_multiplier, ledger.steps) == (SPENDING.noise_multiplier, 2)
     assert ledger.epsilon_upper == ledger.spent[-1][1] or ledger.epsilon_upper < ledger.spent[-1][1]
-
-
-def test_weights_that_others_have_can_be_left_out(
-    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seed 0 was trained at home, which sent what it knows of it, and seed 1 there."""
-    train(home, made=more(2), seeds=(0,))
-    train(away, made=more(2), seeds=(0, 1))
-    (away / WEIGHTS).unlink()
-    with pytest.raises(UserError, match=r"seed=0\.safetensors: missing"):
-        pack(more(2), [ROW], home / NAME)
-    pack(more(2), [ROW], home / NAME, "here")
-    monkeypatch.chdir(home)
-    (adopted,) = adopt(more(2), Path(NAME))
-    assert adopted.replicas == 1
-    assert sorted(path.name for path in (home / "runs").rglob("*.safetensors")) == [
-        "epsilon=3,seed=0.safetensors",
-        "epsilon=3,seed=1.safetensors",
-    ]
 
 
 def test_adopting_again_changes_nothing(bring: Callable[..., list[Adopted]], home: Path) -> None:
@@ -242,30 +217,21 @@ def test_adopting_again_changes_nothing(bring: Callable[..., list[Adopted]], hom
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
 
 
-def more(seeds: int) -> Settings:
-    """The settings with so many seeds in every row."""
-    raw = json.loads(json.dumps(PARAMS))
-    raw["rows"][ROW]["seeds"] = seeds
-    return params.parse(raw)
-
-
 def test_replicas_of_two_machines_are_one_row(
     bring: Callable[..., list[Adopted]], away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seeds 0 and 1 were trained here, 1 and 2 there: 1 stands, and 2 is taken."""
-    train(home, made=more(2), seeds=(0, 1))
+    train(home, parsed(2), seeds=(0, 1))
     kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
-    train(away, made=more(3), seeds=(1, 2))
-    measured = records.read_evaluation(ROW, away)
-    assert measured is not None
+    train(away, parsed(3), seeds=(1, 2))
+    measured = there(records.read_evaluation(ROW, away))
     other = measured.replicas[0].model_copy(update={"metrics": {"test_accuracy": 0.0}})
     records.write(measured.model_copy(update={"replicas": (other, *measured.replicas[1:])}), away)
-    pack(more(3), [ROW], home / NAME)
+    pack(parsed(3), [ROW], home / NAME)
     monkeypatch.chdir(home)
-    (adopted,) = adopt(more(3), Path(NAME))
+    (adopted,) = adopt(parsed(3), Path(NAME))
     assert adopted.replicas == 1
-    record = records.read(ROW, more(3).rows[ROW], home)
-    assert record is not None
+    record = there(records.read(ROW, parsed(3).rows[ROW], home))
     assert [one.seed for one in record.replicas] == [0, 1, 2]
     assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
     assert [one.metrics["test_accuracy"] for one in record.replicas] == [0.5, 0.6, 0.7]
@@ -275,28 +241,6 @@ def test_replicas_of_two_machines_are_one_row(
     lines = read_history(records.history_path(ROW, home))
     assert [(seed, value) for _, seed, *_, value in lines] == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert record.history == digest_file(records.history_path(ROW, home))
-
-
-def test_weights_from_before_safetensors_come_too_and_are_the_only_ones(
-    away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = weights_path(ROW, "epsilon=3", 0, away)
-    earlier = path.with_suffix(".pt")
-    torch.save({"weight": torch.zeros(3)}, earlier)
-    path.unlink()
-    run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
-    for kept in (run, measured):
-        assert kept is not None
-        (replica,) = kept.replicas
-        told = replica.model_copy(update={"weights": digest_file(earlier)})
-        records.write(kept.model_copy(update={"replicas": (told,)}), away)
-    pack(parsed(), [ROW], home / NAME)
-    monkeypatch.chdir(home)
-    left = home / path.relative_to(away)
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"of a training that no longer stands")
-    adopt(parsed(), Path(NAME))
-    assert [kept.name for kept in left.parent.iterdir()] == [earlier.name]
 
 
 def test_a_row_is_signed_once_all_its_replicas_are_here(
@@ -312,14 +256,39 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
     monkeypatch.setattr(dvclock, "sign", sign)
     for seed in (0, 1):
         shutil.rmtree(away / "runs", ignore_errors=True)
-        train(away, made=more(2), seeds=(seed,))
-        pack(more(2), [ROW], home / NAME)
+        train(away, parsed(2), seeds=(seed,))
+        pack(parsed(2), [ROW], home / NAME)
         monkeypatch.chdir(home)
-        (adopted,) = adopt(more(2), Path(NAME))
+        (adopted,) = adopt(parsed(2), Path(NAME))
         assert adopted.replicas == 1
         assert any("still to be trained" in note for note in adopted.notes) == (seed == 0)
         monkeypatch.chdir(away)
     assert signed == [[], [ROW]]
+
+
+def test_what_was_made_from_something_else_is_refused(
+    bring: Callable[..., list[Adopted]], away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = params.parse({**PARAMS, "rows": {}})
+    for here, said in ((parsed(batch=2), "made from other settings$"), (empty, f"no row '{ROW}'")):
+        with pytest.raises(UserError, match=said):
+            bring(here=here)
+        monkeypatch.chdir(away)
+    run = there(records.read_run(ROW, away))
+    measured = there(records.read_evaluation(ROW, away))
+    late = measured.replicas[0].model_copy(update={"measured_by": 0})
+    records.write(measured.model_copy(update={"replicas": (late,)}), away)
+    made = run.origins[0].model_copy(update={"made_by": {"method": 0, "model": 1}})
+    records.write(run.model_copy(update={"origins": (made,)}), away)
+    with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
+        bring()
+    monkeypatch.chdir(away)
+    records.write(run, away)
+    records.write(measured, away)
+    prepare(home, fill=1)
+    with pytest.raises(UserError, match=r"made from other data$"):
+        bring()
+    assert placed(home) == []
 
 
 def test_without_weights(bring: Callable[..., list[Adopted]], home: Path) -> None:
@@ -328,72 +297,11 @@ def test_without_weights(bring: Callable[..., list[Adopted]], home: Path) -> Non
     assert placed(home) == [path for path in ALL if path != WEIGHTS]
 
 
-def test_other_settings_are_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
-    with pytest.raises(UserError, match=r"^toy-row: not adopted: made from other settings$"):
-        bring(here=parsed(batch=2))
-    assert placed(home) == []
-
-
-def test_other_data_are_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
-    prepare(home, fill=1)
-    with pytest.raises(UserError, match=r"made from other data$"):
-        bring()
-    assert placed(home) == []
-
-
-def test_another_version_is_refused(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, measured = records.read_run(ROW, away), records.read_evaluation(ROW, away)
-    assert run is not None
-    assert measured is not None
-    made = run.origins[0].model_copy(update={"made_by": {"method": 0, "model": 1}})
-    other = run.model_copy(update={"origins": (made,)})
-    late = measured.model_copy(
-        update={"replicas": (measured.replicas[0].model_copy(update={"measured_by": 0}),)}
-    )
-    for kept, said in (((other, measured), "method version"), ((run, late), "measuring version")):
-        monkeypatch.chdir(away)
-        for one in kept:
-            records.write(one, away)
-        pack(parsed(), [ROW], home / NAME)
-        monkeypatch.chdir(home)
-        with pytest.raises(UserError, match=rf"made from other {said}$"):
-            adopt(parsed(), Path(NAME))
-        assert placed(home) == []
-
-
-def test_a_row_unknown_here_is_refused(bring: Callable[..., list[Adopted]], home: Path) -> None:
-    with pytest.raises(UserError, match="no row 'toy-row'"):
-        bring(here=params.parse({**PARAMS, "starts": {}, "rows": {}}))
-    assert placed(home) == []
-
-
-def test_data_not_prepared_here_is_said(away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    pack(parsed(), [ROW], bare / NAME)
-    monkeypatch.chdir(bare)
-    (adopted,) = adopt(parsed(), Path(NAME))
-    assert "could not be compared" in adopted.notes[0]
-    assert placed(bare) == ALL
-
-
-def test_a_tuned_row_comes_home(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train(away, TUNED)
-    pack(parsed(), [ROW, TUNED], home / NAME)
-    monkeypatch.chdir(home)
-    prepare(home, fill=1, name="tuned")
-    with pytest.raises(UserError, match=r"^tuned-row: not adopted: made from other data$"):
-        adopt(parsed(), Path(NAME))
-    assert placed(home) == []
-    prepare(home, name="tuned")
-    assert [adopted.row for adopted in adopt(parsed(), Path(NAME))] == [ROW, TUNED]
-
-
 @pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
 def test_failure_on_the_way_leaves_what_was_there(
     bring: Callable[..., list[Adopted]], home: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    train(home, made=parsed(batch=2))
+    train(home, parsed(batch=2))
     before = {path: (home / path).read_bytes() for path in placed(home)}
     replace = os.replace
 
@@ -413,131 +321,3 @@ def test_a_missing_result_is_named(away: Path, path: str) -> None:
     (away / path).unlink()
     with pytest.raises(UserError, match=path):
         pack(parsed(), [ROW], away / NAME)
-
-
-class Forged:
-    """A pack of good files, whose members and manifest can be tampered with."""
-
-    def __init__(self, good: Path) -> None:
-        with tarfile.open(good) as tar:
-            self.members = {item.name: self.content(tar, item) for item in tar.getmembers()}
-        self.manifest = json.loads(self.members.pop(archive.MANIFEST))
-        self.files = self.manifest["rows"][ROW]["files"]
-
-    @staticmethod
-    def content(tar: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
-        file = tar.extractfile(item)
-        assert file is not None
-        return file.read()
-
-    def put(self, name: str, content: bytes) -> None:
-        """Add a file, with its right digest in the manifest."""
-        self.members[name] = content
-        self.files[name] = digest(content)
-
-    def write(self, target: Path, *extra: tarfile.TarInfo) -> Path:
-        with tarfile.open(target, "w:gz") as tar:
-            for name, content in {
-                archive.MANIFEST: json.dumps(self.manifest).encode(),
-                **self.members,
-            }.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-            for info in extra:
-                tar.addfile(info)
-        return target
-
-
-@pytest.fixture
-def forged(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Forged:
-    pack(parsed(), [ROW], home / NAME)
-    monkeypatch.chdir(home)
-    return Forged(home / NAME)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/tmp/evil",
-        "../evil",
-        f"runs/{ROW}/../../../evil",
-        f"runs/{ROW}/./evil",
-        f"runs/{ROW}",
-        "runs/other/evil",
-        "reports/runs/other.json",
-        LEDGERS,
-        "params.yaml",
-    ],
-)
-def test_only_a_rows_own_files_are_taken(forged: Forged, home: Path, name: str) -> None:
-    forged.put(name, b"evil")
-    with pytest.raises(UserError, match="is not a file of row"):
-        adopt(parsed(), forged.write(home / NAME))
-    assert placed(home) == []
-    assert not (home.parent / "evil").exists()
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_links_and_devices_are_refused(forged: Forged, home: Path, kind: bytes) -> None:
-    link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
-    link.type, link.linkname = kind, "/etc/passwd"
-    forged.files[link.name] = digest(b"")
-    with pytest.raises(UserError, match="is not a plain file"):
-        adopt(parsed(), forged.write(home / NAME, link))
-    assert placed(home) == []
-
-
-def test_damage_is_refused(forged: Forged, home: Path) -> None:
-    forged.members[WEIGHTS] = b"changed"
-    with pytest.raises(UserError, match=r"seed=0\.safetensors is not what its digest says"):
-        adopt(parsed(), forged.write(home / NAME))
-
-    del forged.members[WEIGHTS]
-    with pytest.raises(UserError, match=r"seed=0\.safetensors is missing"):
-        adopt(parsed(), forged.write(home / NAME))
-
-    forged.members["extra"] = b""
-    with pytest.raises(UserError, match="'extra' is not in its manifest"):
-        adopt(parsed(), forged.write(home / NAME))
-    assert placed(home) == []
-
-
-def test_what_is_not_a_pack_is_refused(forged: Forged, home: Path) -> None:
-    whole = (home / NAME).read_bytes()
-    for content in (b"", b"text", whole[: len(whole) // 2], gzip.compress(b""), gzip.compress(b"x" * 2000)):
-        (home / NAME).write_bytes(content)
-        with pytest.raises(UserError, match="not a pack, or damaged"):
-            adopt(parsed(), home / NAME)
-    with pytest.raises(UserError, match="can't be read: No such file"):
-        adopt(parsed(), home / "missing.tar.gz")
-    assert placed(home) == []
-
-
-def test_a_run_of_another_history_is_refused(forged: Forged, home: Path) -> None:
-    forged.put(HISTORY, b"other")
-    with pytest.raises(UserError, match="its training curves belong to another run"):
-        adopt(parsed(), forged.write(home / NAME))
-    assert placed(home) == []
-
-
-def test_numbers_that_can_not_be_are_refused(forged: Forged, home: Path) -> None:
-    good = forged.members[MEASURED]
-    for before, after, said in (
-        (b'"test_accuracy": 0.5', b'"test_accuracy": 1.5', r"test_accuracy: 1\.5; allowed: 0 to 1"),
-        (b'"seed": 0', b'"seed": 1', "was not measured with the weights that it says"),
-        (b'"weights": "sha256:', b'"weights": "sha256:0', "was not measured with the weights that it says"),
-        (ROW.encode(), b"other", "row: other; allowed: toy-row"),
-    ):
-        assert before in good
-        forged.put(MEASURED, good.replace(before, after))
-        with pytest.raises(UserError, match=said):
-            adopt(parsed(), forged.write(home / NAME))
-        assert placed(home) == []
-    forged.put(MEASURED, good)
-    flipped = bytearray(forged.members[WEIGHTS])
-    flipped[-1] ^= 1
-    forged.put(WEIGHTS, bytes(flipped))
-    with pytest.raises(UserError, match="its weights are not the ones that were trained"):
-        adopt(parsed(), forged.write(home / NAME))
-    assert placed(home) == []

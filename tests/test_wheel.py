@@ -186,10 +186,6 @@ def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed]
     assert "train 150, validation 20" in installed("lab", "text").type("dprepro prepare ag-news", tmp_path)
 
 
-def test_a_driver_for_postgres_is_an_extra(installed: Callable[..., Installed], tmp_path: Path) -> None:
-    installed("postgres").type("python -c 'import psycopg2, dprepro'", tmp_path)
-
-
 def test_rows_are_trained_side_by_side_with_the_extra_for_that(
     installed: Callable[..., Installed], tmp_path: Path
 ) -> None:
@@ -242,8 +238,7 @@ def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Instal
             there.type(step["run"], tmp_path / "clone")
     rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
-    version = re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text())
-    assert version is not None
+    version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
     assert there.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
 
 

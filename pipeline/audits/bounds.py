@@ -63,9 +63,9 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
     """
     scores = np.sort(np.concatenate([without[::2], within[::2]]))
     candidates = scores[np.linspace(0, len(scores) - 1, min(len(scores), THRESHOLDS)).astype(int)]
-    learnt = [_errors(without[::2], within[::2], one) for one in candidates]
-    wrong = [one.false_alarms / one.without + one.misses / one.within for one in learnt]
-    telling = [by_errors(one, ALPHA, 0.0) for one in learnt]
+    learnt = [_errors(without[::2], within[::2], errors) for errors in candidates]
+    wrong = [errors.false_alarms / errors.without + errors.misses / errors.within for errors in learnt]
+    telling = [by_errors(errors, ALPHA, 0.0) for errors in learnt]
     best, most = candidates[int(np.argmin(wrong))], candidates[int(np.argmax(telling))]
     return _errors(without[1::2], within[1::2], best), _errors(without[1::2], within[1::2], most)
 
@@ -80,9 +80,9 @@ def by_errors(errors: Errors, alpha: float, delta: float) -> float:
     """Epsilon that the errors show: the larger of ln((1 - delta - FNR) / FPR) and its mirror image."""
     alarms, misses = errors.upper(alpha)
     shown = [
-        log((1 - delta - one) / other)
-        for one, other in ((misses, alarms), (alarms, misses))
-        if one < 1 - delta
+        log((1 - delta - kept) / other)
+        for kept, other in ((misses, alarms), (alarms, misses))
+        if kept < 1 - delta
     ]
     return max(0.0, *shown, 0.0)
 

@@ -30,14 +30,14 @@ class Directions:
         self.shape = (len(of), width)
 
     def __len__(self) -> int:
-        """N."""
+        """N, the number of examples."""
         return len(self.of)
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
         """The inputs at ``index``."""
         of = self.of[index]
-        found = F.one_hot(of.clamp_min(0), self.width).float()
-        return found * torch.where(of == NOBODY, 0.0, self.lengths[index])[..., None]
+        directions = F.one_hot(of.clamp_min(0), self.width).float()
+        return directions * torch.where(of == NOBODY, 0.0, self.lengths[index])[..., None]
 
 
 class Side(nn.Module):
@@ -47,7 +47,7 @@ class Side(nn.Module):
     """
 
     def __init__(self, width: int, classes: int, parts: int):
-        """All zero."""
+        """With weights that are all zero."""
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(width, classes, bias=False) for _ in range(parts))
         for layer in self.layers:

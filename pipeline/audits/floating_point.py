@@ -30,12 +30,12 @@ TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for floa
 NEAR = 2  # floats beside a quotient that may have given it
 
 
-def mechanism_of(own: MethodSettings, examples: int, name: str) -> GaussianMechanism:
+def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
     """The row's own, on as many examples as the row has."""
     kinds = canaries.many(examples, 1, torch.ones(1, dtype=torch.bool))
-    method = build_method(own.method, canaries.task(kinds, [name], 1), [plain(own)], "none")
-    found: GaussianMechanism = method.mechanism  # type: ignore[attr-defined]
-    return found
+    method = build_method(config.method, canaries.task(kinds, [name], 1), [plain(config)], "none")
+    mechanism: GaussianMechanism = method.mechanism  # type: ignore[attr-defined]
+    return mechanism
 
 
 def audit(

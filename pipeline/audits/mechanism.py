@@ -83,15 +83,34 @@ class Listener:
         return getattr(self.mechanism, name)
 
 
-def overheard(method: Method, steps: int) -> np.ndarray:
-    """(T, R, D) what ``steps`` steps of a method released of each direction, in clipping bounds."""
+@dataclass(frozen=True)
+class Overheard:
+    """What the steps of a method released, as an attacker hears it."""
+
+    moved: np.ndarray  # (T, R, D) in each direction, in clipping bounds
+    spending: SampledGaussian  # one step
+    delta: float
+
+
+def overheard(
+    settings: Sequence[MethodSettings],
+    kinds: canaries.Kinds,
+    names: Sequence[str],
+    parts: int,
+    noise: Noise,
+    steps: int,
+) -> Overheard:
+    """Run ``steps`` steps of replicas with these settings and names on examples of these kinds."""
+    task = canaries.task(kinds, names, parts, noise=noise)
+    method = build_method(settings[0].method, task, settings, "none")
+    spending, delta = spent_by(method)
     listener = Listener(method.mechanism)  # type: ignore[attr-defined]
     method.mechanism = listener  # type: ignore[attr-defined]
     state = method.init()
     for step in range(steps):
         with torch.no_grad():
             state, _ = method.step(state, step)
-    return torch.stack(listener.heard).double().numpy()
+    return Overheard(torch.stack(listener.heard).double().numpy(), spending, delta)
 
 
 def plain(settings: MethodSettings) -> MethodSettings:
@@ -100,12 +119,7 @@ def plain(settings: MethodSettings) -> MethodSettings:
 
 
 def audit_singles(
-    settings: MethodSettings,
-    examples: int,
-    steps: int,
-    name: str,
-    noise: Noise = "grid",
-    replicas: int = 1,
+    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid", replicas: int = 1
 ) -> Scores:
     """Canaries of one run of a method that clips each example by itself, of which one more adds itself.
 
@@ -116,24 +130,21 @@ def audit_singles(
     present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
     kinds = canaries.many(examples, count, present)
     names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
-    members = [plain(settings)] * replicas
-    task = canaries.task(kinds, names, LAYERS, noise=noise)
-    method = build_method(settings.method, task, members, "none")
-    heard = overheard(method, steps)
-    (spending, delta), there = spent_by(method), present.numpy()
-    scores = ratios(heard[:, 0], spending)
+    heard = overheard([plain(settings)] * replicas, kinds, names, LAYERS, noise, steps)
+    moved, spending, there = heard.moved[:, 0], heard.spending, present.numpy()
+    scores = ratios(moved, spending)
     # a place's batch, if an epoch went through the data in order
     phases = np.arange(count) // spending.batch
     period = max(1, spending.examples // spending.batch)
     turns = (np.arange(steps)[:, None] % period) == phases
-    others = {"repeats": repeats(heard[:, 0]), "order": (heard[:, 0] * turns).sum(0)}
+    others = {"repeats": repeats(moved), "order": (moved * turns).sum(0)}
     if replicas > 1:
-        others["replicas"] = (heard[:, 0] - heard[:, 1]).var(0)
+        others["replicas"] = (moved - heard.moved[:, 1]).var(0)
     return Scores(
         scores[~there],
         scores[there],
         spending,
-        delta,
+        heard.delta,
         steps,
         one_run=True,
         others={name: (values[~there], values[there]) for name, values in others.items()},
@@ -150,19 +161,19 @@ def audit_crowd(
     runs: int = RUNS,
 ) -> Scores:
     """Runs with a record that turns around every clipped mean it is in, and runs without it."""
-    own = plain(settings)
-    examples, steps = min(examples, BATCHES * own.batch), min(steps, ROUNDS)
-    found = []
-    for within in (False, True):
+    crowded = plain(settings)
+    examples, steps = min(examples, BATCHES * crowded.batch), min(steps, ROUNDS)
+
+    def heard(within: bool) -> Overheard:
         names = [f"{name}/{within}/{run}" for run in range(runs)]
         kinds = canaries.crowd(examples, within)
-        task = canaries.task(kinds, names, parts, noise=noise)
-        method = build_method(own.method, task, [own] * runs, "none")
-        heard = overheard(method, steps)[:, :, 0]
-        spending, delta = spent_by(method)
-        # all of k clipped vectors point one way, but those that the record turned around
-        found.append(ratios((spending.sets - heard) / 2, spending))
-    return Scores(found[0], found[1], spending, delta, steps, one_run=False)
+        return overheard([crowded] * runs, kinds, names, parts, noise, steps)
+
+    sides = heard(False), heard(True)
+    spending = sides[0].spending
+    # all of k clipped vectors point one way, but those that the record turned around
+    without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
+    return Scores(without, within, spending, sides[0].delta, steps, one_run=False)
 
 
 def repeats(heard: np.ndarray) -> np.ndarray:
@@ -182,8 +193,8 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
     if spending.sampling == "shuffled":
         batches = spending.examples // spending.batch
         whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
-        one = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
-        return np.asarray(one.sum(0))
+        of_epoch = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
+        return np.asarray(of_epoch.sum(0))
     counts, chances = turned_around(spending)
     never = log1p(-min(chances.sum(), 1 - 1e-12))
     terms = [np.full_like(moved, never)]

@@ -152,9 +152,9 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
     """(p-value of so far another variance than ``variance``, the variance of ``sizes``)."""
-    freedom, found = len(sizes) - 1, float(sizes.var(ddof=1))
-    ratio = freedom * found / variance
-    return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), found
+    freedom, spread = len(sizes) - 1, float(sizes.var(ddof=1))
+    ratio = freedom * spread / variance
+    return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 
 def _generator(blanks: np.ndarray) -> Mistake:

@@ -57,10 +57,10 @@ class Silent:
     def release(
         self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
     ) -> Tensors:
-        """The sums as they are."""
+        """The sums as they are, in float32 as releases are."""
         self.sums = sums
         self.noised = lambda other: self.mechanism.release(sums, bounds, streams, other, shares)
-        return sums
+        return {name: value.float() for name, value in sums.items()}
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the mechanism's."""
@@ -90,9 +90,11 @@ class Found:
         return total**0.5
 
 
-def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise = "grid") -> Found:
+def audit_pair(
+    row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid"
+) -> Found:
     """Scores of short trainings on either side, and how far the record moved the sums of a step."""
-    small = own.shortened(BATCH, STEPS)
+    small = config.shortened(BATCH, STEPS)
     data = {
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
         for within in (False, True)
@@ -127,12 +129,12 @@ def audit_pair(row: Row, own: MethodSettings, settings: Settings, name: str, noi
     weights = way.double() / _levelled(variances, method_sizes(white.parameters, len(way))).clamp_min(
         FLOOR**2
     )
-    scores = [(one.double() @ weights).numpy() for one in (without, within)]
-    found = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
+    scores = [(side.double() @ weights).numpy() for side in (without, within)]
+    scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
     mechanism, other = exact
     apart = {name: (value - other.sums[name])[0] for name, value in mechanism.sums.items()}
     moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]
-    return Found(found, moves, measured(mechanism.noised, draws), draws)
+    return Found(scored, moves, measured(mechanism.noised, draws), draws)
 
 
 def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:

@@ -32,7 +32,7 @@ CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
 
 
 def make(
-    row: Row, own: MethodSettings, settings: Settings, name: str, labels: np.ndarray, noise: Noise = "grid"
+    row: Row, config: MethodSettings, settings: Settings, name: str, labels: np.ndarray, noise: Noise = "grid"
 ) -> Perturbed:
     """The row's method on black examples of class 0 and white ones of class 1."""
     data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
@@ -40,12 +40,12 @@ def make(
     white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
     train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, white
     train.labels[:] = labels
-    task = make_task([Replica(name, 0, own)], row.model, True, data, CPU, noise)
+    task = make_task([Replica(name, 0, config)], row.model, True, data, CPU, noise)
     mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
     informed = Relevances(mean, len(labels), public=False, informed=False)
     public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
     task = replace(task, relevance=replace(informed, public=public))
-    method = build_method(row.method, task, [own], row.model.normalization)
+    method = build_method(row.method, task, [config], row.model.normalization)
     assert isinstance(method, Perturbed)
     return method
 
@@ -62,7 +62,7 @@ class Told:
 
 def opposites(
     row: Row,
-    own: MethodSettings,
+    config: MethodSettings,
     settings: Settings,
     name: str,
     noise: Noise = "grid",
@@ -71,7 +71,7 @@ def opposites(
     """By log likelihood ratios."""
     white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
     white[-1] = True
-    method = make(row, own.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
+    method = make(row, config.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
     release = method.release
     inputs = release.inputs[0].flatten(1).double()
     scales = method.input_scales[0].double().clamp_min(1e-12)
@@ -86,12 +86,12 @@ def opposites(
     return Told(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
-def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
+def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
     """By pixels that no such noise makes of a white one; errors are those of whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
-    method = make(row, own.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise)
+    method = make(row, config.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise)
     pixels = method.release.inputs[0].flatten(1).numpy()
     if noise == "grid":
         unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
@@ -104,18 +104,18 @@ def floating_point(row: Row, own: MethodSettings, settings: Settings, name: str,
 
 
 def shared(
-    row: Row, own: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
+    row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
 ) -> Told:
     """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
-    method = make(row, own.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
-    found: list[list[float]] = [[], []]
+    method = make(row, config.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
+    apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):
             batch = method._shared(torch.tensor([[0, other]]), 2 * step + white)
             apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
             # pixels at the limit tell nothing
-            found[white].append(float(apart.mean()))
-    return Told(np.array(found[0]), np.array(found[1]), method)
+            apart_by_side[white].append(float(apart.mean()))
+    return Told(np.array(apart_by_side[0]), np.array(apart_by_side[1]), method)
 
 
 def spent(method: Perturbed) -> float | None:

@@ -42,72 +42,72 @@ Fields = dict[str, Any]
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Attack the code of a row, level by level; returns the path of what was found."""
     row = settings.row(key)
-    private = [own for own in row.resolved if own.private]
-    attacks = tuple(attack for own in private for attack in attacks_on(key, row, own, settings))
-    found = Audit(
+    private = [config for config in row.resolved if config.private]
+    attacks = tuple(attack for config in private for attack in attacks_on(key, row, config, settings))
+    record = Audit(
         row=key,
         made_by=versions.auditing(row.method, row.model.name),
         versions=provenance.versions(),
         attacks=attacks,
         why_none=None if attacks else statement("nothing_to_attack"),
     )
-    return records.write(found, root)
+    return records.write(record, root)
 
 
-def attacks_on(key: str, row: Row, own: MethodSettings, settings: Settings) -> Iterator[Attack]:
+def attacks_on(key: str, row: Row, config: MethodSettings, settings: Settings) -> Iterator[Attack]:
     """Every attack that there is on one level."""
-    on_level = _on_steps if own.attack in ("canaries", "crowd") else _on_releases
+    on_level = _on_steps if config.attack in ("canaries", "crowd") else _on_releases
     begun = time.process_time()
-    for attack in on_level(row, own, settings, f"{key}/{row.level(own)}"):
+    for attack in on_level(row, config, settings, f"{key}/{row.level(config)}"):
         seconds = round(time.process_time() - begun, 1)
-        yield Attack(level=row.level(own), seconds=seconds, **attack)
+        yield Attack(level=row.level(config), seconds=seconds, **attack)
         begun = time.process_time()
 
 
-def _on_steps(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
+def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases sums with Gaussian noise."""
     examples, noise = settings.split(row.data).train, noises(row)[-1]
-    steps = own.total_steps(examples)
-    if own.attack == "canaries":
-        scores = mechanism.audit_singles(own, examples, steps, name, noise)
+    steps = config.total_steps(examples)
+    if config.attack == "canaries":
+        scores = mechanism.audit_singles(config, examples, steps, name, noise)
     else:
-        scores = mechanism.audit_crowd(own, examples, steps, _parts(row, own, settings), name, noise)
+        scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
     ways = _ways(scores.without, scores.within, scores.one_run, delta)
-    ways |= {name: _by_gaussian(*found, delta) for name, found in scores.others.items()}
-    yield _by_scores(own.attack, scores, noise, delta, ways, whole)
+    ways |= {name: _by_gaussian(*paired, delta) for name, paired in scores.others.items()}
+    yield _by_scores(config.attack, scores, noise, delta, ways, whole)
 
-    found = pair.audit_pair(row, own, settings, name, noise)
-    ways = _ways(found.scores.without, found.scores.within, False, delta)
-    ways["computed"] = lambda alpha: bounds.of_mu(found.mu(alpha), delta)
-    yield _by_scores("pair", found.scores, noise, delta, ways)
+    paired = pair.audit_pair(row, config, settings, name, noise)
+    ways = _ways(paired.scores.without, paired.scores.within, False, delta)
+    ways["computed"] = lambda alpha: bounds.of_mu(paired.mu(alpha), delta)
+    yield _by_scores("pair", paired.scores, noise, delta, ways)
 
-    noised = floating_point.mechanism_of(own, examples, name)
+    noised = floating_point.mechanism_of(config, examples, name)
     multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
     for kind in noises(row):
-        errors = floating_point.audit(noised, own.clip, name, kind)  # type: ignore[attr-defined]
+        errors = floating_point.audit(noised, config.clip, name, kind)  # type: ignore[attr-defined]
         ways = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, delta, epsilon_upper, trials, ways)
 
 
-def _on_releases(row: Row, own: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
+def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """On a method that releases its data once with Laplace noise."""
-    shared = own.attack == "shared"
+    shared = config.attack == "shared"
     way = releases.shared if shared else releases.opposites
     noise = noises(row)[-1]
-    found = way(row, own, settings, name, noise)
-    ways = _ways(found.without, found.within, False, 0.0)
-    if found.labels is not None:
-        ways["labels"] = _ways(*found.labels, False, 0.0)["errors"]
-    event, epsilon_upper = str(found.method.guarantee(0).spending), releases.spent(found.method)
-    trials = len(found.without), len(found.within)
+    told = way(row, config, settings, name, noise)
+    ways = _ways(told.without, told.within, False, 0.0)
+    if told.labels is not None:
+        ways["labels"] = _ways(*told.labels, False, 0.0)["errors"]
+    event, epsilon_upper = str(told.method.guarantee(0).spending), releases.spent(told.method)
+    trials = len(told.without), len(told.within)
     # relevances, which are not attacked, can only add
-    yield _attack(own.attack, event, noise, 0.0, epsilon_upper, trials, ways, whole=True)
+    yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, ways, whole=True)
     for kind in () if shared else noises(row):
-        errors = releases.floating_point(row, own, settings, name, kind)
+        errors = releases.floating_point(row, config, settings, name, kind)
         ways = {"errors": partial(bounds.by_errors, errors, delta=0.0)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, 0.0, epsilon_upper, trials, ways)
@@ -122,7 +122,7 @@ def _by_scores(
     attack: str, scores: Scores, noise: Noise, delta: float, ways: dict[str, Way], whole: bool = False
 ) -> Fields:
     known, _ = bounds_of(scores.spending, scores.steps, delta)
-    epsilon_upper = min(one.epsilon for one in known.values() if one.epsilon is not None)
+    epsilon_upper = min(bound.epsilon for bound in known.values() if bound.epsilon is not None)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
     return _attack(attack, event, noise, delta, epsilon_upper, trials, ways, whole)
 
@@ -176,8 +176,8 @@ def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Way:
     return lambda alpha: bounds.by_gaussian(bounds.split(without, within)[0], alpha, delta)
 
 
-def _parts(row: Row, own: MethodSettings, settings: Settings) -> int:
+def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:
     """L of the row's own network."""
     data = made_up.examples(row, settings, 1, None)
-    net = build_net(row.model, own.input_shape(data.input_shape), made_up.CLASSES)
-    return own.parts(net)
+    net = build_net(row.model, config.input_shape(data.input_shape), made_up.CLASSES)
+    return config.parts(net)

@@ -3,13 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from parsl.dataflow.errors import DependencyError
 from parsl.dataflow.futures import AppFuture
 from parsl.executors.errors import ExecutorError
@@ -17,7 +15,8 @@ from parsl.executors.errors import ExecutorError
 from pipeline.cluster.executors import STATE, Slots
 from pipeline.cluster.tasks import Todo, longest_way_first
 from pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
-from pipeline.errors import Stopped, UserError, printable, shown, writing
+from pipeline.errors import Stopped, UserError, printable, shown
+from pipeline.files import locked
 from pipeline.params import Settings
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.training.stopping import noting_signals
@@ -47,7 +46,8 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]]
         UserError: another coordinator works here, or no slot works.
         Stopped: a signal asked for it; what runs leaves a checkpoint.
     """
-    with _only_one(), noting_signals() as asked:
+    busy = "another `dprepro repro` works here; wait for it or stop it"
+    with locked(STATE / "lock", busy), noting_signals() as asked:
         grid = _Grid(settings, work)
         try:
             with slots.started(_cost_of_a_try, RETRIES) as submit:
@@ -148,16 +148,3 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-@contextmanager
-def _only_one() -> Iterator[None]:
-    with writing(STATE):
-        STATE.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(STATE / "lock").acquire(blocking=False):
-            yield
-    except Timeout as problem:
-        raise UserError(
-            f"{STATE / 'lock'}: another `dprepro repro` works here; wait for it or stop it"
-        ) from problem

@@ -11,7 +11,7 @@ from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.identity import entries
 from pipeline.identity.plan import Planned, plan
-from pipeline.identity.standing import measured_otherwise
+from pipeline.identity.status import lacks_measuring
 from pipeline.params import Settings
 from pipeline.pretrained.relevance import check_relevance
 from pipeline.pretrained.starts import check_start
@@ -99,7 +99,7 @@ class _Work:
         row, planned = self.settings.rows[key], self.planned.get(key)
         fresh = row.data in self.derived
         commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []
-        if commands or not self._measured(key):
+        if commands or lacks_measuring(key):
             commands.append(("evaluate", key))
         if commands or "ledger" in self.unsigned(key):
             commands.append(("ledger", key))
@@ -194,13 +194,3 @@ class _Work:
     def _otherwise(self, name: str) -> bool:
         digest = self.digests["prepare"][name]
         return self.signed.digests.get(self._stage(name), digest) != digest
-
-    def _measured(self, key: str) -> bool:
-        """Whether all that a row trained was measured, by code like that here."""
-        run, evaluation = records.read_run(key), records.read_evaluation(key)
-        if run is None or evaluation is None:
-            return False
-        measured = {
-            replica.key: replica.weights for replica in evaluation.replicas if not measured_otherwise(replica)
-        }
-        return all(measured.get(trained.key) == trained.weights for trained in run.replicas)

@@ -1,17 +1,17 @@
 """The source `official`: the publishers' addresses, one after the other, until the right bytes are here."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pooch
-from filelock import FileLock, Timeout
 from requests import RequestException
 
+from pipeline.data import transfer
 from pipeline.data.catalog import OFFICIAL, Edition, Entry, File
-from pipeline.data.transfer import copy, extract
+from pipeline.data.transfer import Unavailable
 from pipeline.errors import UserError, writing
+from pipeline.files import locked
 
 TIMEOUT = 30.0  # seconds without a single byte before a connection counts as dropped
 RETRIES = 3  # of one address
@@ -19,10 +19,6 @@ INTERVAL = 10.0  # seconds between two lines of progress
 
 # it announces every file that it downloads
 pooch.get_logger().setLevel("WARNING")
-
-
-class Unavailable(Exception):
-    """No address gave the file; the text says what each of them did."""
 
 
 def collect(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
@@ -38,35 +34,21 @@ def collect(entry: Entry, edition: Edition, downloads: Path, target: Path) -> No
             f"{entry.title}: this edition is not published anywhere; give the folder that holds it with "
             f"--mirror DIR, or set raw.{entry.key}.edition: {OFFICIAL} in params.yaml"
         )
-    problems = []
-    with _alone(downloads):
-        if edition.bases:
-            try:
-                for file in edition.files:
-                    path = download([base + file.name for base in edition.bases], file, downloads)
-                    copy(path, target / file.name, file)
-                return
-            except Unavailable as problem:
-                problems.append(str(problem))
-        for archive in edition.archives:
-            try:
-                path = download(archive.addresses, archive.file, downloads)
-            except Unavailable as problem:
-                problems.append(str(problem))
-            else:
-                extract(path, archive, edition.files, target)
-                return
-    raise UserError(
-        f"{entry.title}: can't be downloaded: {'; '.join(problems)}. "
-        "Run it again, or give a folder with the files: --mirror DIR"
-    )
+    with locked(downloads / ".lock", "another `dprepro fetch` is downloading here; wait for it"):
+        try:
+            transfer.collect(edition, lambda file, addresses: download(addresses, file, downloads), target)
+        except Unavailable as problem:
+            raise UserError(
+                f"{entry.title}: can't be downloaded: {problem}. "
+                "Run it again, or give a folder with the files: --mirror DIR"
+            ) from problem
 
 
 def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
     """Bring ``file`` into ``folder`` from the first address that has these very bytes; returns its path.
 
     Raises:
-        Unavailable: no address gave these bytes.
+        Unavailable: no address gave these bytes; the text says what each of them did.
         UserError: the folder can't be written.
     """
     problems = []
@@ -113,21 +95,3 @@ class _Progress:
 
     def close(self) -> None:
         self.received = 0
-
-
-@contextmanager
-def _alone(downloads: Path) -> Iterator[None]:
-    """Keep a second process from downloading the same files."""
-    with writing(downloads):
-        downloads.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(downloads / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as problem:
-            raise UserError(
-                f"{downloads}: another `dprepro fetch` is downloading here; wait for it"
-            ) from problem
-    try:
-        yield
-    finally:
-        lock.release()

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.catalog import Format
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError, reading, shown
 from pipeline.limits import IDX_BYTES
 
 _PIXELS = 3 * 32 * 32  # of a CIFAR image: all red, then all green, then all blue values, row by row
@@ -107,7 +107,5 @@ def read_csv(path: Path) -> Examples:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
+    with reading(path):
         return path.read_bytes()
-    except OSError as problem:
-        raise UserError(f"{path}: can't be read: {problem.strerror}") from problem

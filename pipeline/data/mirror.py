@@ -4,16 +4,17 @@ A file is recognised by its checksum alone, so a mirror can't change a result; i
 in the catalogue only say where to look.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pipeline.data import transfer
 from pipeline.data.catalog import OFFICIAL, Edition, Entry, File
-from pipeline.data.transfer import copy, extract, fault
+from pipeline.data.transfer import Unavailable, fault
 from pipeline.errors import UserError
 
 
 def collect(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
-    """Put the canonical files of ``edition`` found under ``folder`` into ``target``.
+    """Put the canonical files of ``edition`` that lie under ``folder`` into ``target``.
 
     Raises:
         UserError: a file is missing, wrong or of another edition; the line names it.
@@ -22,17 +23,18 @@ def collect(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
         raise UserError(
             f"{folder}: no such folder; a mirror is a folder that holds the files of {entry.title}"
         )
-    found = {file.name: _find(entry, file, folder) for file in edition.files}
-    lacking = [file for file in edition.files if found[file.name] is None]
-    if lacking:
-        for archive in edition.archives:
-            if path := _find(entry, archive.file, folder):
-                extract(path, archive, edition.files, target)
-                return
-        raise UserError(_complaint(entry, edition, lacking[0], folder))
-    for file in edition.files:
-        if path := found[file.name]:
-            copy(path, target / file.name, file)
+    lacking: list[File] = []
+
+    def find(file: File, _: Sequence[str]) -> Path:
+        if (path := _find(entry, file, folder)) is None:
+            lacking.append(file)
+            raise Unavailable
+        return path
+
+    try:
+        transfer.collect(edition, find, target)
+    except Unavailable:
+        raise UserError(_complaint(entry, edition, lacking[0], folder)) from None
 
 
 def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:

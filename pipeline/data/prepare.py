@@ -101,20 +101,22 @@ def _write_arrays(
 ) -> dict[str, Any]:
     """Write inputs, labels and indices of every split; return what the manifest says of them."""
     about: dict[str, Any] = {}
-    inputs = {split: _examples(chosen, sets)[0] for split, chosen in selections.items()}
+    encoder = None
     if data.text is not None:
         from pipeline.data.text import Encoder  # brings torch with it
 
-        encoder = Encoder.of(inputs["train"], data.text)
+        encoder = Encoder.of(_examples(selections["train"], sets)[0], data.text)
         about["text"] = encoder.write(folder / "vocabulary.txt")
-        inputs = {split: encoder(texts) for split, texts in inputs.items()}
     digests = {}
+    # one split after the other: features of many images fill a memory twice
     for split, chosen in selections.items():
+        inputs, labels = _examples(chosen, sets)
         arrays = {
-            "inputs": inputs[split],
-            "labels": _examples(chosen, sets)[1],
+            "inputs": encoder(inputs) if encoder else inputs,
+            "labels": labels,
             "indices": chosen.indices.astype(np.int64),
         }
+        about["input_shape"] = list(arrays["inputs"].shape[1:])
         for kind, array in arrays.items():
             path = folder / f"{split}.{kind}.npy"
             with writing(path):
@@ -122,7 +124,7 @@ def _write_arrays(
             digests[f"{split}.{kind}"] = digest_file(path)
     if (features := sets[data.raw].entry.features) is not None:
         about["features"] = {"range": features.range, "clip": features.clip}
-    return {**about, "digests": digests, "input_shape": list(inputs["train"].shape[1:])}
+    return {**about, "digests": digests}
 
 
 def _examples(chosen: Selection, sets: dict[str, RawSet]) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ class Split:
     labels: np.ndarray
 
     def __len__(self) -> int:
-        """Number of examples."""
+        """Number of examples in the split."""
         return len(self.labels)
 
 
@@ -59,7 +59,7 @@ class Prepared:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes that labels tell apart."""
         return len(self.manifest["classes"])
 
     @property

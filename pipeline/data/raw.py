@@ -52,6 +52,21 @@ def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
     return files
 
 
+def read_source(folder: Path, again: str) -> tuple[str, dict[str, str]]:
+    """The edition of the files in ``folder``, and their digests by name, as `write_source` wrote them.
+
+    Raises:
+        UserError: there is nothing, or something else; ``again`` is the command that mends it.
+    """
+    try:
+        source = json.loads((folder / SOURCE).read_bytes())
+        return str(source["edition"]), dict(source["files"])
+    except FileNotFoundError as problem:
+        raise UserError(f"{folder}: missing; {again} first") from problem
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
+
+
 def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     """Read ``data/raw/NAME`` after checking that it holds the right bytes of the edition asked for.
 
@@ -59,13 +74,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         UserError: it doesn't; the line says what to run.
     """
     entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
-    try:
-        source = json.loads((folder / SOURCE).read_text())
-        edition, files = str(source["edition"]), dict(source["files"])
-    except FileNotFoundError as problem:
-        raise UserError(f"{folder}: missing; {again} first") from problem
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
+    edition, files = read_source(folder, again)
     asked = asked_edition(name, settings)
     if edition != asked:
         raise UserError(

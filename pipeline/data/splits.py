@@ -39,7 +39,7 @@ class Selection:
 
     @property
     def members(self) -> set[tuple[str, str, int]]:
-        """Each example's identity."""
+        """Each example by its raw data set, part and position."""
         return {(self.raw, self.part, index) for index in self.indices.tolist()}
 
     def contents(self, keys: Keys) -> list[bytes]:

@@ -38,7 +38,7 @@ class Encoder:
 
     @classmethod
     def read(cls, content: bytes, tokens: int) -> Self:
-        """What `write` wrote."""
+        """The encoder whose vocabulary `write` wrote, cutting texts to ``tokens``."""
         return cls(tokens, tuple(content.decode().split("\n")[:-1]))
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:

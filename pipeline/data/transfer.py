@@ -4,15 +4,45 @@ import hashlib
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
 
-from pipeline.data.catalog import Archive, File
-from pipeline.errors import UserError, writing
+from pipeline.data.catalog import Archive, Edition, File
+from pipeline.errors import UserError, reading, writing
 
-CHUNK = 1 << 20
-_CORRUPT = (tarfile.TarError, EOFError, zlib.error, OSError)
+
+class Unavailable(Exception):
+    """A file is nowhere to be had; the text says what was tried."""
+
+
+def collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], target: Path) -> None:
+    """Put the canonical files of ``edition`` into ``target``, one by one or out of an archive.
+
+    ``find`` gives a path at which a file lies, from the addresses that it has, or raises `Unavailable`.
+
+    Raises:
+        Unavailable: some file, and every archive.
+        UserError: what was found is something else, or ``target`` can't be written.
+    """
+    problems = []
+    try:
+        for file in edition.files:
+            source = find(file, [base + file.name for base in edition.bases])
+            with reading(source):
+                content = source.read_bytes()
+            _put(content, str(source), target / file.name, file)
+        return
+    except Unavailable as problem:
+        problems.append(str(problem))
+    for archive in edition.archives:
+        try:
+            path = find(archive.file, archive.addresses)
+        except Unavailable as problem:
+            problems.append(str(problem))
+        else:
+            extract(path, archive, edition.files, target)
+            return
+    raise Unavailable("; ".join(filter(None, problems)))
 
 
 def fault(path: Path, expected: File) -> str | None:
@@ -21,32 +51,16 @@ def fault(path: Path, expected: File) -> str | None:
     Raises:
         UserError: it can't be read.
     """
-    algorithm = expected.checksum.partition(":")[0]
-    try:
-        size = path.stat().st_size
-        if size != expected.size:
+    with reading(path):
+        if (size := path.stat().st_size) != expected.size:
             return f"{size} bytes instead of {expected.size}"
-        with path.open("rb") as stream:
-            actual = f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
-    except OSError as problem:
-        raise UserError(f"{path}: can't be read: {problem.strerror}") from problem
+        return _fault(path.read_bytes(), expected)
+
+
+def _fault(content: bytes, expected: File) -> str | None:
+    algorithm = expected.checksum.partition(":")[0]
+    actual = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
     return None if actual == expected.checksum else f"{actual} instead of {expected.checksum}"
-
-
-def copy(source: Path, target: Path, expected: File) -> None:
-    """Copy a file, then check the copy.
-
-    Raises:
-        UserError: ``source`` can't be read or is not ``expected``, or ``target`` can't be written.
-    """
-    try:
-        stream = source.open("rb")
-    except OSError as problem:
-        raise UserError(f"{source}: can't be read: {problem.strerror}") from problem
-    with stream:
-        _write(stream, source, target)
-    if wrong := fault(target, expected):
-        raise UserError(f"{source}: wrong file: {wrong}")
 
 
 def extract(archive: Path, described: Archive, files: Sequence[File], target: Path) -> None:
@@ -65,24 +79,16 @@ def extract(archive: Path, described: Archive, files: Sequence[File], target: Pa
                 name = posixpath.normpath(member.name)
                 if name in wanted and member.isfile() and (stream := tar.extractfile(member)):
                     file = wanted.pop(name)
-                    _write(stream, archive, target / file.name)
-                    if wrong := fault(target / file.name, file):
-                        raise UserError(f"{archive}: {name}: wrong file: {wrong}")
-    except _CORRUPT as problem:
+                    _put(stream.read(file.size + 1), f"{archive}: {name}", target / file.name, file)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as problem:
         raise UserError(f"{archive}: truncated or corrupt: {problem}") from problem
     if wanted:
         raise UserError(f"{archive}: lacks {', '.join(wanted)}")
 
 
-def _write(stream: IO[bytes], source: Path, target: Path) -> None:
-    """Pour ``stream`` into ``target``; the error names the side that failed."""
-    with writing(target), target.open("wb") as file:
-        file.writelines(_chunks(stream, source))
-
-
-def _chunks(stream: IO[bytes], source: Path) -> Iterator[bytes]:
-    try:
-        while chunk := stream.read(CHUNK):
-            yield chunk
-    except _CORRUPT as problem:
-        raise UserError(f"{source}: truncated or corrupt: {problem}") from problem
+def _put(content: bytes, source: str, target: Path, expected: File) -> None:
+    """Write what was read from ``source``, which must be ``expected``."""
+    if wrong := _fault(content, expected):
+        raise UserError(f"{source}: wrong file: {wrong}")
+    with writing(target):
+        target.write_bytes(content)

@@ -14,13 +14,7 @@ from pydantic import ValidationError
 from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, printable, reading
-from pipeline.export.inputs import (
-    VOCABULARY,
-    Preparation,
-    preparation_of,
-    read_inputs,
-    vocabulary_of,
-)
+from pipeline.export.inputs import VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
 from pipeline.export.model_card import model_card
 from pipeline.export.networks import (
     Architecture,
@@ -84,7 +78,8 @@ class Predictor:
         Raises:
             UserError: as `read_inputs`.
         """
-        inputs = read_inputs(path, self.architecture.shape, self.preparation, self.vocabulary)
+        takes = self.architecture
+        inputs = read_inputs(path, takes.shape, takes.floats, self.preparation, self.vocabulary)
         return self.network.probabilities(inputs)
 
 
@@ -125,12 +120,12 @@ def export(
     data = prepared.load(row.data, root)
     trained = replica_of(key, row, data, level, seed, root)
     record, replica = _recorded(key, trained, settings, root)
-    own = _predictor(key, trained, data, settings, root)
-    tensors = tensors_of(own.network)
-    logits = probe(own.architecture, own.network)
+    predictor = _predictor(key, trained, data, settings, root)
+    tensors = tensors_of(predictor.network)
+    logits = probe(predictor.architecture, predictor.network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")
-    if not same(logits, probe(own.architecture, rebuilt(own.architecture, tensors))):
+    if not same(logits, probe(predictor.architecture, rebuilt(predictor.architecture, tensors))):
         raise UserError(
             f"{key}: can't be exported: its predictions need the data it learned from, not only its weights; "
             f"`dprepro predict {key}` works here"
@@ -143,15 +138,15 @@ def export(
         {"format": "pt"},
     )
     parts: dict[Part, bytes] = {WEIGHTS: weights}
-    if own.vocabulary is not None:
-        parts[VOCABULARY] = own.vocabulary
+    if predictor.vocabulary is not None:
+        parts[VOCABULARY] = predictor.vocabulary
     exported = Exported(
         dprepro=version("dprepro"),
         row=key,
         level=trained.level,
         seed=trained.seed,
-        architecture=own.architecture,
-        preparation=own.preparation,
+        architecture=predictor.architecture,
+        preparation=predictor.preparation,
         probe=logits,
         privacy=statement,
         files={name: digest(content) for name, content in parts.items()},
@@ -214,7 +209,7 @@ def _otherwise(folder: Path, exported: Exported) -> UserError:
 
 
 def _config(path: Path) -> Exported:
-    """What ``config.json`` says."""
+    """What ``config.json`` says, compared with its own digest."""
     with reading(path, "`dprepro export ROW FOLDER` writes such a folder"):
         if path.stat().st_size > RECORD_BYTES:
             raise UserError(f"{path}: not what `dprepro export` writes: larger than {RECORD_BYTES} bytes")

@@ -1,7 +1,7 @@
 """Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnArrays, OwnImages, OwnTexts, Row, Settings
+from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnTexts, Row, Settings
 
 VOCABULARY: Final = "vocabulary.txt"
 
@@ -24,19 +24,22 @@ class Preparation(Strict):
     array: str = "inputs"  # of an npz
     column: str = "text"  # of a CSV
     resize: bool = False  # whether images are cut around their centre and scaled
+    clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     """How the files of a row's data became inputs."""
-    own = settings.own.get(settings.split(row.data).raw)
-    told = {}
-    if isinstance(own, OwnArrays):
-        told["array"] = own.inputs
-    if isinstance(own, OwnTexts):
-        told["column"] = own.text
+    source = settings.own.get(settings.split(row.data).raw)
+    told: dict[str, Any] = {}
+    if isinstance(source, OwnFeatures) and source.clip:
+        told["clip"] = source.range
+    if isinstance(source, OwnArrays):
+        told["array"] = source.inputs
+    if isinstance(source, OwnTexts):
+        told["column"] = source.text
     tokens = data.splits["train"].inputs.shape[1] if "text" in data.manifest else None
-    return Preparation(**told, resize=isinstance(own, OwnImages) and own.resize, tokens=tokens)
+    return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize, tokens=tokens)
 
 
 def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
@@ -56,13 +59,14 @@ def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
 
 
 def read_inputs(
-    path: Path, shape: tuple[int, ...], preparation: Preparation, vocabulary: bytes | None
+    path: Path, shape: tuple[int, ...], floats: bool, preparation: Preparation, vocabulary: bytes | None
 ) -> np.ndarray:
     """(N, ...) inputs of a file, as they are stored in prepared data.
 
     Args:
         path: an image, an npz with an array of them, a CSV with a column of texts, or a text a line.
-        shape: (C, H, W) of the network's images.
+        shape: (C, H, W) of the network's images or features.
+        floats: whether it takes features.
         preparation: how files become inputs.
         vocabulary: of texts.
 
@@ -74,10 +78,10 @@ def read_inputs(
     allowed: tuple[str, ...]
     if vocabulary is not None:
         takes, allowed = "texts", (".csv", ".txt")
-    elif len(shape) == 3 and shape[0] in (1, 3):
+    elif not floats and shape[0] in (1, 3):
         takes, allowed = "images", (*IMAGES, ".npz")
     else:
-        takes, allowed = "features", (".npz",)
+        takes, allowed = "features" if floats else "images", (".npz",)
     if not path.exists():
         raise UserError(f"{path}: missing")
     if path.is_dir():
@@ -89,8 +93,8 @@ def read_inputs(
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if vocabulary is not None:
         assert preparation.tokens is not None
-        found = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
-        return Encoder.read(vocabulary, preparation.tokens)(found)
+        sentences = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
+        return Encoder.read(vocabulary, preparation.tokens)(sentences)
     if ending != ".npz":
         channels, height, width = shape
         return images.read_image(path, (channels, height, width), preparation.resize)[None]
@@ -98,7 +102,10 @@ def read_inputs(
     if arrays.shape[1:] != shape:
         there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
         raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
-    return arrays
+    if (arrays.dtype == np.float32) != floats:
+        due = "floats, which are features" if floats else "whole numbers, which are images"
+        raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
+    return arrays if preparation.clip is None else arrays.clip(*preparation.clip)
 
 
 def _lines(path: Path) -> list[str]:

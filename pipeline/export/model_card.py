@@ -3,6 +3,7 @@
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from ruamel.yaml import YAML
 
 from pipeline.data.prepared import Prepared
@@ -23,6 +24,8 @@ def model_card(record: Record, replica: Replica, data: Prepared, statement: Priv
     raw = next(iter(about["raw"].values()))
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     takes = "a CSV of texts, or a text a line" if "text" in about else "an image, or an npz of images"
+    if data.splits["train"].inputs.dtype == np.float32:
+        takes = "an npz of features"
     return f"""---
 {content.getvalue()}---
 
@@ -90,7 +93,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any]) -> dict[s
 
 
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
-    seeds = [100 * one.metrics[ACCURACY] for one in record.replicas if one.level == replica.level]
+    seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
     parts = " and ".join(
         f"{100 * replica.metrics[f'{split}_accuracy']:.2f} % of {len(data.splits[split]):,} {split} examples"
         for split in ("test", "validation")

@@ -22,7 +22,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.results import records
 from pipeline.results.schema import Trained
-from pipeline.results.weights import existing_weights, read_weights
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
@@ -41,6 +41,7 @@ class Architecture(Strict):
     examples: Count  # that it was trained on: its settings may refer to their number
     shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
     classes: tuple[str, ...]
+    floats: bool = False  # whether inputs of shape (C, H, W) are features, and no bytes of images
 
     @field_validator("method")
     @classmethod
@@ -51,9 +52,10 @@ class Architecture(Strict):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
-        """Shape and type of an input as it is stored: an image's bytes, or a text's tokens."""
-        images = len(self.shape) == 3
-        return (self.shape, torch.uint8) if images else (self.shape[:1], torch.int32)
+        """Shape and type of an input as it is stored: an image's bytes, features, or a text's tokens."""
+        if len(self.shape) == 3:
+            return self.shape, torch.float32 if self.floats else torch.uint8
+        return self.shape[:1], torch.int32
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,13 @@ def replica_of(
     path, run = records.run_path(key, root), records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
-    levels = list(dict.fromkeys(one.level for one in run.replicas))
+    levels = list(dict.fromkeys(replica.level for replica in run.replicas))
     if level is None and len(levels) > 1:
         raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
     level = level or levels[0]
     if level not in levels:
         raise UserError(f"{key}: --level {shown(level)}: not trained; allowed: {', '.join(levels)}")
-    seeds = {one.seed: one for one in run.replicas if one.level == level}
+    seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.digests)
@@ -110,9 +112,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared, root: 
     Raises:
         UserError: its weights are missing or damaged.
     """
-    weights = read_weights(
-        existing_weights(key, trained.level, trained.seed, root), trained.weights, CPU.device
-    )
+    weights = read_weights(weights_path(key, trained.level, trained.seed, root), trained.weights, CPU.device)
     settings = method_settings()[row.method].model_validate(trained.settings)
     member = Replica(trained.level, trained.seed, settings)
     task = make_task([member], row.model, row.reproducible, data, CPU)
@@ -126,12 +126,12 @@ def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
     """What the network of a row's replica is computed by.
 
     Raises:
-        UserError: it takes what another network makes of images, and no images.
+        UserError: it takes features in one dimension, such as another network makes of images.
     """
     if len(data.input_shape) == 1:
         raise UserError(
-            f"data/prepared/{data.name}: holds features that another network made of images; "
-            "allowed: rows on images or texts"
+            f"data/prepared/{data.name}: holds features in one dimension; allowed: rows on images, texts or "
+            "features of shape (C, H, W)"
         )
     return Architecture(
         model=row.model,
@@ -140,6 +140,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
         examples=len(data.splits["train"]),
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
+        floats=data.splits["train"].inputs.dtype == np.float32,
     )
 
 
@@ -182,27 +183,27 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
     )
     method: Any = build_method(architecture.method, task, [settings], architecture.model.normalization)
-    own = dict(tensors)
-    if MEAN in own:
-        method.views.scale = own.pop(MEAN), own.pop(DEVIATION)
-    return Network(net, method, {name: value[None] for name, value in own.items()})
+    given = dict(tensors)
+    if MEAN in given:
+        method.views.scale = given.pop(MEAN), given.pop(DEVIATION)
+    return Network(net, method, {name: value[None] for name, value in given.items()})
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:
     """(PROBES, K) logits of made-up inputs, which are the same everywhere."""
-    shape, _ = architecture.stored
+    shape, kind = architecture.stored
     size, most = (PROBES, *shape), 256 if len(shape) == 3 else architecture.shape[1]
     # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
     numbers = np.random.PCG64(0).random_raw(int(np.prod(size))) % most
-    inputs = numbers.reshape(size).astype(np.uint8 if len(shape) == 3 else np.int32)
+    inputs = torch.from_numpy(numbers.reshape(size).astype(np.int32)).to(kind)
     with torch.no_grad():
-        found: list[list[float]] = network.logits(torch.from_numpy(inputs)).tolist()
-    return found
+        logits: list[list[float]] = network.logits(inputs / 256 if architecture.floats else inputs).tolist()
+    return logits
 
 
-def same(one: list[list[float]], other: list[list[float]]) -> bool:
+def same(expected: list[list[float]], other: list[list[float]]) -> bool:
     """Whether two probes are equal but for rounding."""
-    first, second = np.array(one), np.array(other)
+    first, second = np.array(expected), np.array(other)
     return first.shape == second.shape and np.allclose(
         first, second, rtol=0, atol=TOLERANCE * float(np.abs(first).max())
     )

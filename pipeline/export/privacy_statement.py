@@ -9,6 +9,7 @@ floating-point numbers, side channels, and who sees the data beforehand.
 from pipeline.fields import NotNegative, Strict
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.statements import words
 from pipeline.results.schema import FLOATING_POINT, Attack, Probability, Record, Replica, Versions
@@ -21,11 +22,10 @@ SAMPLING = {
 }
 STRONG = "AES in counter mode, keyed by entropy of the operating system that was not kept"
 STATISTICAL = "a statistical generator, seeded with entropy of the operating system: no cryptographic one"
-# What no epsilon of any training here covers, beside what its ledger names
+# What no epsilon of any training here covers, beside what `severity.not_covered` names
 BEYOND = (
     "the accuracies told here, which were measured on validation and test examples without noise",
-    "floating-point numbers: the proof is of real ones, and what a computer adds are not",
-    "side channels such as running time, and who else can read the machine, its files or the data",
+    "side channels of the machine, and who else can read it, its files or the data",
     "how the data were collected: whoever trained had all of them (the central model), unless said otherwise",
 )
 UNIT = "a person in several examples is protected less, by about that many times the ε"
@@ -89,22 +89,31 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
             if ledger.releases
             else "the released gradients of all steps, and so the weights after each and every prediction"
         ),
-        not_covered=(*map(words, ledger.not_covered), *BEYOND) if private else (),
+        not_covered=_not_covered(record, replica) if private else (),
         composition=wording.composition(record.composition) if record.composition else None,
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
 
 
+def _not_covered(record: Record, replica: Replica) -> tuple[str, ...]:
+    """Each use of private data that no epsilon covers behind its grade, the worst first; and `BEYOND`."""
+    uses = severity.not_covered(replica.ledger, replica.attacks, record.composition)
+    graded = (f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in uses)
+    return (*graded, *BEYOND)
+
+
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
     ledger = replica.ledger
-    strong = device.startswith("cpu") and not ledger.releases
-    generator = "seeded by a public constant" if reproducible else STRONG if strong else STATISTICAL
+    # noise on a grid is drawn on the CPU for every device; float32 noise on gradients had AES on CPUs alone
+    strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
+    source = "seeded by a public constant" if reproducible else f"from {STRONG if strong else STATISTICAL}"
+    kind = "integers on a grid" if ledger.noise == "grid" else "float32 numbers"
     sampled = SAMPLING.get(ledger.sampling or "")
     return (
         f"one person is in one {ledger.unit.removeprefix('one ')}: {UNIT}",
         *([f"sampling: {sampled}"] if sampled else []),
-        f"noise: from {generator} (device: {device})" if not reproducible else f"noise: {generator}",
+        f"noise: {kind}, {source} (device: {device})",
         "the code is the mechanism that is accounted for: tests hold it to the slow, obvious way, and audits "
         "attack it; neither is a proof",
     )

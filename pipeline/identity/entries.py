@@ -59,13 +59,14 @@ def entries(settings: Settings, root: Path = Path()) -> dict[str, Any]:
         digest_files(root, (root / PAPERS).glob("*.yaml")),
         [digest_file(one.path) for kind in ("claims", "figures") for one in extensions(kind).values()],
     ]
+    beside = [digest_file(root / path) for path in settings.summaries if (root / path).exists()]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, words, here]),
+        "report": digest_json([lines, words, here, beside]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 

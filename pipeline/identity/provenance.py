@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 PIPELINE = Path(__file__).parents[1]
-PACKAGES = ("torch", "torchvision", "numpy", "opacus", "dp-accounting")
+PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting")
 
 
 def revision() -> tuple[str | None, bool | None]:
@@ -28,7 +28,10 @@ def revision() -> tuple[str | None, bool | None]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that compute; those not installed are left out."""
+    """Versions of Python and of the packages that compute; those not installed are left out.
+
+    An installed `dprepro` has no `revision`, and is known by its version alone.
+    """
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -44,13 +44,10 @@ def status(settings: Settings, gpu: bool) -> Status:
             if reason != NEVER:
                 changed.setdefault(reason, []).append(each.row)
     rest = [key for key in settings.rows if key not in planned]
-    unmeasured = [key for key in rest if _unmeasured(key)]
+    unmeasured = [key for key in rest if lacks_measuring(key)]
     unaccounted = [key for key in rest if key not in unmeasured and _unaccounted(key)]
-    found = (records.read_ledgers(key) for key in settings.accounts)
-    there = sum(
-        kept is not None and kept.config == settings.account_digest(key)
-        for key, kept in zip(settings.accounts, found, strict=True)
-    )
+    ledgers = {key: records.read_ledgers(key) for key in settings.accounts}
+    accounted = [key for key, kept in ledgers.items() if kept and kept.config == settings.account_digest(key)]
     return Status(
         tuple(key for key in rest if key not in (*unmeasured, *unaccounted)),
         tuple(waiting),
@@ -58,26 +55,26 @@ def status(settings: Settings, gpu: bool) -> Status:
         {reason: tuple(keys) for reason, keys in changed.items()},
         tuple(unmeasured),
         tuple(unaccounted),
-        (there, len(settings.accounts)),
+        (len(accounted), len(settings.accounts)),
     )
 
 
-def lines(found: Status) -> Iterator[str]:
+def lines(rows: Status) -> Iterator[str]:
     """At most twenty: a count of each kind, some of its rows, and the command that does it."""
-    yield f"{len(found.stand)} rows stand"
+    yield f"{len(rows.stand)} rows stand"
     for keys, what in (
-        (found.waiting, "wait for a GPU"),
-        (found.untrained, "to train: never ran, or lack seeds or levels"),
-        (found.unmeasured, "trained, and not measured by the code here: `dprepro evaluate ROW`"),
-        (found.unaccounted, "trained, and not accounted for: `dprepro ledger ROW`"),
+        (rows.waiting, "wait for a GPU"),
+        (rows.untrained, "to train: never ran, or lack seeds or levels"),
+        (rows.unmeasured, "trained, and not measured by the code here: `dprepro evaluate ROW`"),
+        (rows.unaccounted, "trained, and not accounted for: `dprepro ledger ROW`"),
     ):
         if keys:
             yield f"{len(keys)} {what}: {_named(keys)}"
-    for reason, keys in [*found.changed.items()][:MOST]:
+    for reason, keys in [*rows.changed.items()][:MOST]:
         yield f"{len(keys)} changed ({reason}): {_named(keys)}"
-    if (more := len(found.changed) - MOST) > 0:
+    if (more := len(rows.changed) - MOST) > 0:
         yield f"and {more} more reasons: `dprepro plan`"
-    yield "{} of {} accounts stand".format(*found.accounts)
+    yield "{} of {} accounts stand".format(*rows.accounts)
 
 
 def _named(keys: Iterable[str]) -> str:
@@ -86,7 +83,8 @@ def _named(keys: Iterable[str]) -> str:
     return ", ".join(every[:NAMED]) + more
 
 
-def _unmeasured(key: str) -> bool:
+def lacks_measuring(key: str) -> bool:
+    """Whether weights of a row were measured by nobody, or by another version of measuring."""
     evaluation = records.read_evaluation(key)
     if evaluation is None or records.unmeasured(key):
         return True

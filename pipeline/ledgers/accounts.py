@@ -32,7 +32,7 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
             row=key,
             config=settings.account_digest(key),
             versions=versions(),
-            replicas=tuple(entry(line.level(own), own) for own in line.resolved),
+            replicas=tuple(entry(line.level(config), config) for config in line.resolved),
         ),
         root,
     )
@@ -47,33 +47,33 @@ def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
         UserError: a value is not allowed; the line says which, and what is.
     """
     try:
-        own = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **said)
+        settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **said)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
-    moved = sensitivity(relation_of(own.sampling))
-    return own.model_copy(update={"noise_multiplier": noise_multiplier / moved})
+    moved = sensitivity(relation_of(settings.sampling))
+    return settings.model_copy(update={"noise_multiplier": noise_multiplier / moved})
 
 
-def spending_of(own: AccountSettings) -> SampledGaussian:
+def spending_of(settings: AccountSettings) -> SampledGaussian:
     """What one step spends: L parts at multiplier z are z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
     return SampledGaussian(
-        sampling=own.sampling,
-        noise_multiplier=own.noise_multiplier / sqrt(own.parts),
-        examples=own.examples,
-        batch=own.batch,
-        sets=own.sets or 1,
+        sampling=settings.sampling,
+        noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),
+        examples=settings.examples,
+        batch=settings.batch,
+        sets=settings.sets or 1,
     )
 
 
-def entry(level: str, own: AccountSettings) -> Entry:
+def entry(level: str, settings: AccountSettings) -> Entry:
     """The ledger of one level, and what papers draw and print of such."""
-    ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
+    ledger = make_ledger(spending_of(settings), settings.total_steps, settings.delta, settings.claimed_by)
     return Entry(
         level=level,
         seed=0,
         ledger=ledger,
-        settings=own.model_dump(mode="json"),
-        metrics=renyi_metrics(own) if own.claimed_by == "rdp" else _limit(ledger),
+        settings=settings.model_dump(mode="json"),
+        metrics=renyi_metrics(settings) if settings.claimed_by == "rdp" else _limit(ledger),
     )
 
 
@@ -81,24 +81,24 @@ def _limit(ledger: schema.Ledger) -> dict[str, float]:
     return {} if ledger.mu is None else {"mu": ledger.mu}
 
 
-def renyi_metrics(own: AccountSettings) -> dict[str, float]:
+def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
     """What Sander et al. 2022 draw and print, and what it comes to by other accountants; gaps are left out.
 
     `epsilon`: by Renyi DP. `epsilon_classic`: the same by Eq. 3. `epsilon_pld`: by privacy loss
     distributions. Of Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4), and with an
     `order` the Renyi divergence of all steps there, `renyi`, beside TAN's, `renyi_tan`.
     """
-    spending, steps = spending_of(own), own.total_steps
-    bounds, _ = bounds_of(spending, steps, own.delta)
-    found = {
+    spending, steps = spending_of(settings), settings.total_steps
+    bounds, _ = bounds_of(spending, steps, settings.delta)
+    metrics = {
         "epsilon": bounds["rdp"].epsilon,
-        "epsilon_classic": classic_epsilon(spending, steps, own.delta),
+        "epsilon_classic": classic_epsilon(spending, steps, settings.delta),
         "epsilon_pld": bounds["pld"].epsilon,
     }
-    if own.sampling == "poisson":
+    if settings.sampling == "poisson":
         eta = signal_to_noise(spending, steps)
-        found |= {"eta": eta, "epsilon_tan": tan_epsilon(eta, own.delta)}
-        if own.order is not None:
-            found["renyi"] = renyi_divergence(spending, steps, own.order)
-            found["renyi_tan"] = tan_divergence(eta, own.order)
-    return {name: up(value) for name, value in found.items() if value is not None and isfinite(value)}
+        metrics |= {"eta": eta, "epsilon_tan": tan_epsilon(eta, settings.delta)}
+        if settings.order is not None:
+            metrics["renyi"] = renyi_divergence(spending, steps, settings.order)
+            metrics["renyi_tan"] = tan_divergence(eta, settings.order)
+    return {name: up(value) for name, value in metrics.items() if value is not None and isfinite(value)}

@@ -43,10 +43,12 @@ def row_composition(
     Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
     or mix examples, that aren't private, and candidates whose settings are no settings any more.
     """
-    replicas = [None if run.origin(one).reproducible else _of_replica(one) for one in run.replicas]
+    replicas = [
+        None if run.origin(training).reproducible else _of_replica(training) for training in run.replicas
+    ]
     candidates = list(_candidates(search, settings, root)) if search else []
-    private = [one for one in replicas if one is not None]
-    searched = [one for one in candidates if one is not None]
+    private = [training for training in replicas if training is not None]
+    searched = [training for training in candidates if training is not None]
     if not private or len(private) + len(searched) < 2:
         return None
     epsilon, delta, relation, by = composed_epsilon([*private, *searched])
@@ -67,13 +69,13 @@ def composed_epsilon(every: Sequence[Spent]) -> tuple[float, float, NeighboringR
     Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
     data always is, all are (`SampledGaussian.replacing`).
     """
-    pure = [one for one in every if isinstance(one, float)]
-    noisy = [one for one in every if isinstance(one, tuple)]
+    pure = [training for training in every if isinstance(training, float)]
+    noisy = [training for training in every if isinstance(training, tuple)]
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     if pure or any(spending.neighbouring is not relation for spending, *_ in noisy):
         relation = NeighboringRelation.REPLACE_ONE
         noisy = [(spending.replacing(), steps, delta) for spending, steps, delta in noisy]
-    delta = min((one[2] for one in noisy), default=0.0)
+    delta = min((training[2] for training in noisy), default=0.0)
     epsilon, by = _bound(Counter((spending, steps) for spending, steps, _ in noisy), delta)
     return epsilon + fsum(pure), delta, relation, by
 
@@ -83,28 +85,30 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     count = trainings.total()
     if not count:
         return 0.0, BASIC
-    basic = fsum(number * _least(*one, delta / count) for one, number in trainings.items())
-    largest = max(_least(*one, delta) for one in trainings)
-    if largest > LARGEST_GRID or any(one.sampling == "shuffled" for one, _ in trainings):
+    basic = fsum(number * _least(*training, delta / count) for training, number in trainings.items())
+    largest = max(_least(*training, delta) for training in trainings)
+    if largest > LARGEST_GRID or any(training.sampling == "shuffled" for training, _ in trainings):
         return basic, BASIC
     (first, number), *others = trainings.items()
     losses = composed(first[0].repeated(number), number * first[1], INTERVAL)
-    for one, number in others:
-        losses = losses.compose(composed(one[0].repeated(number), number * one[1], INTERVAL))
+    for training, number in others:
+        losses = losses.compose(composed(training[0].repeated(number), number * training[1], INTERVAL))
     fine = losses.epsilon(delta)
     return (fine, f"pld ({library('dp-accounting')})") if fine < basic else (basic, BASIC)
 
 
 def _least(spending: SampledGaussian, steps: int, delta: float) -> float:
     bounds, _ = bounds_of(spending, steps, delta)
-    return min(one.epsilon for one in bounds.values() if one.epsilon is not None)
+    return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
 
 
-def _of_replica(one: Trained) -> Spent | None:
+def _of_replica(replica: Trained) -> Spent | None:
     """None where nothing bounds it."""
-    if one.accounted_then is not None and not one.broken:
-        return one.accounted_then.epsilon_upper if one.accounted_then.releases else None
-    return _spent(Guarantee(one.spending, one.delta, one.claimed_by, one.broken), one.steps)
+    if replica.accounted_then is not None and not replica.broken:
+        return replica.accounted_then.epsilon_upper if replica.accounted_then.releases else None
+    return _spent(
+        Guarantee(replica.spending, replica.delta, replica.claimed_by, replica.broken), replica.steps
+    )
 
 
 def _spent(guarantee: Guarantee, steps: int) -> Spent | None:
@@ -122,9 +126,9 @@ def _candidates(search: str, settings: Settings, root: Path) -> Iterator[Spent |
     asked = settings.searches.get(search)
     if asked is None or not path.exists():
         return
-    found = json.loads(path.read_text(encoding="utf-8"))
-    made, told = found["provenance"], {}
-    for candidate in found["candidates"]:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    made, told = record["provenance"], {}
+    for candidate in record["candidates"]:
         name = json.dumps([candidate["level"], candidate["settings"]], sort_keys=True)
         if name not in told:
             told[name] = (
@@ -144,8 +148,8 @@ def _of_candidate(
     try:
         model = Model.model_validate({**row.model.model_dump(), **parts})
         levels = [row.configured(level, asked.settings, others) for level in asked.levels or row.levels]
-        (own,) = (own for own in levels if row.level(own) == candidate["level"])
-        guarantee = declared(row.method, own, model, row.data, made["examples"], settings, root)
+        (config,) = (config for config in levels if row.level(config) == candidate["level"])
+        guarantee = declared(row.method, config, model, row.data, made["examples"], settings, root)
     except (ValueError, UserError):  # it is no setting any more, or of several levels
         return None
-    return None if guarantee is None else _spent(guarantee, own.total_steps(made["examples"]))
+    return None if guarantee is None else _spent(guarantee, config.total_steps(made["examples"]))

@@ -39,10 +39,10 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
     Raises:
         UserError: it says otherwise of one; neither number is then to be believed.
     """
-    for one, differing in contradictions(run, settings, root):
+    for replica, differing in contradictions(run, settings, root):
         raise UserError(
-            f"{records.run_path(run.row, root)}: {one.level}, seed {one.seed}: {differing}: not what its "
-            f"settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
+            f"{records.run_path(run.row, root)}: {replica.level}, seed {replica.seed}: {differing}: not what "
+            f"its settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
         )
 
 
@@ -52,12 +52,12 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
     Raises:
         UserError: its settings, model or data are none.
     """
-    found: dict[str, Guarantee | None] = {}
-    for one in run.replicas:
-        if one.accounted_then is not None:
+    guarantees: dict[str, Guarantee | None] = {}
+    for replica in run.replicas:
+        if replica.accounted_then is not None:
             continue  # its mechanism's numbers were not kept
         try:
-            own = method_settings()[run.method].model_validate(one.settings)
+            config = method_settings()[run.method].model_validate(replica.settings)
             model = Model.model_validate(run.model)
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:
@@ -65,21 +65,29 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
                 f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
                 f"run `dprepro train {run.row}` again"
             ) from problem
-        examples = run.origin(one).examples
-        if one.steps != own.total_steps(examples):
-            yield one, "steps"
+        examples = run.origin(replica).examples
+        if replica.steps != config.total_steps(examples):
+            yield replica, "steps"
             continue
-        if one.level not in found:
-            found[one.level] = declared(run.method, own, model, run.data, examples, settings, root)
-        due = found[one.level]
-        if due is not None and (differing := _differing(one, due)):
-            yield one, differing
+        if replica.level not in guarantees:
+            guarantees[replica.level] = declared(
+                run.method, config, model, run.data, examples, settings, root
+            )
+        due = guarantees[replica.level]
+        if due is not None and (differing := _differing(replica, due)):
+            yield replica, differing
 
 
 def declared(
-    method: str, own: MethodSettings, model: Model, data: str, examples: int, settings: Settings, root: Path
+    method: str,
+    config: MethodSettings,
+    model: Model,
+    data: str,
+    examples: int,
+    settings: Settings,
+    root: Path,
 ) -> Guarantee | None:
-    """What the method itself, built with settings ``own`` of one replica, says that it spends.
+    """What the method itself, built with settings ``config`` of one replica, says that it spends.
 
     None where the data come with relevances that are not here.
     """
@@ -87,13 +95,13 @@ def declared(
     if data in settings.relevances and relevance is None:
         return None
     raw = entry_of(split.raw, settings)
-    task = _task(model, own, examples, split, raw, settings.has_features(data), relevance)
-    return build_method(method, task, [own], model.normalization).guarantee(0)
+    task = _task(model, config, examples, split, raw, settings.has_features(data), relevance)
+    return build_method(method, task, [config], model.normalization).guarantee(0)
 
 
 def _task(
     model: Model,
-    own: MethodSettings,
+    config: MethodSettings,
     examples: int,
     split: Data,
     raw: Entry,
@@ -114,7 +122,7 @@ def _task(
         assert raw.shape is not None, "what is no text has a shape"
         stored = shape = raw.shape
         kind = torch.uint8 if raw.features is None else torch.float32
-    net = build_net(model, own.input_shape(shape), len(raw.classes))
+    net = build_net(model, config.input_shape(shape), len(raw.classes))
     nothing = torch.zeros(1, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)
     return Task(
@@ -138,14 +146,14 @@ def _relevances(data: str, settings: Settings, root: Path) -> Relevances | None:
     return read_relevance(prepared.load(data, root), CPU.device)
 
 
-def _differing(one: Trained, declared: Guarantee) -> str | None:
+def _differing(replica: Trained, declared: Guarantee) -> str | None:
     """The first thing that isn't what it should be."""
     for name in ("delta", "claimed_by"):
-        if getattr(one, name) != getattr(declared, name):
+        if getattr(replica, name) != getattr(declared, name):
             return name
-    if {each.key for each in one.broken} != {each.key for each in declared.broken}:
+    if {each.key for each in replica.broken} != {each.key for each in declared.broken}:
         return "broken"
-    said, due = one.spending, declared.spending
+    said, due = replica.spending, declared.spending
     if type(said) is not type(due):
         return "spending"
     if isinstance(said, SampledGaussian) and isinstance(due, SampledGaussian):
@@ -164,16 +172,16 @@ def _same_releases(said: Releases, due: Releases) -> bool:
     Where noisy relevances divide the inputs' noise, how much of it each pixel has was drawn, and what all
     have together is the epsilon.
     """
-    quantities = [one.quantity for one in said.laplace]
-    if quantities != [one.quantity for one in due.laplace]:
+    quantities = [noised.quantity for noised in said.laplace]
+    if quantities != [noised.quantity for noised in due.laplace]:
         return False
     drawn = {"inputs"} if "relevances" in quantities else set()
     return all(
         isclose(*pair, rel_tol=1e-6)
-        for one, other in zip(said.laplace, due.laplace, strict=True)
+        for noised, other in zip(said.laplace, due.laplace, strict=True)
         for pair in zip(
-            (one.claimed, one.epsilon, *(() if one.quantity in drawn else one.noise)),
-            (other.claimed, other.epsilon, *(() if one.quantity in drawn else other.noise)),
+            (noised.claimed, noised.epsilon, *(() if noised.quantity in drawn else noised.noise)),
+            (other.claimed, other.epsilon, *(() if noised.quantity in drawn else other.noise)),
             strict=True,
         )
     )

@@ -8,13 +8,7 @@ from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
-from pipeline.privacy.accounting import (
-    describe,
-    pld_epsilon,
-    rdp_epsilon,
-    renyi_epsilon,
-    spent,
-)
+from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
@@ -74,14 +68,14 @@ def ledger_of(
         releases, protects = trained.spending, trained.protects
         if reproducible:
             releases, protects = releases.known(), None
-        found = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
+        ledger = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     else:
-        found = make_ledger(
+        ledger = make_ledger(
             trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
         )
-    return found.model_copy(update={"noise": trained.noise})
+    return ledger.model_copy(update={"noise": trained.noise})
 
 
 def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
@@ -93,9 +87,9 @@ def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
     yield statement("timing")
     if among_others:
         yield statement("all_replicas")
-    if any(one.key == "own_public" for one in trained.not_covered):
+    if any(used.key == "own_public" for used in trained.not_covered):
         yield statement("passed_over")
-    if any(one.quantity == "relevances" for one in getattr(trained.spending, "laplace", ())):
+    if any(used.quantity == "relevances" for used in getattr(trained.spending, "laplace", ())):
         yield statement("spans")
 
 
@@ -187,13 +181,13 @@ def release_ledger(
     proven = bounded and not reasons
     noised = tuple(
         Released(
-            quantity=one.quantity,
-            claimed=one.claimed,
-            epsilon_upper=one.epsilon if isfinite(one.epsilon) else None,
-            noise=one.noise,
-            span=one.span,
+            quantity=quantity.quantity,
+            claimed=quantity.claimed,
+            epsilon_upper=quantity.epsilon if isfinite(quantity.epsilon) else None,
+            noise=quantity.noise,
+            span=quantity.span,
         )
-        for one in releases.laplace
+        for quantity in releases.laplace
     )
     ledger = Ledger(
         event=str(releases),
@@ -224,7 +218,7 @@ def _of_opposites(releases: Iterable[Released]) -> float:
 
     How far such a pair moves mean relevances nobody knows, so that these are not in it.
     """
-    return fsum(one.epsilon_upper or 0.0 for one in releases if one.quantity != "relevances")
+    return fsum(released.epsilon_upper or 0.0 for released in releases if released.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)

@@ -32,11 +32,13 @@ def stated(ledger: Ledger) -> Ledger:
             "epsilon_upper": upper(ledger.epsilon_upper),
             "epsilon_lower": None if ledger.epsilon_lower is None else down(ledger.epsilon_lower),
             "accountants": tuple(
-                one.model_copy(update={"epsilon": upper(one.epsilon)}) for one in ledger.accountants
+                entry.model_copy(update={"epsilon": upper(entry.epsilon)}) for entry in ledger.accountants
             ),
             "releases": tuple(
-                one.model_copy(update={"claimed": up(one.claimed), "epsilon_upper": upper(one.epsilon_upper)})
-                for one in ledger.releases
+                entry.model_copy(
+                    update={"claimed": up(entry.claimed), "epsilon_upper": upper(entry.epsilon_upper)}
+                )
+                for entry in ledger.releases
             ),
             "spent": tuple((step, up(epsilon)) for step, epsilon in ledger.spent),
         }

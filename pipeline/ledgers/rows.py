@@ -46,15 +46,15 @@ def entries(
     """The ledger of each replica; ``steps``: after which of a replica's it is told what had been spent."""
     return [
         Entry(
-            level=one.level,
-            seed=one.seed,
+            level=replica.level,
+            seed=replica.seed,
             ledger=ledger_of(
-                one,
-                run.origin(one).reproducible,
+                replica,
+                run.origin(replica).reproducible,
                 search,
-                sorted(steps.get(one.key, ())),
+                sorted(steps.get(replica.key, ())),
                 among_others=len(run.replicas) > 1,
             ),
         )
-        for one in run.replicas
+        for replica in run.replicas
     ]

@@ -15,7 +15,7 @@ from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded
 from pipeline.privacy.clippers import way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.mechanisms import GaussianMechanism, added_in_float32
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import Statement, statement
 
@@ -101,12 +101,17 @@ class PrivateSteps(Method):
         ``others`` (R, ...) are what the clipper takes besides.
         """
         clipped_sum = over_replicas(self.clipper, self.task.execution)
+        # of noise on a grid what rounding adds to the sensitivity is accounted, where anything is
+        bounded = self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
+        short = added_in_float32(sample.chosen.shape[1], self.at_once(sample))
+        used = bounds.double() if bounded and not short else bounds
         sums: Tensors = {}
         norms, losses, masks = [], [], []
         for inputs, labels, mask in self._batches(sample, step):
-            part = clipped_sum(tensors, inputs, labels, mask, bounds, *others)
-            sums = {name: value + sums[name] if sums else value for name, value in part.sums.items()}
-            norms.append(part.norms)
+            part = clipped_sum(tensors, inputs, labels, mask, used, *others)
+            summed = {name: value.double() for name, value in part.sums.items()} if bounded else part.sums
+            sums = {name: value + sums[name] if sums else value for name, value in summed.items()}
+            norms.append(part.norms.float())
             losses.append(part.losses)
             masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
         return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from pipeline.errors import UserError
 from pipeline.extensions import extensions
@@ -32,4 +33,10 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
         raise UserError(
             f"model {model.name!r} can't be built for inputs of shape {shape}: {problem}"
         ) from problem
+    # noise and clipping need to know every weight
+    if lazy := next((name for name, value in built.named_parameters() if is_lazy(value)), None):
+        raise UserError(
+            f"model {model.name!r}: {lazy}: has no size before data pass through it; allowed: layers with "
+            "sizes, from the shape that `build` is told"
+        )
     return built

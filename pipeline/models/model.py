@@ -1,7 +1,6 @@
 """What is told of a model: its architecture, and the normalisation put into it."""
 
 import ast
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,8 +9,6 @@ from pydantic import Field, model_validator
 from pipeline.errors import UserError
 from pipeline.extensions import cached, extensions
 from pipeline.fields import Count, Positive, Strict
-
-_LAZY = re.compile(r"Lazy(Linear|Conv|BatchNorm|InstanceNorm)\w*")
 
 
 @cached
@@ -55,20 +52,6 @@ def _defined(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-@cached
-def lazy_layers(name: str) -> frozenset[str]:
-    """Layers that the file of a model, or a file of parts that it imports, leaves without sizes."""
-    files = extensions("models")
-    named: set[str] = set()
-    for node in ast.walk(ast.parse(files[name].path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            named |= {imported.name for imported in node.names}
-            part = (node.module or "").rpartition(".")[2]
-            named |= lazy_layers(part) if part in files and part != name else set()
-        named |= {getattr(node, "attr", ""), getattr(node, "id", "")}
-    return frozenset(each for each in named if _LAZY.fullmatch(each))
-
-
 class Model(Strict):
     """An architecture: a file of models, and the normalisation put into it."""
 
@@ -91,11 +74,6 @@ class Model(Strict):
         known = architectures()
         if self.name not in known:
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
-        if lazy := min(lazy_layers(self.name), default=None):
-            raise ValueError(
-                f"{self.name!r} has {lazy}, whose size nobody knows before data pass through it; allowed: "
-                f"{lazy.removeprefix('Lazy')}, with a size from the shape that `build` is told"
-            )
         ordered = [name for name, defined in known.items() if "ORDERED" in defined]
         if self.order != "norm_relu" and self.name not in ordered:
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.fields import Strict
 from pipeline.files import digest_json
 from pipeline.params.own import OwnFiles
-from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Start
+from pipeline.params.schema import Data, Raw, Row
 
 
 def row_digest(
@@ -22,20 +22,20 @@ def row_digest(
     ``start`` is the digest of what it starts from, ``relevance`` that of relevances that come with its data.
     """
     parts: dict[str, Any] = {
-        "data": _essence(data),
+        "data": essence(data),
         "edition": {name: _edition(raw) for name, raw in editions.items()},
-        "model": _essence(row.model),
+        "model": essence(row.model),
         "method": row.method,
-        "levels": [_essence(level) for level in row.resolved],
+        "levels": [essence(level) for level in row.resolved],
         "seeds": row.seeds,
         "reproducible": row.reproducible,
     }
-    own_seeds = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
+    seeds_of_levels = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
     more = (
         ("axis", row.axis),
         ("start", start),
         ("relevance", relevance),
-        ("own_seeds", own_seeds or None),
+        ("own_seeds", seeds_of_levels or None),
         ("plan", row.plan),  # it decides which seeds
     )
     for name, value in more:
@@ -44,32 +44,13 @@ def row_digest(
     return digest_json(parts)
 
 
-def plan_digest(plan: Plan, row: str) -> str:
-    """Digest of a plan for a row whose digest is ``row``: it moves with whatever of the two is changed."""
-    return digest_json({"plan": plan.model_dump(mode="json"), "row": row})
-
-
-def start_digest(start: Start, network: str) -> str:
-    """Digest of weights to start from, those of a row whose digest is ``network``."""
-    return digest_json([network, "features"]) if start.features else network
-
-
-def relevance_digest(relevance: Relevance, network: str) -> str:
-    """Digest of relevances to the network of a row whose digest is ``network``."""
-    return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
-
-
-def account_digest(account: Account) -> str:
-    """Digest of what decides an account's ledger: its levels, resolved, and its axis."""
-    return digest_json({"levels": [_essence(level) for level in account.resolved], "axis": account.axis})
-
-
 def _edition(raw: Raw | OwnFiles) -> dict[str, Any]:
     """Own files are known by their digest, wherever they lie."""
-    essence = _essence(raw)
-    essence.pop("path", None)
-    return essence
+    parts = essence(raw)
+    parts.pop("path", None)
+    return parts
 
 
-def _essence(part: Strict) -> dict[str, Any]:
+def essence(part: Strict) -> dict[str, Any]:
+    """What of an entry of params.yaml is not at its default."""
     return part.model_dump(mode="json", exclude_defaults=True)

@@ -39,6 +39,7 @@ def _low_first(ends: tuple[float, float]) -> tuple[float, float]:
     return ends
 
 
+Below = Annotated[str, AfterValidator(_inside)]  # params.yaml: a path
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
 Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
@@ -51,7 +52,7 @@ class OwnFiles(Strict):
     edition: ClassVar[str] = OWN
 
     # A file, or a folder that holds the parts `train` and `test`. It travels by no digest but this one.
-    path: Annotated[str, AfterValidator(_inside)]
+    path: Below
     digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
     classes: Classes  # in the order of their labels
     # how many examples become the test part; None: they are in a part of their own

@@ -161,7 +161,7 @@ class Row(Line):
 
     @property
     def own_settings(self) -> type[MethodSettings]:
-        """The method's settings."""
+        """The class of the method's settings."""
         return method_settings()[self.method]
 
     @model_validator(mode="after")

@@ -8,9 +8,10 @@ from pydantic import ConfigDict, Field
 
 from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
+from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
 from pipeline.params import digests
-from pipeline.params.own import Own, OwnFeatures, OwnFiles
+from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
@@ -27,6 +28,8 @@ class Settings(Strict):
 
     # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
     code: Packages = ()
+    # folders of other laboratories whose results stand in the picture over all papers (`reporting.beside`)
+    beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
     own: dict[Key, Own] = Field(default_factory=dict)
@@ -42,6 +45,11 @@ class Settings(Strict):
     def raw(self) -> dict[str, Raw | OwnFiles]:
         """Every raw data set: those of the catalogue, and a person's own."""
         return {**self.catalogued, **self.own}
+
+    @property
+    def summaries(self) -> list[Path]:
+        """Every result of each laboratory `beside` this one, as its report has them."""
+        return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
     def has_own(self, name: str) -> bool:
         """Whether a person's own files are in the data set ``name``."""
@@ -125,22 +133,27 @@ class Settings(Strict):
 
     def plan_digest(self, key: str) -> str | None:
         """Digest of the plan that a row names and of the row's own settings; None: it names none."""
-        plan = self.rows[key].plan
-        return None if plan is None else digests.plan_digest(self.plans[plan], self.row_digest(key))
+        if (plan := self.rows[key].plan) is None:
+            return None
+        return digest_json({"plan": self.plans[plan].model_dump(mode="json"), "row": self.row_digest(key)})
 
     def start_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the start called ``name``, but its data."""
-        own = self.starts[name]
-        return digests.start_digest(own, self.row_digest(own.row))
+        start = self.starts[name]
+        network = self.row_digest(start.row)
+        return digest_json([network, "features"]) if start.features else network
 
     def relevance_digest(self, name: str) -> str:
         """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""
-        own = self.relevances[name]
-        return digests.relevance_digest(own, self.row_digest(own.row))
+        relevance = self.relevances[name]
+        network = self.row_digest(relevance.row)
+        return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
 
     def account_digest(self, key: str) -> str:
-        """Digest of everything in params.yaml that decides an account's numbers."""
-        return digests.account_digest(self.accounts[key])
+        """Digest of everything in params.yaml that decides an account's numbers: its levels and its axis."""
+        account = self.accounts[key]
+        levels = [digests.essence(level) for level in account.resolved]
+        return digest_json({"levels": levels, "axis": account.axis})
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:

@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 
 from scipy.optimize import brentq
 
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError
 from pipeline.fields import Strict
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.privacy.accounting import Accountant, renyi_epsilon
@@ -23,6 +23,7 @@ OVERCHARGED = 1.2
 AROUND = 5  # powers of two that are shown on either side of the wall
 EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
 MOST_EXAMPLES = 10**12  # beyond which a search for noise doesn't end
+MOST_COMPUTE = 1e24  # as many steps of as many examples as there may be
 MOST_STEPS = 1_000_000  # beyond which privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
@@ -210,22 +211,17 @@ def _check(
     copies: int,
     simulate: int,
 ) -> None:
-    for name, value in {
-        "examples": examples,
-        "compute": compute,
-        "copies": copies,
-        "simulate": simulate,
-    }.items():
-        if value is not None and not 1 <= value < inf:
-            raise UserError(f"{name}: {shown(value)}; allowed: 1 or more")
-    for name, count in {"examples": examples, "copies": copies, "simulate": simulate}.items():
-        if count > MOST_EXAMPLES:
-            raise UserError(f"{name}: {shown(count)}; allowed: 1 to {MOST_EXAMPLES}")
-    if steps is not None and not 1 <= steps <= MOST_STEPS:
-        raise UserError(f"steps: {steps}; allowed: 1 to {MOST_STEPS}")
-    least, most = EPSILONS
-    if not least <= epsilon <= most:
-        raise UserError(f"epsilon: {epsilon:g}; allowed: {least:g} to {most:g}")
+    ranges: dict[str, tuple[float | None, float, float]] = {
+        "examples": (examples, 1, MOST_EXAMPLES),
+        "copies": (copies, 1, MOST_EXAMPLES),
+        "simulate": (simulate, 1, examples),
+        "steps": (steps, 1, MOST_STEPS),
+        "compute": (compute, 1, MOST_COMPUTE),
+        "epsilon": (epsilon, *EPSILONS),
+    }
+    for name, (value, least, most) in ranges.items():
+        if value is not None and not least <= value <= most:
+            raise UserError(f"{name}: {value:g}; allowed: {least:g} to {most:g}")
     if not LEAST_DELTA <= delta < 1 / examples:
         raise UserError(
             f"delta: {delta:g} means nothing; allowed: {LEAST_DELTA:g} to below 1/{examples}, "
@@ -233,5 +229,3 @@ def _check(
         )
     if (steps is None) == (compute is None):
         raise UserError("steps, compute: either tells the length; allowed: one of them")
-    if simulate > examples:
-        raise UserError(f"simulate: {simulate} is larger than examples; allowed: 1 to {examples}")

@@ -28,7 +28,7 @@ from pipeline.params import PARAMS, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.schema import Run
-from pipeline.results.weights import existing_weights, read_weights
+from pipeline.results.weights import read_weights, weights_path
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
         raise UserError(
             f"{path}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
         )
-    return Behind(existing_weights(row, first.level, first.seed, root), run, data)
+    return Behind(weights_path(row, first.level, first.seed, root), run, data)
 
 
 def seen(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:

@@ -154,14 +154,14 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
-    found = np.array(RdpAccountant(orders, relation).compose(spending.event(1)).rdp)
+    divergences = np.array(RdpAccountant(orders, relation).compose(spending.event(1)).rdp)
     fractional = np.array(orders) % 1 > 0
     exact = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
     if exact and fractional.any():
-        found[fractional] = sampled_gaussian(
+        divergences[fractional] = sampled_gaussian(
             spending.rate, spending.noise_multiplier, np.array(orders)[fractional]
         )
-    return found
+    return divergences
 
 
 def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> float:
@@ -171,7 +171,7 @@ def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> flo
 
 def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP, improved conversion, in milliseconds; None where dp-accounting has no bound."""
-    return _converted(spending, steps, lambda *found: float(compute_epsilon(*found, delta)[0]))
+    return _converted(spending, steps, lambda *curve: float(compute_epsilon(*curve, delta)[0]))
 
 
 def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
@@ -270,7 +270,7 @@ def noise_for(
     if accountant == "rdp":
         return _calibrated(spends, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
     for interval in (COARSE, 1e-4):
-        found = _calibrated(
+        multiplier = _calibrated(
             spends,
             partial(pld_epsilon, interval=interval),
             partial(PLDAccountant, RELATION, value_discretization_interval=interval),
@@ -278,9 +278,9 @@ def noise_for(
             delta,
             delta - ROUNDING * (steps + (first_release is not None)),
         )
-        if pld_epsilon(spends(found), delta) >= NEAR * epsilon:
+        if pld_epsilon(spends(multiplier), delta) >= NEAR * epsilon:
             break
-    return found
+    return multiplier
 
 
 def _spends(multiplier: float, rate: float, steps: int, first_release: float | None) -> DpEvent:

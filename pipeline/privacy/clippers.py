@@ -164,9 +164,9 @@ class Trial:
             return clipper(self.tensors, inputs, self.labels[which], mask, bounds)
         tensors = {name: value[None] for name, value in self.tensors.items()}
         together = vmap(clipper, in_dims=(0, 0, 0, 0, None))
-        found = together(tensors, inputs[None], self.labels[None, which], mask[None], bounds)
-        sums = {name: value[0] for name, value in found.sums.items()}
-        return ClippedSum(sums, found.norms[0], found.losses[0])
+        summed = together(tensors, inputs[None], self.labels[None, which], mask[None], bounds)
+        sums = {name: value[0] for name, value in summed.sums.items()}
+        return ClippedSum(sums, summed.norms[0], summed.losses[0])
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -176,21 +176,19 @@ class Trial:
             yield
 
 
-def close(found: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
+def close(sums: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
     """Whether two ways agree in every example's norms, in the losses and in the sum."""
-    flat = [
-        torch.cat([own.sums[name].flatten() for name in expected.sums])[None] for own in (found, expected)
-    ]
+    flat = [torch.cat([way.sums[name].flatten() for name in expected.sums])[None] for way in (sums, expected)]
     return (
-        _near(found.norms, expected.norms, tolerance)
-        and _near(found.losses[None], expected.losses[None], tolerance)
+        _near(sums.norms, expected.norms, tolerance)
+        and _near(sums.losses[None], expected.losses[None], tolerance)
         and _near(flat[0], flat[1], tolerance)
     )
 
 
-def _near(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+def _near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
-    return bool((found - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
+    return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
 
 class _NoDropout(TorchFunctionMode):

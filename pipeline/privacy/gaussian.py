@@ -21,9 +21,9 @@ def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         near, far = epsilons / mu - mu / 2, epsilons / mu + mu / 2
         second = 0.5 * np.exp(-(near**2) / 2) * erfcx(far / np.sqrt(2))
-        found = np.maximum(ndtr(-near) - second, 0.0)
+        delta = np.maximum(ndtr(-near) - second, 0.0)
     # two equal distributions
-    return np.where(mu == 0, 0.0, found)
+    return np.where(mu == 0, 0.0, delta)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -38,6 +38,10 @@ class Bounds(NamedTuple):
     limits: Tensor  # (G,) L2 bound of each part
     weights: Tensor  # (T,)
 
+    def double(self) -> "Bounds":
+        """The same in float64: then gradients are multiplied by their factors and summed in it too."""
+        return Bounds(*(part.double() for part in self))
+
     @classmethod
     def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
         """The whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
@@ -90,7 +94,7 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
     """
     weighted = squares * bounds.weights**2
     # apart from the sums, where infinity times 0 would spoil the norms of the other parts
-    lost = (~torch.isfinite(weighted)).to(squares) @ bounds.members > 0
+    lost = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
     norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
     norms = torch.where(lost, torch.inf, norms)
     factors = mask[:, None] * torch.clamp(bounds.limits / norms.clamp_min(1e-12), max=1.0)
@@ -100,11 +104,11 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
 
 def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
     """Clip gradients that are written out, (B, ...) each, and sum them."""
-    found = torch.stack([squares(value) for value in gradients.values()], 1)
-    factors, norms = clip_factors(found, mask, bounds)
+    square_norms = torch.stack([squares(value) for value in gradients.values()], 1)
+    factors, norms = clip_factors(square_norms, mask, bounds)
     sums = {
-        name: weighted_sum(value, own, finite=False)
-        for own, (name, value) in zip(factors.T, gradients.items(), strict=True)
+        name: weighted_sum(value, weights, finite=False)
+        for weights, (name, value) in zip(factors.T, gradients.items(), strict=True)
     }
     return ClippedSum(sums, norms, losses)
 
@@ -224,8 +228,8 @@ class BookKeeping:
         }
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
         self.at_once = max(FEWEST, WRITTEN // max(1, sum(kernels)))
-        for name, found in shapes.items():
-            if not found:
+        for name, outputs in shapes.items():
+            if not outputs:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
 
     def __call__(
@@ -247,17 +251,17 @@ class BookKeeping:
         losses, uses, outs = run(tensors, inputs, labels)
         gradients: dict[str, Gradients] = {}
         for name, layer in self.layers.items():
-            own = {key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()}
+            held = {key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()}
             seen, back = self._apart(uses.pop(name)), self._apart(outs.pop(name))
-            for key, value in self.rules[name](layer, seen, back, own).items():
+            for key, value in self.rules[name](layer, seen, back, held).items():
                 if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         squares = torch.stack([gradients[name].square_norms() for name in tensors], 1)
         factors, norms = clip_factors(squares, mask, bounds)
         finite = self.alone and bool(torch.isfinite(norms).all())
         sums = {
-            name: gradients.pop(name).weighted_sum(own, finite)
-            for own, name in zip(factors.T, tensors, strict=True)
+            name: gradients.pop(name).weighted_sum(weights, finite)
+            for weights, name in zip(factors.T, tensors, strict=True)
         }
         return ClippedSum(sums, norms, losses)
 
@@ -282,9 +286,13 @@ class BookKeeping:
         with torch.enable_grad(), watched(self.layers, note):
             seen = channels_last(inputs) if self.last else inputs
             losses = self._losses(tensors, seen, labels)
-            every = [output for own in outputs.values() for output in own]
-            found = iter(torch.autograd.grad(losses.sum(), every, materialize_grads=True))
-        return losses.detach(), uses, {name: [next(found) for _ in own] for name, own in outputs.items()}
+            every = [output for of_layer in outputs.values() for output in of_layer]
+            gradients = iter(torch.autograd.grad(losses.sum(), every, materialize_grads=True))
+        return (
+            losses.detach(),
+            uses,
+            {name: [next(gradients) for _ in of_layer] for name, of_layer in outputs.items()},
+        )
 
     def _run_pure(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """The same as a pure function, so that vmap carries replicas.

@@ -3,13 +3,7 @@
 from math import fsum, inf, isinf, log
 
 import numpy as np
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    LaplaceDpEvent,
-    NonPrivateDpEvent,
-    SelfComposedDpEvent,
-)
+from dp_accounting import ComposedDpEvent, DpEvent, LaplaceDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 
 from pipeline.fields import Count, Positive, Strict
 
@@ -61,17 +55,17 @@ class Laplace(Strict):
 
         Less noise lets an attacker see no less: he can add some himself. A single scale stays as it is.
         """
-        own = self._epsilons
-        most = own.max()
-        down = np.floor(np.log(most / np.maximum(own, LEAST * own.mean())) / log(STEP))
-        return self._event(np.maximum(own, most * STEP**-down))
+        epsilons = self._epsilons
+        most = epsilons.max()
+        down = np.floor(np.log(most / np.maximum(epsilons, LEAST * epsilons.mean())) / log(STEP))
+        return self._event(np.maximum(epsilons, most * STEP**-down))
 
     def _event(self, epsilons: np.ndarray) -> DpEvent:
-        found, counts = np.unique(epsilons, return_counts=True)
+        distinct, counts = np.unique(epsilons, return_counts=True)
         return ComposedDpEvent(
             [
-                SelfComposedDpEvent(LaplaceDpEvent(1 / one), self.repeats * count)
-                for one, count in zip(found.tolist(), counts.tolist(), strict=True)
+                SelfComposedDpEvent(LaplaceDpEvent(1 / epsilon), self.repeats * count)
+                for epsilon, count in zip(distinct.tolist(), counts.tolist(), strict=True)
             ]
         )
 
@@ -92,24 +86,26 @@ class Releases(Strict):
     @property
     def epsilon(self) -> float:
         """What they really spend together, at delta 0: the sum, which may be infinite."""
-        return fsum(one.epsilon for one in self.laplace)
+        return fsum(noised.epsilon for noised in self.laplace)
 
     @property
     def claimed(self) -> float:
         """What they spend together by the method's own reckoning."""
-        return fsum(one.claimed for one in self.laplace)
+        return fsum(noised.claimed for noised in self.laplace)
 
     def known(self) -> "Releases":
         """The same with noise that others can repeat, and so take away: nothing bounds what they tell."""
-        return Releases(laplace=tuple(one.model_copy(update={"distance": None}) for one in self.laplace))
+        return Releases(
+            laplace=tuple(noised.model_copy(update={"distance": None}) for noised in self.laplace)
+        )
 
     def event(self) -> DpEvent:
         """What they spend, in the words of dp-accounting."""
-        return ComposedDpEvent([one.event() for one in self.laplace])
+        return ComposedDpEvent([noised.event() for noised in self.laplace])
 
     def coarse(self) -> DpEvent:
         """`event`, where it is private, with few scales: it never spends less."""
-        return ComposedDpEvent([one.coarse() for one in self.laplace])
+        return ComposedDpEvent([noised.coarse() for noised in self.laplace])
 
     def __str__(self) -> str:
         """Every quantity's noise in one line."""

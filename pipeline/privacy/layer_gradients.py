@@ -23,6 +23,8 @@ Tensors = dict[str, Tensor]
 WIDE = 5e6
 # Floats of patches that are written out before they are used: what a processor's cache holds
 CACHED = 1_000_000
+# Entries whose squares are added in float32, and gradients that are converted to float64 at once
+BLOCK, CONVERTED = 1024, 16
 # Floats that lie together in an image with its channels last, from which on patches are copied faster so
 TOGETHER = 16
 
@@ -34,7 +36,7 @@ class Gradients(Protocol):
         """(B,) squared L2 norms."""
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples, each times its own of ``factors`` (B,).
+        """Sum over examples, each times its own of ``factors`` (B,), in the precision of these.
 
         ``finite``: every example's norm is. Otherwise an example whose norm is not adds nothing, for which
         its factor must be 0.
@@ -59,7 +61,7 @@ class Outer(NamedTuple):
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """(O, I) sum over examples, one matrix product."""
         left, right = self if finite else (torch.nan_to_num(side) for side in self)
-        return (left * factors[:, None]).T @ right
+        return (left * factors[:, None]).T @ right.to(factors)
 
 
 class Rows(NamedTuple):
@@ -70,15 +72,16 @@ class Rows(NamedTuple):
     value: Tensor  # (B, P, E) gradients of these rows; of a row that comes several times, zero but the first
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
+        """(B,) squared L2 norms; see `Gradients`."""
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """(V, E) sum over examples: the table's ordinary backward pass."""
         value = self.value if finite else torch.nan_to_num(self.value)
-        table = value.new_zeros(self.total, value.shape[2])
+        weighted = value * factors[:, None, None]
+        table = weighted.new_zeros(self.total, value.shape[2])
         pullback = vjp(lambda table: F.embedding(self.tokens, table), table)[1]
-        return pullback(value * factors[:, None, None])[0]
+        return pullback(weighted)[0]
 
 
 class Full(NamedTuple):
@@ -88,13 +91,13 @@ class Full(NamedTuple):
     last: bool = False  # whether they are a kernel's with its input channels last, (B, O, K, K, I)
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
+        """(B,) squared L2 norms; see `Gradients`."""
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples."""
-        found = weighted_sum(self.value, factors, finite)
-        return found.permute(0, 3, 1, 2).contiguous() if self.last else found
+        """The weighted sum over examples; see `Gradients`."""
+        total = weighted_sum(self.value, factors, finite)
+        return total.permute(0, 3, 1, 2).contiguous() if self.last else total
 
 
 class Listed(NamedTuple):
@@ -103,12 +106,12 @@ class Listed(NamedTuple):
     values: list[Tensor]
 
     def square_norms(self) -> Tensor:
-        """(B,) squared norms."""
-        return torch.stack([torch.linalg.vector_norm(value) for value in self.values]).square()
+        """(B,) squared L2 norms; see `Gradients`."""
+        return torch.cat([squares(value[None]) for value in self.values])
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples."""
-        total = torch.zeros_like(self.values[0])
+        """The weighted sum over examples; see `Gradients`."""
+        total = torch.zeros_like(self.values[0], dtype=factors.dtype)
         for value, factor in zip(self.values, factors.tolist(), strict=True):
             if factor != 0:  # a gradient that is not finite has none other
                 total.add_(value, alpha=factor)
@@ -116,13 +119,28 @@ class Listed(NamedTuple):
 
 
 def squares(value: Tensor) -> Tensor:
-    """(B,) squared norms of (B, ...)."""
-    return torch.linalg.vector_norm(value.flatten(1), dim=1).square()
+    """(B,) squared norms of (B, ...): of `BLOCK` entries in their own precision, of blocks in float64.
+
+    However many entries there are, float32 loses no more than it may of a block.
+    """
+    flat = value.flatten(1)
+    blocks = flat.shape[1] // BLOCK
+    total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1).double().square()
+    if blocks:
+        apart = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+        total = total + torch.linalg.vector_norm(apart, dim=2).double().square().sum(1)
+    return total.to(value.dtype)
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     """Sum of ``value`` (B, ...) over examples, each times its own factor; see `Gradients.weighted_sum`."""
-    return torch.tensordot(factors, value if finite else torch.nan_to_num(value), dims=1)
+    kept = value if finite else torch.nan_to_num(value)
+    if kept.dtype == factors.dtype:
+        return torch.tensordot(factors, kept, dims=1)
+    # some at a time: what was converted is still in the processor's cache where it is read
+    pieces = zip(kept.flatten(1).split(CONVERTED), factors.split(CONVERTED), strict=True)
+    sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
+    return reduce(torch.add, sums).reshape(kept.shape[1:])
 
 
 # The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, K, ...)
@@ -164,12 +182,12 @@ def _linear(
 ) -> dict[str, Gradients]:
     right, left = _places(inputs), _places(outs)
     alone = left.shape[1] == 1
-    found: dict[str, Gradients] = {
+    gradients: dict[str, Gradients] = {
         "weight": Outer(left[:, 0], right[:, 0]) if alone else Full(left.transpose(1, 2) @ right)
     }
     if layer.bias is not None:
-        found["bias"] = Full(left[:, 0] if alone else left.sum(1))
-    return found
+        gradients["bias"] = Full(left[:, 0] if alone else left.sum(1))
+    return gradients
 
 
 def _embedding(
@@ -191,10 +209,10 @@ def _layer_norm(
 ) -> dict[str, Gradients]:
     out = _places(outs)
     normalized = F.layer_norm(_places(inputs), layer.normalized_shape, eps=layer.eps)
-    found: dict[str, Gradients] = {"weight": Full((out * normalized).sum(1))}
+    gradients: dict[str, Gradients] = {"weight": Full((out * normalized).sum(1))}
     if layer.bias is not None:
-        found["bias"] = Full(out.sum(1))
-    return found
+        gradients["bias"] = Full(out.sum(1))
+    return gradients
 
 
 def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
@@ -206,11 +224,11 @@ def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
         uses = []
         for use, out in zip(inputs, outs, strict=True):
             copies = out.shape[1]
-            found = rule(layer, use.flatten(0, 1), out.flatten(0, 1), tensors)
+            gradients = rule(layer, use.flatten(0, 1), out.flatten(0, 1), tensors)
             uses.append(
                 {
                     key: value if copies == 1 else value.unflatten(0, (-1, copies)).sum(1)
-                    for key, value in found.items()
+                    for key, value in gradients.items()
                 }
             )
         return {key: Full(reduce(torch.add, [use[key] for use in uses])) for key in uses[0]}
@@ -231,10 +249,10 @@ def _conv(
         parts = [_products(layer, *piece, last) for piece in pieces]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]
         weights.append(weight if copies == 1 else weight.unflatten(0, (-1, copies)).sum(1))
-    found: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), last)}
+    gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), last)}
     if layer.bias is not None:
-        found["bias"] = Full(_at_outputs(outs))
-    return found
+        gradients["bias"] = Full(_at_outputs(outs))
+    return gradients
 
 
 def _at_outputs(outs: list[Tensor]) -> Tensor:
@@ -279,13 +297,13 @@ def _conv_by_example(
         return backward(out, inputs, tensors["weight"], None, *options, (False, True, False))[1]
 
     values = [
-        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*own, strict=True)])
-        for own in zip(zip(*inputs, strict=True), zip(*outs, strict=True), strict=True)
+        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*of_example, strict=True)])
+        for of_example in zip(zip(*inputs, strict=True), zip(*outs, strict=True), strict=True)
     ]
-    found: dict[str, Gradients] = {"weight": Listed(values)}
+    gradients: dict[str, Gradients] = {"weight": Listed(values)}
     if layer.bias is not None:
-        found["bias"] = Full(_at_outputs(outs))
-    return found
+        gradients["bias"] = Full(_at_outputs(outs))
+    return gradients
 
 
 def _affine(normalized: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:

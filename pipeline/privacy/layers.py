@@ -18,8 +18,8 @@ def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
         for name, layer in net.named_modules()
         if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
     }
-    own = [parameter for layer in layers.values() for parameter in layer.parameters(recurse=False)]
-    if len({id(parameter) for parameter in own}) < len(own):
+    parameters = [parameter for layer in layers.values() for parameter in layer.parameters(recurse=False)]
+    if len({id(parameter) for parameter in parameters}) < len(parameters):
         raise NotImplementedError("no fast per-example gradient for a parameter that two layers share")
     return layers
 

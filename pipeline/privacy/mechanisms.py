@@ -3,8 +3,9 @@
 Secret noise lies on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
 (`pipeline.privacy.rounded_noise`), and integers are added, in float64, which is exact below 2^53. For a value
 on the grid that is the same as adding real noise and rounding then: post-processing, as is what becomes of
-the sum, such as a float32 number. What rounding the values adds to how far neighbouring data sets move them
-is covered by more noise. What float32 loses before, as gradients are clipped and summed, is no part of it.
+the sum, such as a float32 number. More noise covers what rounding adds to how far neighbouring data sets move
+a sum: rounding to the grid, and rounding as gradients are clipped and summed. That an example's gradient is
+the same number in every batch is taken for granted.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,13 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
-# For deviations are computed in float32, and sums of up to 2^30 clipped vectors divided in float64
-COMPUTING = 2.0**-20
+# Of a pass of n vectors float32 rounds each by 2^-24 of it at most n + 1 times, as a factor, a product and a
+# term of sums in any order. So a sum of B of them is off by (n + 1) B 2^-24 clipping bounds at most. Where
+# this product is larger, all is done in float64, and passes are always added up so.
+IN_FLOAT32 = 2**15
+# Clipping bounds by which computing moves neighbouring sums further apart: both are rounded so; and norms, of
+# blocks of 1,024 entries (`layer_gradients.squares`), factors and deviations are off by 2^-14 each at most.
+COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,9 @@ class GaussianMechanism:
     (Nguyen et al. 2023, section 3.2 and footnote 4).
 
     On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s neighbouring
-    sums lie at most 1 / z apart, and each of d coordinates is moved by r / 2 at most when either is rounded:
-    1 / z + r sqrt(d) in all. So that z is what is spent, s is larger by 1 / (1 - z r sqrt(d)).
+    sums lie at most 1 / z apart, computing adds c / z (`COMPUTING`), and each of d coordinates is moved by
+    r / 2 at most when either is rounded: (1 + c) / z + r sqrt(d) in all. So that z is what is spent, s is
+    larger by 1 / (1 - c - z r sqrt(d)).
     """
 
     spendings: tuple[SampledGaussian, ...]  # z, and how batches are drawn
@@ -50,15 +57,15 @@ class GaussianMechanism:
             spacings = self.spacings(bounds, sum(sizes), shares)
             parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
             return {
-                name: _on_grid(value, part, own)
-                for own, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
+                name: _on_grid(value, part, of_tensor)
+                for of_tensor, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
             }
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
             # in place: nobody else sees the numbers that were drawn
-            name: part.mul_(own[:, None]).reshape(value.shape).add_(value)
-            for own, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
+            name: part.mul_(of_tensor[:, None]).reshape(value.shape).add_(value)
+            for of_tensor, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
     def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
@@ -89,19 +96,19 @@ class GaussianMechanism:
         return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
 
 
+def added_in_float32(vectors: int, at_once: int) -> bool:
+    """Whether `COMPUTING` covers sums of so many vectors, which float32 adds up ``at_once`` a pass."""
+    return (min(vectors, at_once) + 1) * vectors <= IN_FLOAT32
+
+
 def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, ...) float32 ``value`` and integer ``noise`` (R, its size), on grids of (R,) ``spacings``."""
+    """(R, ...) float32 of ``value`` and integer ``noise`` (R, its size), on grids of (R,) ``spacings``."""
     spacing = spacings.reshape(-1, *(1,) * (value.dim() - 1))
-    return value.double().div_(spacing).round_().add_(noise.reshape(value.shape)).mul_(spacing).float()
+    return (value / spacing).round_().add_(noise.reshape(value.shape)).mul_(spacing).float()
 
 
 def release_laplace(
-    values: Tensor,
-    scales: Tensor,
-    streams: Streams,
-    step: int,
-    purpose: str,
-    spacing: float | None = None,
+    values: Tensor, scales: Tensor, streams: Streams, step: int, purpose: str, spacing: float | None = None
 ) -> Tensor:
     """(R, N, d) ``values`` (N, d) plus independent Laplace noise of ``scales`` (R, d); 0 adds none.
 
@@ -118,9 +125,9 @@ def release_laplace(
     spacings = np.full_like(wide, spacing) if spacing else laplace_spacings(wide)
     released = np.empty((len(scales), *known.shape), dtype=np.float32)
     for replica, rows, noise in streams.rounded_laplace(step, len(known), wide / spacings, purpose):
-        own = spacings[replica]
-        noise += np.rint(known[rows] / own)
-        released[replica, rows] = noise * own if wide[replica].any() else known[rows]
+        of_replica = spacings[replica]
+        noise += np.rint(known[rows] / of_replica)
+        released[replica, rows] = noise * of_replica if wide[replica].any() else known[rows]
     return torch.from_numpy(released).to(values.device)
 
 

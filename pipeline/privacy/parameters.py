@@ -13,7 +13,7 @@ Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
 Noise = Literal["float32", "grid"]
 # Far below any use, and far above where floats end, beyond which a bound could no longer be told from none.
 LEAST_DELTA = 1e-100
-# A guarantee that may fail every other time promises nothing; near 1 rounding would decide what is left of it.
+# What may fail every other time promises nothing; near 1 rounding would decide what is left of it.
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=0.5)]
 
 

@@ -38,18 +38,18 @@ def moved(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray
         return np.array([spending.epochs(steps)]), np.array([1.0])
     distances, chances = moves(spending)
     if len(distances) == 1:
-        _, most, found = successes(steps, chances[0])
-        return most, found
-    one = np.zeros(distances[-1] ** 2 + 1)
-    one[distances**2] = chances
-    one[0] = binom.pmf(0, spending.batch, 1 / spending.examples)
-    power, found = one, np.ones(1)
+        _, most, total = successes(steps, chances[0])
+        return most, total
+    of_step = np.zeros(distances[-1] ** 2 + 1)
+    of_step[distances**2] = chances
+    of_step[0] = binom.pmf(0, spending.batch, 1 / spending.examples)
+    power, total = of_step, np.ones(1)
     for bit in reversed(bin(steps)[2:]):
         if bit == "1":
-            found = _trimmed(np.convolve(found, power))
+            total = _trimmed(np.convolve(total, power))
         power = _trimmed(np.convolve(power, power))
-    rare = max(0.0, 1.0 - float(found.sum())) + steps * RARE
-    return np.append(np.arange(len(found)), steps * spending.sets**2), np.append(found, rare)
+    rare = max(0.0, 1.0 - float(total.sum())) + steps * RARE
+    return np.append(np.arange(len(total)), steps * spending.sets**2), np.append(total, rare)
 
 
 def successes(trials: int, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -97,7 +97,7 @@ def unamplified(spending: SampledGaussian, steps: int) -> Profile:
 
     def profile(epsilons: np.ndarray) -> np.ndarray:
         # one by one, as a mixture may have many parts
-        return np.array([min(float(gaussian_delta(one, mu) @ chances), 1.0) for one in epsilons])
+        return np.array([min(float(gaussian_delta(epsilon, mu) @ chances), 1.0) for epsilon in epsilons])
 
     return profile
 

@@ -107,8 +107,8 @@ class Streams:
 
     def _rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
         rows = [
-            rounded_normal(self._generator(name, "noise", step), size, own)
-            for name, own in zip(self.names, bits, strict=True)
+            rounded_normal(self._generator(name, "noise", step), size, scale)
+            for name, scale in zip(self.names, bits, strict=True)
         ]
         return torch.from_numpy(rows[0][None] if len(rows) == 1 else np.stack(rows))
 
@@ -123,8 +123,8 @@ class Streams:
         for replica, name in enumerate(self.names):
             generator = self._generator(name, purpose, step)
             for start in range(0, count, rows):
-                own = np.broadcast_to(scales[replica], (min(rows, count - start), scales.shape[1]))
-                yield replica, slice(start, start + len(own)), rounded_laplace(generator, own)
+                block = np.broadcast_to(scales[replica], (min(rows, count - start), scales.shape[1]))
+                yield replica, slice(start, start + len(block)), rounded_laplace(generator, block)
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
         """(R, size) independent standard normals in float32; other purposes are other streams."""
@@ -180,13 +180,13 @@ class Ahead:
     def drawn(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
         """What ``draw`` gives for a step. Draws of one kind differ by the step alone."""
         place, early = self._next.pop(kind, (None, None))
-        found = early.result() if early is not None and place == step else draw(step)
+        numbers = early.result() if early is not None and place == step else draw(step)
         if self._last.get(kind) == step - 1:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "draws")
             self._next[kind] = step + 1, self._thread.submit(draw, step + 1)
         self._last[kind] = step
-        return found
+        return numbers
 
 
 def initial_seed(seed: int) -> int:

@@ -28,8 +28,8 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
     points = np.arange(-REACH * noise_multiplier, max(orders) + REACH * noise_multiplier, step)
     ratio = np.logaddexp(log1p(-rate), log(rate) + (2 * points - 1) / (2 * noise_multiplier**2))
     weights = -(points**2) / (2 * noise_multiplier**2) + log(step / (noise_multiplier * sqrt(2 * pi)))
-    found = [logsumexp(_excess(ratio, order) + weights) for order in orders]
-    return np.logaddexp(0.0, found) / (np.asarray(orders) - 1)
+    logarithms = [logsumexp(_excess(ratio, order) + weights) for order in orders]
+    return np.logaddexp(0.0, logarithms) / (np.asarray(orders) - 1)
 
 
 def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
@@ -37,10 +37,10 @@ def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
     powers = order * ratio
     small = powers < LARGE_POWER
     near, far = ratio[small], ratio[~small]
-    found = np.empty_like(ratio)
+    excess = np.empty_like(ratio)
     with np.errstate(divide="ignore"):
-        found[small] = np.log(np.maximum(np.expm1(order * near) - order * np.expm1(near), 0.0))
-    found[~small] = order * far + np.log1p(
+        excess[small] = np.log(np.maximum(np.expm1(order * near) - order * np.expm1(near), 0.0))
+    excess[~small] = order * far + np.log1p(
         (order - 1) * np.exp(-order * far) - order * np.exp((1 - order) * far)
     )
-    return found
+    return excess

@@ -46,8 +46,8 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
         angle = torch.from_numpy(words[1].view(np.int64) * (2 * np.pi * WORD))
         real = np.empty_like(part)
         # by torch, whose cosine is ten times as fast as numpy's
-        for way, own in zip((torch.cos, torch.sin), torch.from_numpy(real), strict=True):
-            way(angle, out=own)
+        for way, row in zip((torch.cos, torch.sin), torch.from_numpy(real), strict=True):
+            way(angle, out=row)
         with np.errstate(divide="ignore", invalid="ignore"):  # of a word that is 0
             real *= np.sqrt(np.log(uniform) * (-2 * 4.0**bits))
             near = _round(real, 2.0**bits * ERROR, part)

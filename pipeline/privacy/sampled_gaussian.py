@@ -79,7 +79,7 @@ class SampledGaussian(Strict):
 
     @property
     def rate(self) -> float:
-        """m / N."""
+        """m / N, the chance of an example to be in a batch."""
         return self.batch / self.examples
 
     @property

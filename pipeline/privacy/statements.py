@@ -16,5 +16,5 @@ class Statement(Strict):
 
 
 def statement(key: str, **values: str | int | float) -> Statement:
-    """The statement ``key``."""
+    """The statement ``key``, with the values that its words name."""
     return Statement(key=key, values=values)

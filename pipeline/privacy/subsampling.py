@@ -9,10 +9,7 @@ from functools import lru_cache, reduce
 from math import inf, isfinite
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import (
-    PrivacyLossDistribution,
-    from_gaussian_mechanism,
-)
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import moves
@@ -46,7 +43,10 @@ class Losses:
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
         """Upper bounds at each epsilon, the worse of adding and removing."""
         # one by one: its way of taking many at once overflows at large epsilons
-        return np.array([self.grid.get_delta_for_epsilon(float(one)) for one in epsilons]) + self.rounding
+        return (
+            np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])
+            + self.rounding
+        )
 
     def compose(self, other: "Losses") -> "Losses":
         """Of both, on the same grid."""
@@ -79,10 +79,10 @@ def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) ->
     if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST or delta <= ROUNDING * steps:
         return None
     interval = _interval(spending, bound)
-    found = composed(spending, steps, interval)
-    while isfinite(told := found.epsilon(delta)) and (finer := _interval(spending, told)) < interval / 2:
-        interval, found = finer, composed(spending, steps, finer)
-    return found if isfinite(told) else None
+    grid = composed(spending, steps, interval)
+    while isfinite(told := grid.epsilon(delta)) and (finer := _interval(spending, told)) < interval / 2:
+        interval, grid = finer, composed(spending, steps, finer)
+    return grid if isfinite(told) else None
 
 
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
@@ -107,20 +107,18 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
         others = spending.model_copy(update={"first_release": None})
         return Losses(first, ROUNDING).compose(composed(others, steps, interval))
     if spending.sampling == "poisson":
-        one = from_gaussian_mechanism(
-            spending.noise_multiplier,
-            value_discretization_interval=interval,
-            sampling_prob=spending.rate,
+        of_step = from_gaussian_mechanism(
+            spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate
         )
     else:
-        one = _of_one_step(spending, interval)
+        of_step = _of_one_step(spending, interval)
     rounding = ROUNDING * steps
     if steps == 1:  # composing it with nothing takes as long as with others
-        return Losses(one, rounding)
+        return Losses(of_step, rounding)
     # the more at a time the better, as each composition leaves out what hardly ever happens
     whole, rest = divmod(steps, MOST_AT_ONCE)
-    parts = [one.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
-    parts += [one.self_compose(rest)] if rest else []
+    parts = [of_step.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
+    parts += [of_step.self_compose(rest)] if rest else []
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 

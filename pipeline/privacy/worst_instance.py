@@ -65,12 +65,12 @@ def worst_epsilon(
         return 0.0
     pair = _pair(spending, steps)
     removed, added = pair.within - pair.without, pair.without - pair.within
-    found = max(
+    shown = max(
         _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
         _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
         _of_the_sum(spending, steps, delta),
     )
-    return min(found, _told_apart(spending, steps, delta)) if turned else found
+    return min(shown, _told_apart(spending, steps, delta)) if turned else shown
 
 
 def _told_apart(spending: SampledGaussian, steps: int, delta: float) -> float:
@@ -152,9 +152,9 @@ def _epsilon(losses: np.ndarray, chances: np.ndarray, times: int, delta: float, 
     if profile is None or profile(0.0) <= delta:
         return 0.0
     # what is exceeded is below the least epsilon that would do
-    return least_epsilon(lambda epsilons: np.array([profile(float(one)) for one in epsilons]), delta) * (
-        1 - 1e-8
-    )
+    return least_epsilon(
+        lambda epsilons: np.array([profile(float(epsilon)) for epsilon in epsilons]), delta
+    ) * (1 - 1e-8)
 
 
 def _profile(
@@ -180,8 +180,8 @@ def _profile(
     points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, places.max() - places.min() + 1)))
     if points > 4 * MOST_POINTS:
         return None
-    one = np.bincount((places % points).astype(np.int64), weights=chances, minlength=points)
-    sums = one if times == 1 else np.fft.irfft(np.fft.rfft(one) ** times, points)
+    of_step = np.bincount((places % points).astype(np.int64), weights=chances, minlength=points)
+    sums = of_step if times == 1 else np.fft.irfft(np.fft.rfft(of_step) ** times, points)
     # the grid is a circle: it begins where hardly any sum of rounded losses is below
     first = int(np.floor((low - times * mean) / grain - reach))
     sums = np.roll(sums, -(first % points))

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, findings, tally
+from pipeline.reporting import beside, figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
@@ -80,7 +80,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         page = kept.files(source, partial(_page, chapter, len(papers)))
         _put({**drawn, **page}, folder)
         write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
-    _put(dict(_overviews(chapters)), folder)
+    picture = accuracy_privacy.draw(papers, beside.read(settings, root))
+    _put(dict(_overviews(chapters, picture)), folder)
     kept.clear()
     pages = {key: folder / "papers" / f"{key}.html" for key in files}
     return Report(tuple(papers), files, folder / "index.html", pages)
@@ -123,13 +124,12 @@ def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
             yield f"figures/{path}.svg", svg
 
 
-def _overviews(chapters: list[Chapter]) -> Iterator[tuple[str, str]]:
+def _overviews(chapters: list[Chapter], picture: str | None) -> Iterator[tuple[str, str]]:
     """What is over all papers: the first page, every result, every ledger."""
     papers = [chapter.result for chapter in chapters]
     results = flat.of_papers(papers)
     ran = [result for result in results if result.cell]
     private = [result for result in ran if result.private]
-    picture = accuracy_privacy.draw(papers)
     published = [paper for paper in papers if paper.paper.published]  # rows of no paper are none of a paper's
     first = {
         "chapters": chapters,

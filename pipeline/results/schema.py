@@ -231,7 +231,7 @@ class Kept(Strict):
 
 
 class Run(Kept):
-    """`reports/runs/ROW.json`: what ran."""
+    """`reports/runs/ROW.json`: what ran, replica by replica, and what made it."""
 
     row: Key
     model: dict[str, Any]

@@ -1,6 +1,5 @@
 """A record as runs: what each is called, says and holds, before MLflow is told of any."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,7 @@ from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
+from pipeline.results.histories import read_history
 from pipeline.results.schema import ACCOUNTING, Record, Replica
 from pipeline.rounding import rounded_down, rounded_up
 from pipeline.tracking import data_sets, names, notes
@@ -244,11 +244,7 @@ def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[Point]]:
     """The row's history; nothing where there is none."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
     path = records.history_path(record.row, root)
-    if not path.exists():
-        return curves
-    with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line["metric"] in CURVES:
-                point = (line["metric"], int(line["step"]), float(line["value"]))
-                curves[line["level"], int(line["seed"])].append(point)
+    for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
+        if metric in CURVES:
+            curves[level, seed].append((metric, step, value))
     return curves

@@ -24,7 +24,7 @@ from pipeline.export.privacy_statement import markdown, privacy_statement
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Record
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from pipeline.tracking import experiments
 from pipeline.tracking.notes import NOTE
 from pipeline.tracking.store import opened
@@ -34,7 +34,7 @@ EXPORTED, CHECKED = 2, 7  # examples that a network is exported with, and that t
 
 
 class _Predicts(torch.nn.Module):
-    """One replica's prediction."""
+    """The classes that one replica's network predicts, as a module to export."""
 
     def __init__(self, network: Network):
         """``network``: of the replica."""
@@ -51,7 +51,7 @@ def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
     return [
         record.row
         for record in recorded
-        if any(existing_weights(record.row, *one.key, root).exists() for one in record.replicas)
+        if any(weights_path(record.row, *one.key, root).exists() for one in record.replicas)
     ]
 
 
@@ -92,7 +92,7 @@ def _publish_row(
         if name not in replicas or (run.outputs is not None and run.outputs.model_outputs):
             continue
         replica = trained[name]
-        if existing_weights(record.row, *replica.key, root).exists():
+        if weights_path(record.row, *replica.key, root).exists():
             network = trained_network(record.row, replica, row, data, root)
             statement = markdown(privacy_statement(record, replicas[name], ledgers.versions))
             _log(client, experiment, run, _Predicts(network).eval(), data, statement)

@@ -2,17 +2,15 @@
 
 import io
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
-from pipeline.errors import UserError, writing
-from pipeline.files import Damaged, read_sealed, write_sealed
+from pipeline.errors import UserError
+from pipeline.files import Damaged, locked, read_sealed, write_sealed
 from pipeline.methods.base import State
 from pipeline.privacy.parameters import Noise
 
@@ -29,9 +27,9 @@ class Checkpoint:
     history: list[tuple[Any, ...]]
     seconds: float  # trained so far
     started: float  # Unix time of the first step
+    noise: Noise  # how that of all steps so far was made
     cpu_seconds: float = 0.0  # of processor time so far
     entropy: str | None = None  # in hexadecimal, where noise is drawn once
-    noise: Noise = "float32"  # as it was in checkpoints that don't say
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -56,25 +54,11 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
         raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 
-def lock_of(folder: Path) -> FileLock:
-    """The lock of a checkpoint folder, which whoever trains there holds."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder.with_suffix(".lock"))
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a checkpoint folder's lock: a killed `dvc` leaves its trainer running, and the next must not join.
+def alone(folder: Path, wait: bool = False) -> AbstractContextManager[None]:
+    """The lock of a checkpoint folder: a killed `dvc` leaves its trainer running, and the next must not join.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it, and nobody is asked to ``wait`` for that.
     """
-    lock = lock_of(folder)
-    try:
-        with lock.acquire(blocking=False):
-            yield
-    except Timeout as problem:
-        raise UserError(
-            f"{lock.lock_file}: held by another process that trains this row; wait for it or stop it"
-        ) from problem
+    busy = "held by another process that trains this row; wait for it or stop it"
+    return locked(folder.with_suffix(".lock"), None if wait else busy)

@@ -19,7 +19,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Evaluated, Evaluation, Trained
-from pipeline.results.weights import existing_weights, read_weights
+from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
 
 # A replica has converged when its last validation accuracy is above so many times chance.
@@ -60,7 +60,7 @@ def evaluate(
             f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
     weights = [
-        read_weights(existing_weights(key, *trained.key, root), trained.weights, execution.device)
+        read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
         for trained in wanted
     ]
     kind = method_settings()[row.method]

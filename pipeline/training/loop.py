@@ -177,16 +177,14 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]
     last = checkpoints.restore(path, execution.device)
-    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), noise=task.streams.noise)
-    # an older version began with other noise: the training goes on with it, and has one mark
-    task.streams.noise = last.noise
+    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), task.streams.noise)
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
     guarantees = tuple(method.guarantee(replica) for replica in range(len(members)))
     if method.noise_drawn_once and last.done == 0:
         checkpoints.save(path, replace(last, entropy=entropy))
-    state, history, judged = last.state, last.history, None
+    state, history, judged, kept = last.state, last.history, None, last
     begun = saved = shown = time.monotonic()
     begun_cpu = time.process_time()
     for step in range(last.done, steps):
@@ -229,13 +227,11 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
             worked = last.cpu_seconds + time.process_time() - begun_cpu
-            kept = Checkpoint(state, done, history, trained, last.started, worked, entropy, last.noise)
+            kept = Checkpoint(state, done, history, trained, last.started, last.noise, worked, entropy)
             checkpoints.save(path, kept)
             saved = time.monotonic()
             if stopped_by is not None:
                 where = f"group {number + 1} of {groups}, step {done} of {steps}"
                 raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
-    seconds = last.seconds + time.monotonic() - begun
-    worked = last.cpu_seconds + time.process_time() - begun_cpu
-    times = (seconds, last.started, time.time(), worked)
-    return Group(tuple(members), method, state, history, steps, *times, last.noise)
+    times = (kept.seconds, kept.started, time.time(), kept.cpu_seconds)
+    return Group(tuple(members), method, state, history, steps, *times, kept.noise)

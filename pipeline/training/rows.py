@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
+from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, digest_json, write_bytes, write_text
 from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
@@ -26,13 +26,7 @@ from pipeline.pretrained.starts import check_start
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
-from pipeline.results.weights import (
-    clear_weights,
-    existing_weights,
-    make_weights_folder,
-    weights_path,
-    write_weights,
-)
+from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -85,7 +79,8 @@ def train(
         names = {replica.key for replica in kept}
         wanted = [replica for replica in replicas(row) if replica.key not in names]
         # DVC expects the folder, also of replicas that came without their weights
-        make_weights_folder(key, root)
+        with writing(folder := root / RUNS / key):
+            folder.mkdir(parents=True, exist_ok=True)
         if not wanted and before and len(kept) == len(before.replicas):
             # of a run that was killed when all was written
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
@@ -146,7 +141,7 @@ def _write(
         else:
             write_bytes(history, earlier)
         raise
-    clear_weights(key, {existing_weights(key, *name, root) for name in order}, root)
+    clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
 def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:

@@ -13,24 +13,16 @@ from pathlib import Path
 
 from pipeline.data import prepared
 from pipeline.errors import UserError, writing
-from pipeline.files import (
-    Damaged,
-    beside,
-    check_file,
-    digest_file,
-    place,
-    write_bytes,
-    write_text,
-)
+from pipeline.files import Damaged, beside, check_file, digest_file, place, write_bytes, write_text
 from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
-from pipeline.results import records, schema
+from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Evaluation
-from pipeline.results.weights import EARLIER, ENDING, existing_weights
+from pipeline.results.schema import Evaluated, Evaluation, ReplicaKey, Trained
+from pipeline.results.weights import weights_path
 from pipeline.transport import archive, dvclock
 
 STAGING = Path(".dprepro")
@@ -53,32 +45,15 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     Raises:
         UserError: a file is damaged, or settings, data or versions differ; nothing has then been placed.
     """
-    placed = _placed(settings, source)
-    whole = [adopted.row for adopted in placed if not lacks(settings, adopted.row)]
-    signed = dvclock.sign(settings, whole)
-    return [
-        Adopted(adopted.row, adopted.replicas, tuple(_notes(settings, adopted, signed, adopted.row in whole)))
-        for adopted in placed
-    ]
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A row taken in, before it is signed."""
-
-    row: str
-    replicas: int  # that were taken in
-    weights: bool  # whether it came with them
-
-
-def _placed(settings: Settings, source: Path) -> list[_Placed]:
-    """Check all rows of a pack, and place them together."""
     with _staging() as staged:
-        manifest = archive.read(source, staged)
+        packed = archive.read(source, staged).rows
         origin = f"{source.name} ({digest_file(source)})"
-        merged = [_merged(settings, row, staged, origin) for row in manifest.rows]
-        _place(staged / "merged", [part for adopted in merged for part in adopted.parts])
-    return [_Placed(adopted.row, adopted.taken, manifest.rows[adopted.row].weights) for adopted in merged]
+        merged = [_merged(settings, row, staged, origin) for row in packed]
+        _place(staged / "merged", [part for each in merged for part in each.parts])
+    whole = [row for row in packed if not lacks(settings, row)]
+    signed = dvclock.sign(settings, whole)
+    notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
+    return [Adopted(each.row, each.taken, tuple(notes[each.row])) for each in merged]
 
 
 @dataclass(frozen=True)
@@ -160,30 +135,26 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         write_bytes(target / searched, searched.read_bytes())  # a row's ledger tells of its search
     row_ledgers(row, settings, target)
     parts = []
-    for one in new:
-        path = existing_weights(row, *one.key, staged).relative_to(staged)
+    for replica in new:
+        path = weights_path(row, *replica.key)
         if (staged / path).exists():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
             parts.append(path)
     # the run last: it vouches for the others
-    own_files = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
-    return _Merged(row, len(new), (*parts, *(path(row) for path in own_files)))
+    texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
+    return _Merged(row, len(new), (*parts, *(path(row) for path in texts)))
 
 
-def _check(row: str, one: schema.Trained, measured: dict, staged: Path) -> None:
-    """Refuse a replica whose numbers can't be what they say."""
-    name = one.key
-    where = f"{row}: not adopted: {one.level}, seed {one.seed}"
-    if name not in measured or measured[name].weights != one.weights:
+def _check(row: str, replica: Trained, measured: dict[ReplicaKey, Evaluated], staged: Path) -> None:
+    """Refuse a replica that was not measured with its weights, or came with others."""
+    where = f"{row}: not adopted: {replica.level}, seed {replica.seed}"
+    if replica.key not in measured or measured[replica.key].weights != replica.weights:
         raise UserError(f"{where}: was not measured with the weights that it says")
-    for metric, value in measured[name].metrics.items():
-        if "accuracy" in metric and not 0 <= value <= 1:
-            raise UserError(f"{where}: {metric}: {value}; allowed: 0 to 1")
-    path = existing_weights(row, *name, staged)
+    path = weights_path(row, *replica.key, staged)
     try:
         if path.exists():
-            check_file(path, one.weights)
+            check_file(path, replica.weights)
     except Damaged as problem:
         raise UserError(f"{where}: its weights are not the ones that were trained") from problem
 
@@ -202,19 +173,16 @@ def _place(staged: Path, parts: list[Path]) -> None:
                 undo.callback(part.unlink, missing_ok=True)
             place(staged / part, part)
         undo.pop_all()
-    for part in parts:
-        # a replica has one file of weights; one of an earlier training may have the other ending
-        if part.suffix in (ENDING, EARLIER):
-            part.with_suffix(EARLIER if part.suffix == ENDING else ENDING).unlink(missing_ok=True)
 
 
-def _notes(settings: Settings, placed: _Placed, signed: bool, whole: bool) -> Iterator[str]:
-    name = settings.rows[placed.row].data
+def _notes(settings: Settings, row: str, signed: bool, whole: bool, weights: bool) -> Iterator[str]:
+    """What whoever adopted ``row`` should know."""
+    name = settings.rows[row].data
     if prepared.digests_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not signed:
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
     elif not whole:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
-    if not placed.weights:
+    if not weights:
         yield "came without weights: it can't be evaluated again until it is trained again"

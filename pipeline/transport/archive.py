@@ -16,7 +16,7 @@ from pipeline.fields import Key, Strict
 from pipeline.files import Damaged, check_file, replacing
 from pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
 from pipeline.results import records
-from pipeline.results.weights import EARLIER, ENDING, RUNS
+from pipeline.results.weights import ENDING, RUNS
 
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20
@@ -143,9 +143,9 @@ def _check_names(row: str, packed: PackedRow) -> None:
     for name in packed.files.keys() - own:
         path = PurePosixPath(name)
         inside = path.parent == PurePosixPath(RUNS.name, row) and str(path) == name
-        if not inside or path.suffix not in (ENDING, EARLIER):
+        if not inside or path.suffix != ENDING:
             raise _Damage(f"{shown(name)} is not a file of row {row!r}")
     if lacking := own - packed.files.keys():
         raise _Damage(f"{min(lacking)} is missing")
-    if packed.weights != any(name.endswith((ENDING, EARLIER)) for name in packed.files):
+    if packed.weights != any(name.endswith(ENDING) for name in packed.files):
         raise _Damage(f"says of row {row!r} that it holds weights where it doesn't, or the other way round")

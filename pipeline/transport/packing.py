@@ -1,22 +1,18 @@
 """Put the results of rows into one file."""
 
 from pathlib import Path
-from typing import Literal
 
 from pipeline.errors import UserError
 from pipeline.files import digest_file
 from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from pipeline.transport import archive
 from pipeline.transport.archive import Manifest, PackedRow
 
-# 'here': those that lie here, as replicas that came from elsewhere may have brought none
-Weights = Literal["all", "here", "none"]
 
-
-def pack(settings: Settings, rows: list[str], target: Path, weights: Weights = "all") -> None:
-    """Write what ran and what was measured of ``rows``, and their weights, to ``target``.
+def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
+    """Write what ran and what was measured of ``rows``, and their ``weights`` if asked, to ``target``.
 
     Ledgers stay behind: they are computed anew where a pack is adopted.
 
@@ -29,18 +25,17 @@ def pack(settings: Settings, rows: list[str], target: Path, weights: Weights = "
     archive.write(target, Manifest(rows=packed))
 
 
-def _packed(settings: Settings, row: str, weights: Weights) -> PackedRow:
+def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
     settings.row(row)
     run = records.read_run(row)
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
     paths = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
-    every = [existing_weights(row, *one.key) for one in run.replicas]
-    heavy = [] if weights == "none" else [path for path in every if path.exists()]
-    if weights == "all" and (lacking := [path for path in every if path not in heavy]):
-        raise UserError(f"{lacking[0]}: missing; --without-weights packs the row without")
+    heavy = [weights_path(row, *replica.key) for replica in run.replicas] if weights else []
+    if lacking := next((path for path in heavy if not path.exists()), None):
+        raise UserError(f"{lacking}: missing; --without-weights packs the row without")
     try:
         files = {path.as_posix(): digest_file(path) for path in (*paths, *heavy)}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
-    return PackedRow(files=files, weights=bool(heavy))
+    return PackedRow(files=files, weights=weights)

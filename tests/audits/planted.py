@@ -30,13 +30,14 @@ from pipeline.audits import bounds, floating_point, mechanism, pair, releases, r
 from pipeline.audits.mechanism import Scores
 from pipeline.ledgers import composition, ledger
 from pipeline.ledgers.ledger import bounds_of
+from pipeline.methods import private_steps
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.samples import BatchSum, Sample
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy import mechanisms, randomness, rounded_noise
+from pipeline.privacy import layer_gradients, mechanisms, randomness, rounded_noise
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
@@ -44,7 +45,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import Bound
 from tests.audits import test_bounds
 from tests.ledgers import test_broken, test_composition
-from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise
+from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50
@@ -370,6 +371,30 @@ FAULTS: dict[str, Fault] = {
         "spacings",
         without_room,
         test_mechanisms.test_integers_spend_no_more_than_dp_accounting_says_of_real_numbers,
+    ),
+    "noise without the sensitivity that computing adds": Fault(
+        mechanisms,
+        "COMPUTING",
+        0.0,
+        partial(test_rounding.test_noise_covers_what_computing_and_the_grid_add, 1.1, 266_610),
+    ),
+    "norms of long tensors in float32": Fault(
+        layer_gradients,
+        "BLOCK",
+        2**40,
+        partial(
+            test_rounding.test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted,
+            test_rounding.hidden_tail,
+            1_000_000,
+        ),
+    ),
+    "large samples in float32": Fault(
+        private_steps,
+        "added_in_float32",
+        lambda *_: True,
+        partial(
+            test_rounding.test_sums_are_off_by_no_more_than_is_accounted, test_rounding.alike, 3000, 1000
+        ),
     ),
     "numbers that are as near as can be to two integers": Fault(
         rounded_noise,

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +188,27 @@ def numbers(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.glob("reports/histories/*.csv")):
         found[path.relative_to(folder).as_posix()] = path.read_text()
     return found
+
+
+def workers(folder: Path) -> Iterator[tuple[int, str]]:
+    """What works in a folder for a coordinator: trainers, Parsl's pools, workers that have a trainer, others.
+
+    Blocks have other parents than the coordinator: they are told by the folder that they work in.
+    """
+    lines, parents = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "cwd") == str(folder):
+                lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    trainers = [pid for pid, line in lines.items() if " train row-" in line]
+    busy = {parents[pid] for pid in trainers}
+    for pid, line in lines.items():
+        if pid in trainers:
+            yield pid, "trainer"
+        elif "process_worker_pool" in line and "python" in line.split()[0]:
+            yield pid, "pool"
+        elif "spawn_main" in line:
+            yield pid, "worker" if pid in busy else "helper"

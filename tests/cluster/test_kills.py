@@ -17,7 +17,8 @@ from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
-from tests.faults.cluster_kills import workers
+from tests.cluster.project import workers
+from tests.there import there
 
 ROWS = ("row-00", "row-01")
 # a network for larger images
@@ -146,8 +147,7 @@ def check(
     assert len(due) == 3 * len(rows)
     monkeypatch.chdir(folder)
     for row in had:
-        run = records.read_run(row)
-        assert run is not None
+        run = there(records.read_run(row))
         assert run.replicas[0].started < when
     left = tasks.todo(params.load(), rows)
     assert (left.tasks, left.unsigned) == ((), ())

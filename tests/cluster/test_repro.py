@@ -25,7 +25,7 @@ from pipeline.errors import Stopped, UserError
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
-from tests.faults.cluster_kills import workers
+from tests.cluster.project import workers
 
 NOTHING = params.parse({"raw": {}, "data": {}, "rows": {}})
 Work = Callable[[Task], None]

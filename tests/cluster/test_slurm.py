@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
-from tests.faults.cluster_kills import workers
+from tests.cluster.project import workers
 
 pytestmark = pytest.mark.broad  # minutes, most of them waiting for Slurm
 SCRIPT = Path(__file__).with_name("slurm.sh")

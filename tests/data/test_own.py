@@ -1,7 +1,6 @@
 """A person's own files: declared, checked, split like the catalogue's, and refused in one line otherwise."""
 
 import io
-import json
 import os
 import struct
 import zipfile
@@ -18,7 +17,6 @@ from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe, images, npz, private, sets
 from pipeline.data.prepare import prepare
-from pipeline.data.prepared import SPLITS
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
 from pipeline.params import Settings, parse
@@ -93,18 +91,6 @@ def test_every_kind_becomes_four_splits(tmp_path: Path, kind: str) -> None:
     if kind == "texts":
         assert done.input_shape == (32, done.manifest["text"]["vocabulary"])
         assert done.manifest["classes"] == ["class 0", "class 1", "class 2"]
-
-
-def test_labels_stay_with_their_images(tmp_path: Path) -> None:
-    inputs, labels = drawn()
-    known = {image.tobytes(): label for image, label in zip(inputs, labels, strict=True)}
-    done = made(tmp_path, declare(tmp_path, "npz", write_npz(tmp_path)))
-    seen = []
-    for split in done.splits.values():
-        for image, label in zip(split.inputs, split.labels, strict=True):
-            assert known[image.tobytes()] == label
-            seen.append(image.tobytes())
-    assert len(set(seen)) == COUNT
 
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
@@ -186,22 +172,6 @@ def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
     assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
 
 
-def test_the_public_part_may_be_the_catalogues(tmp_path: Path) -> None:
-    inputs, labels = drawn(shape=(28, 28))
-    write_npz(tmp_path, inputs=inputs, labels=labels)
-    declared = declare(tmp_path, "npz", "mine.npz")
-    declared["data"]["mine"]["public"] = {"raw": "kmnist", "part": "train", "count": 12}
-    settings = settings_of(declared, {"kmnist": {"train": 20, "test": 10}})
-    for name in settings.raw:
-        fetch(name, settings, tmp_path)
-    done = prepare("mine", settings, tmp_path)
-    assert {name: each["edition"] for name, each in done.manifest["raw"].items()} == {
-        "mine": "own",
-        "kmnist": "synthetic",
-    }
-    assert done.manifest["counts"]["public"] == 12
-
-
 @pytest.mark.parametrize("kind", WRITERS)
 def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
     (tmp_path / "mine").mkdir()
@@ -248,12 +218,6 @@ def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
     assert len(digests) == 1
     declared["own"]["mine"]["digest"] = "sha256:" + 64 * "1"
     assert settings_of(declared).row_digest("r") not in digests
-
-
-def test_a_declaration_is_an_entry_as_the_catalogues_are(tmp_path: Path) -> None:
-    settings = settings_of(declare(tmp_path, "npz", write_npz(tmp_path)))
-    assert sets.entry_of("mine", settings).shape == (1, 8, 6)
-    assert sets.entry_of("mine", settings).classes == ("0", "1", "2")
 
 
 @pytest.mark.parametrize(
@@ -455,17 +419,3 @@ def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_bytes("\ufefftext,label\nNA,null\n007,1e5\n".encode())
     read = texts.read(tmp_path / "mine.csv", "text", "label", ["1e5", "null"])
     assert (read.inputs.tolist(), read.labels.tolist()) == (["NA", "007"], [1, 0])
-
-
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    digests = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        done = made(
-            tmp_path / name, declare(tmp_path / name, "texts", write_texts(tmp_path / name / "m.csv"))
-        )
-        digests.append(done.digests)
-    assert digests[0] == digests[1]
-    assert {f"{split}.{kind}" for split in SPLITS for kind in ("inputs", "labels")} <= digests[0].keys()
-    source = json.loads((tmp_path / "a/data/raw/mine/source.json").read_text())
-    assert source["edition"] == "own"

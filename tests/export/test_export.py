@@ -17,10 +17,10 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.export import folder as exporting
 from pipeline.files import digest_json
-from pipeline.reporting import wording
-from pipeline.reporting.statements import words
+from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.judging import severity
 from pipeline.results import records
-from pipeline.results.weights import existing_weights
+from pipeline.results.weights import weights_path
 from stages.app import app
 from tests.refusal import refusal_of
 
@@ -153,8 +153,9 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
         "audited": None,
     }.items():
         assert told[name] == value, name
-    assert set(map(words, ledger.not_covered)) < set(told["not_covered"])
-    assert any("floating-point" in one for one in told["not_covered"])
+    for use in severity.not_covered(ledger, (), records.read_ledgers(IMAGES).composition):
+        assert f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" in told["not_covered"]
+    assert any("float32 rounds" in use for use in told["not_covered"])
     card = Path(f"out/{IMAGES}/README.md").read_text()
     for said in (
         *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
@@ -297,7 +298,7 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
     assert "no row 'x'" in refused("predict", "x", "mine.npz")
     said = refused("predict", f"out/{IMAGES}", "mine.npz", "--seed", "1")
     assert "--level and --seed are for rows" in said
-    path = existing_weights(IMAGES, "epsilon=8", 1)
+    path = weights_path(IMAGES, "epsilon=8", 1)
     content = path.read_bytes()
     try:
         path.unlink()

@@ -3,11 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch.func import functional_call
 
 from pipeline import params
 from pipeline.data.catalog import catalog
+from pipeline.data.prepared import Prepared, Split
+from pipeline.errors import UserError
+from pipeline.export.inputs import Preparation, read_inputs
 from pipeline.export.networks import CPU, Architecture, Network, probe, rebuilt, same, tensors_of
 from pipeline.methods.base import Relevances
 from pipeline.methods.registry import build_method
@@ -21,9 +26,21 @@ JOINED = {"batch-bn"}  # whose examples are joined with public images at test
 
 @pytest.mark.parametrize("key", IMAGES_OR_TEXTS)
 def test_the_weights_and_the_settings_are_enough(key: str, tmp_path: Path) -> None:
+    raw = BROAD.split(BROAD.rows[key].data).raw
+    data = made_up(BROAD.rows[key].model, catalog()[BROAD.raw[raw].of or raw].shape, tmp_path)
+    trained, architecture = trained_on(key, data)
+    wanted = probe(architecture, trained)
+    kept = {name: value.clone() for name, value in tensors_of(trained).items()}
+    own = rebuilt(architecture, kept)
+    assert same(wanted, probe(architecture, own)) == (key not in JOINED)
+    # the whole of it matters: a network with other weights is another
+    other = rebuilt(architecture, {name: value + 0.1 for name, value in kept.items()})
+    assert not same(wanted, probe(architecture, other))
+
+
+def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
+    """A network of a row, away from where it begins, and what computes it."""
     row = BROAD.rows[key]
-    raw = BROAD.split(row.data).raw
-    data = made_up(row.model, catalog()[BROAD.raw[raw].of or raw].shape, tmp_path)
     settings = row.resolved[0].changed({"batch": 4})
     member = Replica(row.level(settings), 0, settings)
     task = make_task([member], row.model, True, data, CPU)
@@ -43,11 +60,35 @@ def test_the_weights_and_the_settings_are_enough(key: str, tmp_path: Path) -> No
         examples=6,
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
+        floats=data.splits["train"].inputs.dtype == np.float32,
     )
-    wanted = probe(architecture, trained)
-    kept = {name: value.clone() for name, value in tensors_of(trained).items()}
-    own = rebuilt(architecture, kept)
-    assert same(wanted, probe(architecture, own)) == (key not in JOINED)
-    # the whole of it matters: a network with other weights is another
-    other = rebuilt(architecture, {name: value + 0.1 for name, value in kept.items()})
-    assert not same(wanted, probe(architecture, other))
+    return trained, architecture
+
+
+def test_features_stay_floats(tmp_path: Path) -> None:
+    """Of the shape of images, which as bytes would be divided by 255."""
+    generator = np.random.default_rng(0)
+    split = Split(generator.random((6, 1, 28, 28), dtype=np.float32), np.arange(6) % 4)
+    splits = dict.fromkeys(("train", "public"), split)
+    manifest = {"classes": list("abcd"), "digests": {}, "raw": {}}
+    trained, architecture = trained_on("none", Prepared("features", splits, manifest))
+    assert architecture.stored == ((1, 28, 28), torch.float32)
+    network = rebuilt(architecture, tensors_of(trained))
+    assert same(probe(architecture, trained), probe(architecture, network))
+    inputs = torch.from_numpy(split.inputs)
+    given = {name: value[0] for name, value in trained.tensors.items()}
+    torch.testing.assert_close(network.logits(inputs), functional_call(trained.net, given, (inputs,)))
+
+    np.savez(tmp_path / "some.npz", inputs=2 * split.inputs)
+    np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))
+    (tmp_path / "image.png").write_bytes(b"")
+    clipped = Preparation(clip=(0.0, 1.0))
+    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, None)
+    assert np.array_equal(read, (2 * split.inputs).clip(0, 1))
+    for name, floats, said in (
+        ("some.npz", False, "is float32; the network takes whole numbers"),
+        ("bytes.npz", True, "is uint8; the network takes floats"),
+        ("image.png", True, "the network takes features"),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_inputs(tmp_path / name, (1, 28, 28), floats, clipped, None)

@@ -14,13 +14,13 @@ from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.checkpoints import restore
 from pipeline.transport import archive
 from tests.faults import project
+from tests.there import there
 
 CPU = torch.device("cpu")
 
 
 def _weights() -> tuple[Path, Callable[[], object]]:
-    run = records.read_run(project.ROW)
-    assert run is not None
+    run = there(records.read_run(project.ROW))
     (one,) = run.replicas
     path = weights_path(project.ROW, one.level, one.seed)
     return path, lambda: read_weights(path, one.weights, CPU)

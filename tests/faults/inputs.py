@@ -322,7 +322,7 @@ class Inputs:
         )  # fmt: skip
         options = ["--examples", "--delta", "--epsilon", "--steps", "--compute", "--copies", "--simulate",
                    "--batch", "-o", "--device", "--physical", "--without-weights", "--json", "--mirror",
-                   "--jobs", "--data", "--reference", "--checkpoint-every"]  # fmt: skip
+                   "--jobs", "--data", "--checkpoint-every"]  # fmt: skip
         words = ["", "small", "none", "-1", "0", "1", "1e-300", "1e308", "nan", "inf", "9" * 30, "../x",
                  "\x1b[2J", "ü" * 200, ".", "/", "params.yaml", "small.dprepro.tar.gz",
                  "cuda:99", "meta"]  # fmt: skip

@@ -1,19 +1,16 @@
 """What once did not hold, a test each."""
 
 import gzip
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -21,15 +18,14 @@ from pipeline import verification
 from pipeline.data import formats, prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
-from pipeline.files import beside, clear_leftovers, digest, digest_file, write_json
+from pipeline.files import beside, clear_leftovers, digest_file, write_json
 from pipeline.ledgers.rows import row_ledgers
-from pipeline.planning.budget import plan
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
-from pipeline.transport import adopt, archive, dvclock, pack
+from pipeline.transport import dvclock
 from stages.report import tell_left_out
 from tests.faults import project
-from tests.faults.project import PACK, ROW, settings
+from tests.faults.project import ROW, settings
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
@@ -39,29 +35,6 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     write_json(path, content)
 
 
-def repack(change: Callable[[dict[str, bytes]], None]) -> None:
-    """Change the members of the pack, with a manifest that vouches for them."""
-    with tarfile.open(PACK) as tar:
-        members = {one.name: tar.extractfile(one).read() for one in tar.getmembers()}
-    manifest = json.loads(members.pop(archive.MANIFEST))
-    change(members)
-    manifest["rows"][ROW]["files"] = {name: digest(content) for name, content in members.items()}
-    with tarfile.open(PACK, "w:gz") as tar:
-        for name, content in {archive.MANIFEST: json.dumps(manifest).encode(), **members}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-
-
-def replaced(name: str, change: Callable[[Any], None]) -> Callable[[dict[str, bytes]], None]:
-    def run(members: dict[str, bytes]) -> None:
-        content = json.loads(members[name])
-        change(content)
-        members[name] = json.dumps(content).encode()
-
-    return run
-
-
 RUN, MEASURED = records.run_path(ROW), records.evaluation_path(ROW)
 
 
@@ -69,60 +42,11 @@ def first(content: Any) -> Any:
     return content["replicas"][0]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "line"),
-    [
-        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=7.5), "allowed: 0 to 1"),
-        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy="NaN"), "allowed: 0 to 1"),
-        (RUN, lambda x: x.update(replicas=[]), "the same one twice, or none"),
-        (RUN, lambda x: x["replicas"].append(first(x)), "the same one twice, or none"),
-        (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
-        (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
-        (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
-        (RUN, lambda x: x["origins"][0].update(made_by={}), "made from other method version"),
-        (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
-        (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
-    ],
-)
-def test_a_pack_that_says_what_can_not_be_is_refused(
-    own: Path, name: Path, change: Callable[[Any], None], line: str
-) -> None:
-    repack(replaced(name.as_posix(), change))
-    shutil.rmtree("reports")
-    with pytest.raises(UserError, match=line):
-        adopt(settings(), PACK)
-    assert not Path("reports").exists()  # nothing was placed
-
-
-def test_a_pack_carries_no_lock(own: Path) -> None:
-    repack(lambda members: members.update({"dvc.lock": b"stages: {train@none: {cmd: evil}}"}))
-    with pytest.raises(UserError, match="is not a file of row"):
-        adopt(settings(), PACK)
-
-
-def test_a_pack_is_unpacked_only_as_far_as_it_may_be(own: Path) -> None:
-    path = weights_path(ROW, "epsilon=3", 0).as_posix()
-    repack(lambda members: members.update({path: bytes(200 << 20)}))
-    assert PACK.stat().st_size < 1 << 20
-    with pytest.raises(UserError, match="unpacks to far more than it holds"):
-        adopt(settings(), PACK)
-    assert not list(Path(".dprepro").glob(".adopt*"))
-
-
 def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
     for content in ("stages: [x]", "stages: {a: 3}", "- 1", "stages: {a: {outs: [3]}}"):
         dvclock.LOCK.write_text(content)
         with pytest.raises(UserError, match=r"dvc\.lock"):
             list(dvclock.changed())
-
-
-def test_labels_that_were_set_to_zero_are_not_trained_on(own: Path) -> None:
-    path = prepared.PREPARED / "mnist/train.labels.npy"
-    np.save(path, np.zeros_like(np.load(path)))
-    with pytest.raises(
-        UserError, match=r"train\.labels\.npy: is not what was prepared; run `dprepro prepare"
-    ):
-        prepared.load("mnist")
 
 
 def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
@@ -167,7 +91,7 @@ LEDGER = records.ledger_path(ROW)
             "versions.torch",
         ),
         (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
-        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1.0), "accountants.0.epsilon"),
+        (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1), "accountants.0.epsilon"),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
     ],
 )
@@ -250,19 +174,11 @@ def test_a_lock_with_another_path_is_told(own: Path) -> None:
     assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
-@pytest.mark.parametrize(
-    "change", [{"epsilon_upper": -5}, {"epsilon_upper": 0.01}, {"claimed": -1}, {"delta": 7}]
-)
+@pytest.mark.parametrize("change", [{"epsilon_upper": -5}, {"epsilon_upper": 0.01}, {"delta": 7}])
 def test_a_ledger_that_can_not_be_is_not_printed(own: Path, change: dict[str, float]) -> None:
     edit(records.ledger_path(ROW), lambda x: first(x)["ledger"].update(change))
     with pytest.raises(UserError, match=r"reports/ledgers/small\.json"):
         records.read(ROW, settings().rows[ROW])
-
-
-def test_a_paper_leads_nowhere(own: Path) -> None:
-    Path("params.yaml").write_text(project.PARAMS.replace("paper: davody2020", "paper: ../../evil"))
-    with pytest.raises(UserError, match="String should match pattern"):
-        settings()
 
 
 NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 10))
@@ -279,6 +195,7 @@ NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(
         (b"raw: " + b"9" * 6000, "not YAML"),
         (project.PARAMS.replace("seeds: 1", "seeds: 1000000000000").encode(), "less than or equal to 10000"),
         (project.PARAMS.replace("seeds: 1", f"seeds: {'x' * 10_000}").encode(), r"xxx\.\.\.xxx"),
+        (project.PARAMS.replace("davody2020", "../../evil").encode(), "String should match pattern"),
         (b'"\\e[31m": 1', r"\\x1b\[31m: unknown key"),
     ],
 )
@@ -292,7 +209,7 @@ def test_hostile_params_are_one_line(own: Path, content: bytes, line: str) -> No
 def test_idx_bombs_are_not_unpacked(own: Path) -> None:
     path = Path("bomb.gz")
     for head in (b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x08\x01\0\0\0\x05"):
-        path.write_bytes(gzip.compress(head + bytes(50 << 20)))
+        path.write_bytes(gzip.compress(head + bytes(8 << 20)))
         with pytest.raises(UserError, match="truncated or corrupt"):
             formats.read_idx(path)
 
@@ -322,18 +239,6 @@ def test_what_was_being_replaced_comes_back(own: Path) -> None:
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
     assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
-
-
-@pytest.mark.parametrize("changes", [{"delta": 1e-300}, {"examples": 10**30}, {"copies": 10**30}])
-def test_plans_that_would_not_end_are_refused(changes: dict[str, Any]) -> None:
-    wishes = {"examples": 50_000, "delta": 1e-6, "epsilon": 8.0, "steps": 100} | changes
-    with pytest.raises(UserError, match="allowed"):
-        plan(**wishes)
-
-
-def test_a_pack_is_no_folder(own: Path) -> None:
-    with pytest.raises(UserError, match="is a folder"):
-        pack(settings(), [ROW], Path())
 
 
 def test_verify_names_what_was_changed(own: Path) -> None:

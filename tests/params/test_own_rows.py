@@ -1,6 +1,5 @@
 """The project's own params.yaml: what was searched is used, and what a paper keeps constant is constant."""
 
-import json
 from math import isclose, sqrt
 from pathlib import Path
 
@@ -16,18 +15,6 @@ OWN = params.load(ROOT / "params.yaml")
 SEARCHED = [
     key for key, row in OWN.rows.items() if row.search and (ROOT / records.search_path(row.search)).exists()
 ]
-
-
-@pytest.mark.parametrize("key", SEARCHED)
-def test_a_row_uses_what_its_search_chose(key: str) -> None:
-    row = OWN.rows[key]
-    assert row.search is not None
-    found = json.loads((ROOT / records.search_path(row.search)).read_text())
-    used = {row.level(own): own.model_dump() for own in row.resolved}
-    assert used.keys() & found["chosen"].keys()
-    for level in used.keys() & found["chosen"].keys():
-        chosen = found["chosen"][level]
-        assert {name: used[level][name] for name in chosen} == chosen
 
 
 @pytest.mark.parametrize("key", [key for key, row in OWN.rows.items() if row.search])

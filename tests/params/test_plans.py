@@ -9,6 +9,7 @@ from pipeline import params
 from pipeline.errors import UserError
 from pipeline.training.search import FIRST_SEED
 from tests.params.good import GOOD
+from tests.there import there
 
 PLAN = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "step sizes, on validation data"}
 
@@ -82,8 +83,7 @@ def test_what_is_not_as_planned_is_refused_in_one_line(
 def test_a_plan_digest_moves_with_the_plan_and_the_settings_of_its_row(
     plan: dict[str, Any], row: dict[str, Any], same: bool
 ) -> None:
-    before = params.parse(planned()).plan_digest("one")
-    assert before is not None
+    before = there(params.parse(planned()).plan_digest("one"))
     assert (params.parse(planned(plan, row)).plan_digest("one") == before) is same
 
 

@@ -18,21 +18,13 @@ ROOT = Path(__file__).parents[2]
     ("path", "value", "line"),
     [
         ("typo", 1, "typo: unknown key"),
-        ("rows/one/model/norm", "layer", "rows.one.model.norm: unknown key"),
         ("rows/one/settings/clipp", 1, "rows.one.settings.clipp: unknown key"),
         ("rows/one/seeds", ..., "rows.one.seeds: missing"),
         ("rows/one/seeds", "two", "rows.one.seeds: 'two' is not allowed: Input should be a valid integer"),
-        ("rows/one/seeds", 0, "rows.one.seeds: 0 is not allowed: Input should be greater than or equal to 1"),
         (
             "rows/one/levels",
             [{"epsilon": 1}, {"epsilon": 2, "seeds": 0}],
             "rows.one.levels.1.seeds: 0 is not allowed: Input should be greater than or equal to 1",
-        ),
-        ("rows/one/settings/batch", 1.5, "rows.one.settings.batch: 1.5 is not allowed"),
-        (
-            "rows/one/settings/clip",
-            -1,
-            "rows.one.settings.clip: -1 is not allowed: Input should be greater than 0",
         ),
         (
             "rows/one/settings/delta",
@@ -72,38 +64,25 @@ ROOT = Path(__file__).parents[2]
             "relu_norm",
             "rows.one.model: order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'",
         ),
-        (
-            "rows/one/model/order",
-            "relu",
-            "rows.one.model.order: 'relu' is not allowed: Input should be 'norm_relu' or 'relu_norm'",
-        ),
         ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
         ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, activation_range"),
-        ("starts/tuned", {"data": "mnist", "row": "two"}, "starts.tuned.row: no such entry 'two'"),
         ("starts/mnist", {"data": "mnist", "row": "one"}, "starts.mnist: 'data' has an entry of that name"),
-        ("rows/one/levels", [], "rows.one.levels"),
-        ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0}], "levels: the same epsilon twice"),
         ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0000001}], "levels: the same epsilon twice"),
         (
             "rows/one/settings/delta",
             0.001,
             "rows.one.settings.delta: 0.001 means nothing; allowed: below 1/1000",
         ),
-        ("searches/grid/grid", {"clip": []}, "searches.grid.grid.clip: [] is not allowed"),
-        ("rows/one/levels", [{"epsilon": 0}], "rows.one.settings.epsilon: 0 is not allowed"),
         ("rows/one/data", "cifar", "rows.one.data: no such entry 'cifar'; allowed: mnist"),
         ("rows/one/search", "none", "rows.one.search: no such entry 'none'; allowed: grid"),
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
-        ("data/mnist/raw", "mnst", "data.mnist.raw: no such entry 'mnst'; allowed: kmnist, mnist"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
-        ("searches/grid/row", "two", "searches.grid.row: no such entry 'two'; allowed: one"),
         ("source", {"kind": "mirror"}, "'folder' goes with 'kind: mirror', and only with it"),
         (
             "source",
             {"kind": "official", "folder": "/x"},
             "'folder' goes with 'kind: mirror', and only with it",
         ),
-        ("source", {"kind": "web"}, "Input should be 'official', 'mirror' or 'synthetic'"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
@@ -150,15 +129,6 @@ def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
         (tmp_path / "params.yaml").write_text(f"rows: {tagged}\n")
         with pytest.raises(UserError, match=r"params\.yaml: not YAML"):
             params.load(tmp_path / "params.yaml")
-
-
-def test_settings_are_frozen_and_yaml_is_version_1_2(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-    loaded = params.load(tmp_path / "params.yaml")
-    row = loaded.rows["davody-t5-ln-lenet5"]
-    assert row.resolved[0].delta == 1e-5
-    with pytest.raises(ValueError, match="frozen"):
-        row.seeds = 4
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,10 @@ import pytest
 from pipeline import params
 from pipeline.errors import UserError
 from pipeline.params.searched import read_choices
+from tests.params.good import changed
 
-GOOD: dict[str, Any] = {
-    "raw": {"mnist": {}, "kmnist": {}},
-    "data": {
-        "mnist": {"raw": "mnist", "train": 1000, "validation": 100, "public": {"raw": "kmnist", "count": 8}}
-    },
-    "rows": {
-        "one": {
-            "paper": "davody2020", "table": "t5", "label": "DPSGD (LeNet-5)", "data": "mnist",
-            "model": {"name": "lenet5"}, "method": "dpsgd", "seeds": 2, "reproducible": False,
-            "search": "grid", "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.5},
-            "levels": [{"epsilon": 1}, {"epsilon": 8}],
-        }
-    },
-    "searches": {"grid": {"row": "one", "grid": {"learning_rate": [0.1, 1]}}},
-}  # fmt: skip
+GOOD: dict[str, Any] = changed("rows/one/levels", [{"epsilon": 1}, {"epsilon": 8}])
+GOOD["rows"]["one"]["search"] = "grid"
 CHOSEN = {"grid": {"epsilon=8": {"learning_rate": 1.0}, "epsilon=9": {"learning_rate": 7.0}}}
 
 

@@ -27,11 +27,11 @@ from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import check_relevance, read_relevance
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
-from pipeline.training import loop
 from pipeline.training import rows as training
 from stages.app import app
 from tests.conftest import make_data
 from tests.pretrained.conftest import check_same_examples, write
+from tests.there import there
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
@@ -127,8 +127,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    found = read_relevance(data, torch.device("cpu"))
-    assert found is not None
+    found = there(read_relevance(data, torch.device("cpu")))
     assert found.mean.dtype == torch.float64
     torch.testing.assert_close(found.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert found.mean.std() > 0.01
@@ -168,8 +167,7 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
         "public",
         5,
     )
-    found = read_relevance(data, torch.device("cpu"))
-    assert found is not None
+    found = there(read_relevance(data, torch.device("cpu")))
     assert (found.examples, found.public, found.informed) == (5, True, False)
     net = trained_net(joined.behind("stranger", parsed(), world))
     images = digits.splits["public"].inputs[:5]
@@ -191,38 +189,18 @@ def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
     assert not torch.allclose(found.mean, other.mean)
 
 
-def test_made_again_it_has_the_same_bytes(mapped: Path) -> None:
-    folder = mapped / PREPARED / "map"
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    make_relevance("map", parsed(), mapped)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_task_comes_with_them(mapped: Path) -> None:
-    row = parsed().rows["adaptive"]
-    for name, there in (("map", True), ("digits", False)):
-        data = prepared.load(name, mapped)
-        task = loop.make_task(training.replicas(row), row.model, True, data, CPU)
-        assert (task.relevance is not None) == there
-
-
 def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; did you mean map"):
         make_relevance("mop", parsed(), world)
-    with pytest.raises(UserError, match=r"seeing\.json: not there; run `dprepro train seeing` first"):
-        make_relevance("map", parsed(), world)
     with pytest.raises(UserError, match="or `dprepro relevance map` where 'relevances' has it"):
         prepared.load("map", world)
     train("seeing", world)
-    with pytest.raises(UserError, match=r"seeing\.json: trained with other settings"):
-        make_relevance("map", parsed(levels=[{"sigma": 0.5}]), world)
     train("sharing", world)
     with pytest.raises(UserError, match=r"seed=0\.safetensors: 1\.mean: not kept .*; allowed: .*running_bn"):
         make_relevance("shared", parsed(), world)
-    path, run = weights_path("seeing", "sigma=0", 0, world), records.read_run("seeing", world)
+    path, run = weights_path("seeing", "sigma=0", 0, world), there(records.read_run("seeing", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
-    assert run is not None
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
     with pytest.raises(UserError, match=r"sigma=0,seed=0\.safetensors: relevances to it are not finite"):
@@ -261,27 +239,13 @@ def test_other_relevances_than_are_meant_are_refused(mapped: Path) -> None:
         assert str(caught.value) == line.format(found.name, command, found.name)
 
 
-@pytest.mark.parametrize("content", ["missing", "text", "shape", "name"])
-def test_a_damaged_file_is_one_line(mapped: Path, content: str) -> None:
+def test_a_damaged_file_is_one_line(mapped: Path) -> None:
     data = prepared.load("map", mapped)
     assert data.relevance is not None
-    data.relevance.unlink()
-    if content == "text":
-        data.relevance.write_text("relevant")
-    if content in ("shape", "name"):
-        np.savez(
-            data.relevance,
-            allow_pickle=False,
-            **{"mean" if content == "shape" else "average": np.zeros((1, 28, 27))},
-        )
-    with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
-        read_relevance(data, torch.device("cpu"))
-
-
-def test_a_row_stands_on_the_network_behind_its_relevances() -> None:
-    now, then = parsed(), parsed(levels=[{"sigma": 0.5}])
-    for row, moves in (("adaptive", True), ("tuning", True), ("sharing", False)):
-        assert (now.row_digest(row) != then.row_digest(row)) == moves
+    for name, shape in (("mean", (1, 28, 27)), ("average", (1, 28, 28))):
+        np.savez(data.relevance, allow_pickle=False, **{name: np.zeros(shape)})
+        with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
+            read_relevance(data, torch.device("cpu"))
 
 
 def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

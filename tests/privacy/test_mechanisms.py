@@ -147,7 +147,7 @@ def test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides(
     # of neighbours the sums lie at most `clip` apart; of these they may lie a little less or more
     assert moved - before > 0.9 * spacing * size**0.5
     assert (moved - before + clip) / deviation <= 1 / multiplier
-    assert deviation < multiplier * clip * (1 + 2 * mechanisms.FINENESS)
+    assert deviation < multiplier * clip * (1 + 2 * (mechanisms.FINENESS + mechanisms.COMPUTING))
 
 
 def hockey_stick(mechanism: GaussianMechanism, clip: float, epsilon: float) -> float:

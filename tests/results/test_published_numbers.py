@@ -15,6 +15,7 @@ import pytest
 from pipeline.ledgers.precision import SAME
 from pipeline.params import Settings, load
 from pipeline.results import records
+from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED: dict[str, list[Any]] = json.loads(Path(__file__).with_name("published_numbers.json").read_text())
@@ -27,8 +28,7 @@ def settings() -> Settings:
 
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_a_published_number_stands(key: str, settings: Settings) -> None:
-    record = records.read(key, settings.lines[key], ROOT)
-    assert record is not None
+    record = there(records.read(key, settings.lines[key], ROOT))
     replicas = {(one.level, one.seed): one for one in record.replicas}
     for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
         one = replicas[level, seed]

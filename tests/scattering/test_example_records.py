@@ -1,5 +1,6 @@
 """What is committed of the example: its ledgers are those that its runs and settings come to."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -30,3 +31,19 @@ def test_committed_ledgers_verify_and_a_changed_noise_is_noticed(tmp_path: Path)
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert found.returncode == 1
     assert "tramer-mnist-linear: WRONG" in found.stdout
+
+
+def test_on_a_clone_dvc_makes_nothing_anew_that_is_committed(tmp_path: Path) -> None:
+    if not (EXAMPLE / "dvc.lock").exists():
+        pytest.skip("THE EXAMPLE HAS NO dvc.lock: `dvc repro` trains all of it anew")
+    ignore = shutil.ignore_patterns("data", "runs", "*.npz", "cache", "tmp", "__pycache__")
+    clone = shutil.copytree(EXAMPLE, tmp_path / "scattering", ignore=ignore)
+    subprocess.run(["git", "init", "-q"], cwd=clone, check=True)
+    trained = [path.stem for path in sorted(EXAMPLE.glob("reports/runs/*.json"))]
+    assert trained
+    targets = [f"{stage}@{row}" for row in trained for stage in ("evaluate", "ledger", "audit")]
+    command = [sys.executable, "-m", "dvc", "repro", "--allow-missing", "--dry", *targets]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(re.findall(r"Running stage '([^']+)'", done.stdout)) <= {"identity"}
+    assert all(f"Stage 'train@{row}' didn't change" in done.stdout for row in trained)

@@ -62,28 +62,45 @@ def test_an_images_features_are_its_own() -> None:
         assert torch.allclose(together[place], scattering(images[place : place + 1])[0], atol=1e-12)
 
 
-def test_features_of_images_between_0_and_1_are_within_the_declared_range() -> None:
-    """A wavelet sums to 0, so that what it makes of such an image is at most half its own absolute sum.
+@pytest.mark.parametrize(("name", "side"), [("mnist", 28), ("kmnist", 28), ("cifar10", 32), ("cifar100", 32)])
+def test_features_are_within_the_declared_range(name: str, side: int) -> None:
+    """A wavelet sums to 0, so that what it makes of pixels is at most half its absolute sum times their span.
 
     The window that averages moduli goes below 0 a little where it is cut off at half the frequencies.
     """
+    from lab.features import pixels
     from lab.scattering import ANGLES, _filters, _gaussian, _morlet
 
-    low, high = YAML(typ="safe").load(EXAMPLE / "params.yaml")["own"]["mnist-scattering"]["range"]
+    low, high = YAML(typ="safe").load(EXAMPLE / "params.yaml")["own"][f"{name}-scattering"]["range"]
+    ends = pixels(np.stack([np.full((1 if side == 28 else 3, 1, 1), end, np.uint8) for end in (0, 255)]))
+    least, most = float(ends.min()), float(ends.max())
+    span = float((ends[1] - ends[0]).max())
+    size = side + 8
     for scale in (0, 1):
         for angle in range(ANGLES):
-            wavelet = _morlet(36, scale, angle * math.pi / ANGLES)
+            wavelet = _morlet(size, scale, angle * math.pi / ANGLES)
             assert abs(wavelet.sum()) < 1e-9
             assert np.abs(wavelet).sum() <= 2
-    window = sum(_gaussian(np.arange(36) + turn * 36) for turn in range(-2, 3))
+    window = sum(_gaussian(np.arange(size) + turn * size) for turn in range(-2, 3))
     assert window.min() >= 0
     assert window.sum() == pytest.approx(1, abs=1e-4)
-    for average in _filters(36, torch.float64)[1]:
+    for average in _filters(size, torch.float64)[1]:
         positive, negative = average.clamp_min(0), average.clamp_max(0)
         above = float(positive.sum(1).max() ** 2 + negative.sum(1).min() ** 2)
         below = float(2 * positive.sum(1).max() * negative.sum(1).min())
-        assert low <= below
-        assert above <= high
+        assert low <= min(span * below, least * above + most * below)
+        assert max(span * above, most * above + least * below) <= high
+
+
+def test_colours_are_scaled_by_public_constants_and_grey_is_not() -> None:
+    from lab.features import DEVIATIONS, MEANS, pixels
+
+    images = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), dtype=np.uint8)
+    coloured = pixels(images)
+    for colour in range(3):
+        due = (images[:, colour] / 255 - MEANS[colour]) / DEVIATIONS[colour]
+        assert np.allclose(coloured[:, colour].numpy(), due, atol=1e-5)
+    assert np.allclose(pixels(images[:, :1]).numpy(), images[:, :1] / 255, atol=1e-6)
 
 
 def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from pipeline.tracking.notes import NOTE
 from pipeline.tracking.publishing import declared, publish
 from pipeline.tracking.store import STORE_ENV, address
 from tests.faults import project
+from tests.there import there
 
 
 def test_a_logged_network_has_the_measured_accuracy(
@@ -34,8 +35,7 @@ def test_a_logged_network_has_the_measured_accuracy(
     assert publish_models(found, settings) == 0
 
     client = MlflowClient(address())
-    experiment = client.get_experiment_by_name("davody2020")
-    assert experiment is not None
+    experiment = there(client.get_experiment_by_name("davody2020"))
     (run,) = client.search_runs(
         [experiment.experiment_id], f"tags.kind = 'level' and tags.row = '{project.ROW}'"
     )
@@ -55,7 +55,6 @@ def test_a_logged_network_has_the_measured_accuracy(
     assert f"| mechanism | `{ledger.event}` |" in note
     assert all(words(one) in note for one in ledger.not_covered)
 
-    signature = mlflow.models.get_model_info(f"models:/{output.model_id}").signature
-    assert signature is not None
+    signature = there(mlflow.models.get_model_info(f"models:/{output.model_id}").signature)
     assert signature.inputs.inputs[0].shape == (-1, 1, 28, 28)
     assert signature.outputs.inputs[0].shape == (-1,)

@@ -103,17 +103,6 @@ def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings:
     assert Path(client.download_artifacts(run.info.run_id, "tables/t5.md")).read_text() == "| b |\n"
 
 
-def test_another_store_is_honoured(
-    root: Path, settings: Settings, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "other.db"
-    shutil.move(root / store.STORE, elsewhere)
-    monkeypatch.setenv(store.STORE_ENV, f"sqlite:///{elsewhere}")
-    publish([example.put(small(LAYER, settings), root)], settings, root)
-    assert not (root / store.STORE).exists()
-    assert len(runs(root)) == RUNS[LAYER]
-
-
 def test_stores_that_fail_are_one_clear_line(
     root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

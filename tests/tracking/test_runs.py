@@ -181,14 +181,6 @@ def test_what_was_trained_on_is_an_input(rows: Store) -> None:
         assert [(tag.key, tag.value) for tag in trained_on.tags] == [("mlflow.data.context", "training")]
 
 
-def test_runs_keep_the_times_of_the_training(rows: Store) -> None:
-    first = 1000 * example.STARTED
-    row = rows.named(f"{NAME} (Table 5)").info
-    assert (row.start_time, row.end_time) == (first, first + 102_000)
-    level = rows.named(f"{NAME}, ε = 3 (Table 5)").info  # it began 2 s later
-    assert (level.start_time, level.end_time) == (first + 2_000, first + 102_000)
-
-
 def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) -> None:
     run = rows.named(f"{NAME} (Table 5)").info.run_id
     folder = rows.root / experiments.ARTIFACTS / "davody2020" / run / "artifacts"
@@ -201,11 +193,6 @@ def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) ->
     (record,) = (one for one in declared(rows.settings, rows.root) if one.row == example.LAYER)
     assert digests["record"] == record.digest()
     assert digests["origins"][0]["data"] == record.provenance.data
-
-
-def test_only_this_laboratorys_papers_are_experiments(rows: Store) -> None:
-    names = {one.name for one in rows.client.search_experiments()}
-    assert names - {"Default"} == {line.paper for line in rows.settings.lines.values()}
 
 
 def test_runs_of_an_experiment_have_names_of_their_own(root: Path) -> None:

@@ -105,7 +105,8 @@ def test_short_trainings_and_gpus_take_one_process(
 
     monkeypatch.setattr(side_by_side, "_run", refuse)
     monkeypatch.setattr(side_by_side, "WORTH", 10**9)
-    assert len(train_replicas(wanted(), context(tiny, cpu, tmp_path / "short"), workers=2)) == 2
+    short = [Replica("epsilon=3", seed, dpsgd()) for seed in range(2)]
+    assert len(train_replicas(short, context(tiny, cpu, tmp_path / "short"), workers=2)) == 1
     gpu = context(tiny, replace(cpu, device=torch.device("cuda")), tmp_path / "gpu", show=quiet)
     monkeypatch.setattr(side_by_side, "WORTH", 1)
     assert side_by_side._worth([wanted()], gpu, 2) == 1

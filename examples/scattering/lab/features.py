@@ -18,16 +18,26 @@ from pipeline.files import digest_file
 
 FOLDER = Path("features")
 AT_ONCE = 64
+# Of red, green and blue: ImageNet's, which are public, as in the authors' code.
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def pixels(images: np.ndarray) -> torch.Tensor:
+    """float32 (N, C, H, W) of uint8 ``images``: in [0, 1]; in colour, less means, over deviations."""
+    values = torch.from_numpy(np.array(images)).float() / 255
+    if values.shape[1] == 1:
+        return values
+    means, deviations = (torch.tensor(constants)[:, None, None] for constants in (MEANS, DEVIATIONS))
+    return (values - means) / deviations
 
 
 def features(images: np.ndarray) -> np.ndarray:
-    """float16 (N, C 81, H / 4, W / 4) of uint8 ``images`` (N, C, H, W): all lie between 0 and 1."""
-    first = scattering(torch.from_numpy(np.array(images[:1])).float() / 255)
-    found = np.empty((len(images), *first.shape[1:]), dtype=np.float16)
+    """float16 (N, C 81, H / 4, W / 4) of uint8 ``images`` (N, C, H, W), C 1 or 3."""
+    shape = scattering(pixels(images[:1])).shape[1:]
+    computed = np.empty((len(images), *shape), dtype=np.float16)
     for start in range(0, len(images), AT_ONCE):
-        part = torch.from_numpy(np.array(images[start : start + AT_ONCE])).float() / 255
-        found[start : start + AT_ONCE] = scattering(part).numpy()
-    return found
+        computed[start : start + AT_ONCE] = scattering(pixels(images[start : start + AT_ONCE])).numpy()
+    return computed
 
 
 def write(name: str, parts: dict[str, Examples], first: int | None = None) -> Path:

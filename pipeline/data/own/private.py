@@ -1,14 +1,14 @@
 """Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
 
-import json
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from shutil import copyfileobj, copytree
 
 from pipeline.data.own.files import FOLDER
 from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW, SOURCE
+from pipeline.data.raw import RAW, read_source
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file, replacing, replacing_folder, write_text
 from pipeline.params import PARAMS, OwnFiles, load
@@ -92,7 +92,9 @@ def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str,
     found = {}
     for name, declared in own.items():
         places = [Path(declared.path), RAW / name, PREPARED / name]
-        digests = _fetched(root / RAW / name)
+        digests: dict[str, str] = {}
+        with suppress(UserError):  # it wasn't fetched
+            _, digests = read_source(root / RAW / name, "")
         sizes = {path.stat().st_size for path in map((root / RAW / name).joinpath, digests) if path.is_file()}
         copies = [
             each
@@ -117,14 +119,6 @@ def refuse_tracked(files: list[str]) -> None:
             f"{files[0]}{more}: private, and git tracks it; `git rm -r --cached` takes it out of the next "
             "commit, and commits that have it keep it"
         )
-
-
-def _fetched(folder: Path) -> dict[str, str]:
-    """Digests of the files that were fetched, by their names; none where they weren't."""
-    try:
-        return dict(json.loads((folder / SOURCE).read_bytes())["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
 
 
 def _ignored(path: Path, root: Path) -> bool:

@@ -5,7 +5,6 @@ has no test part of its own, its seed takes ``test`` examples for one: the first
 then in the order of the files.
 """
 
-import json
 from pathlib import Path
 from shutil import copyfile
 from typing import cast
@@ -18,7 +17,7 @@ from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
 from pipeline.data.own import private
 from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW, SOURCE, RawSet
+from pipeline.data.raw import RAW, RawSet
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts, Settings
@@ -80,18 +79,13 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     if own is None:
         return raw.load(name, settings, root)
     folder, again = root / RAW / name, f"run `dprepro fetch {name}`"
-    try:
-        kept = dict(json.loads((folder / SOURCE).read_bytes())["files"])
-        found = {below: digest_file(folder / below) for below in kept}
-    except FileNotFoundError as problem:
-        raise UserError(f"{problem.filename}: missing; {again} first") from problem
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
-    if changed := next((below for below in kept if kept[below] != found[below]), None):
-        raise UserError(f"{folder / changed}: is not what was fetched; {again} again")
-    if declared.digest_of(dict(sorted(found.items()))) != own.digest:
+    _, files = raw.read_source(folder, again)
+    for path, digest in ((folder / below, files[below]) for below in files):
+        if not path.is_file() or digest_file(path) != digest:
+            raise UserError(f"{path}: is not what was fetched; {again} again")
+    if declared.digest_of(dict(sorted(files.items()))) != own.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
-    return RawSet(entry(name, own), OWN, found, _parts(name, own, folder))
+    return RawSet(entry(name, own), OWN, files, _parts(name, own, folder))
 
 
 def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 
 from pipeline.data.formats import Examples
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError, reading, shown
 
 
 def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
@@ -34,7 +34,7 @@ def columns(path: Path, *names: str) -> list[list[str]]:
         UserError: the file is none, lacks a column, or a row has nothing in one.
     """
     try:
-        with warnings.catch_warnings():
+        with reading(path), warnings.catch_warnings():
             # of rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
             found = pandas.read_csv(
@@ -49,8 +49,6 @@ def columns(path: Path, *names: str) -> list[list[str]]:
         raise UserError(
             f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
         ) from problem
-    except OSError as problem:
-        raise UserError(f"{path}: can't be read: {problem.strerror}") from problem
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
     for name in names:

@@ -11,13 +11,15 @@ from ruamel.yaml import YAML
 
 from pipeline.fields import Strict
 from pipeline.methods.rooms import method_settings
-from pipeline.reporting.drawing.style import COLOURS, columns, svg
+from pipeline.reporting.beside import Beside
+from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.results import PaperResult, RowResult
+from pipeline.reporting.results import PaperResult
 from pipeline.reporting.wording import level_words, upwards
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
+BESIDE_MARKERS = "s^v<>"
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 HOVER = "{}, {}: {:.2f} % at a proven ε of {}"  # row, level, accuracy, bound
 Point = tuple[str, float, float, str]  # method, proven epsilon, percent, a link and what it says on hover
@@ -36,17 +38,18 @@ ANCHORS = TypeAdapter(dict[str, list[Anchor]]).validate_python(
 )
 
 
-def draw(papers: Sequence[PaperResult]) -> str | None:
-    """A panel a data set that has points, each a link to its row; None where there are none."""
-    shown = {name: points for key, name in SETS.items() if (points := _points(papers, key))}
+def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | None:
+    """A panel a data set that has points of ``papers``, each a link to its row; None where there are none."""
+    shown = {key: points for key in SETS if (points := _points(papers, key))}
     if not shown:
         return None
     methods = sorted({method for points in shown.values() for method, *_ in points})
 
     def plot(figure: Figure) -> None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
-        for axes, (name, points) in zip(grid, shown.items(), strict=True):
-            _panel(axes, name, points, methods)
+        for axes, (key, points) in zip(grid, shown.items(), strict=True):
+            _panel(axes, SETS[key], points, methods)
+            _beside(axes, key, beside)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -63,7 +66,7 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
-        if row.record and _data(row) == key and row.comparable
+        if row.record and _set(row.record.data) == key and row.comparable
         for cell in row.cells.values()
         if (epsilon := cell.guarantee.ledger.epsilon_upper) is not None
         and cell.guarantee.state not in ("none", "none_proven")
@@ -71,9 +74,18 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
     ]
 
 
-def _data(row: RowResult) -> str:
-    name = row.record.data if row.record else ""
-    return next((key for key in SETS if name.startswith(key)), "")
+def _set(data: str) -> str:
+    return next((key for key in SETS if data.startswith(key)), "")
+
+
+def _beside(axes: Axes, key: str, beside: Sequence[Beside]) -> None:
+    """What laboratories beside this one reach, with a marker for each line of a paper."""
+    for number, label in enumerate(dict.fromkeys(result.label for result in beside)):
+        of_line = [result for result in beside if result.label == label and _set(result.data) == key]
+        if of_line:
+            points = [(min(result.epsilon, LARGEST), result.percent) for result in of_line]
+            marker = BESIDE_MARKERS[number % len(BESIDE_MARKERS)]
+            axes.plot(*columns(points), marker, color=INK, ms=5, label=label)
 
 
 def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -> None:

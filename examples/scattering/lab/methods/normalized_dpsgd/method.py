@@ -96,18 +96,22 @@ class NormalizedDpsgd(PrivateSteps):
         summed = {name: value.expand(replicas, -1) for name, value in zip(SUMMED, sums, strict=True)}
         released = self.statistics_mechanism.release(summed, bounds, self.task.streams, BEFORE)
         # by a number of examples that is taken as public
-        mean, square = (released[name] / self.examples for name in SUMMED)
+        mean, square = (released[name].float() / self.examples for name in SUMMED)
         return {MEAN: mean, VARIANCE: (square - mean.square()).clamp_min(0)}
 
     def clipped_moments(self, limits: Sequence[Tensor]) -> list[Tensor]:
-        """(C,) sums over the training inputs of both `_moments`, each example's clipped to ``limits``."""
+        """(C,) sums over the training inputs of both `_moments`, each example's clipped to ``limits``.
+
+        In double precision until noise is added, so that rounding, which all examples have a part in, is far
+        below what one example moves.
+        """
         totals: list[Any] = [0.0, 0.0]
         for start in range(0, self.examples, AT_ONCE):
             part = _moments(self.test_inputs(self.task.inputs[start : start + AT_ONCE]))
             for place, (values, limit) in enumerate(zip(part, limits, strict=True)):
                 share = (limit / _norms(values).clamp_min(1e-12)).clamp(max=1.0)
                 totals[place] = totals[place] + (values * share[:, None]).double().sum(0)
-        return [total.float() for total in totals]
+        return totals
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica; metrics are of its private sample."""

@@ -1,0 +1,154 @@
+"""Packs of somebody who wants more than to bring a row home: nothing of them is placed."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.files import digest
+from pipeline.results import records
+from pipeline.results.weights import weights_path
+from pipeline.transport import adopt, archive, pack
+from tests.faults.project import PACK, ROW, settings
+
+RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()
+WEIGHTS = weights_path(ROW, "epsilon=3", 0).as_posix()
+Members = dict[str, bytes]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_placed(own: Path) -> Iterator[None]:
+    """In the project without its results."""
+    shutil.rmtree("reports")
+    shutil.rmtree("runs")
+    yield
+    assert not Path("reports").exists()
+    assert not Path("runs").exists()
+    assert not list(Path(".dprepro").glob(".adopt*"))
+    assert not (own.parent / "evil").exists()
+
+
+def as_it_is(_: Members) -> None:
+    """Change nothing."""
+
+
+def repack(
+    change: Callable[[Members], object] = as_it_is,
+    *more: tarfile.TarInfo,
+    unvouched: Callable[[Members], object] = as_it_is,
+) -> None:
+    """Change the members of the pack: what its manifest vouches for, and then what it does not."""
+    with tarfile.open(PACK) as tar:
+        members = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
+    manifest = json.loads(members.pop(archive.MANIFEST))
+    change(members)
+    files = {name: digest(content) for name, content in members.items()}
+    manifest["rows"][ROW]["files"] = files | {member.name: digest(b"") for member in more}
+    unvouched(members)
+    with tarfile.open(PACK, "w:gz") as tar:
+        for name, content in {archive.MANIFEST: json.dumps(manifest).encode(), **members}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        for member in more:
+            tar.addfile(member)
+
+
+def first(content: Any) -> Any:
+    return content["replicas"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=7.5), "allowed: 0 to 1"),
+        (MEASURED, lambda x: first(x).update(seed=1), "was not measured with the weights that it says"),
+        (MEASURED, lambda x: x.update(row="other"), "row: other; allowed: small"),
+        (RUN, lambda x: x.update(replicas=[]), "the same one twice, or none"),
+        (RUN, lambda x: x.update(history=f"sha256:{0:064}"), "its training curves belong to another run"),
+        (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
+        (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
+        (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
+        (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
+        (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
+    ],
+)
+def test_what_can_not_be_is_refused(name: str, change: Callable[[Any], None], line: str) -> None:
+    def changed(members: Members) -> None:
+        content = json.loads(members[name])
+        change(content)
+        members[name] = json.dumps(content).encode()
+
+    repack(changed)
+    with pytest.raises(UserError, match=line):
+        adopt(settings(), PACK)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/tmp/evil", "../evil", f"runs/{ROW}/../../../evil", f"runs/{ROW}/./evil", f"runs/{ROW}"),
+        *("runs/other/evil", "reports/runs/other.json", f"reports/ledgers/{ROW}.json", "dvc.lock"),
+    ],
+)
+def test_only_a_rows_own_files_are_taken(name: str) -> None:
+    repack(lambda members: members.update({name: b"evil"}))
+    with pytest.raises(UserError, match="is not a file of row"):
+        adopt(settings(), PACK)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_links_and_devices_are_refused(kind: bytes) -> None:
+    link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
+    link.type, link.linkname = kind, "/etc/passwd"
+    repack(as_it_is, link)
+    with pytest.raises(UserError, match="is not a plain file"):
+        adopt(settings(), PACK)
+
+
+def test_other_weights_than_were_trained_are_refused() -> None:
+    repack(lambda members: members.update({WEIGHTS: members[WEIGHTS][:-1] + b"x"}))
+    with pytest.raises(UserError, match="its weights are not the ones that were trained"):
+        adopt(settings(), PACK)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda x: x.update({WEIGHTS: b"changed"}), r"seed=0\.safetensors is not what its digest says"),
+        (lambda x: x.pop(WEIGHTS), r"seed=0\.safetensors is missing"),
+        (lambda x: x.update(extra=b""), "'extra' is not in its manifest"),
+    ],
+)
+def test_damage_is_refused(change: Callable[[Members], object], line: str) -> None:
+    repack(unvouched=change)
+    with pytest.raises(UserError, match=line):
+        adopt(settings(), PACK)
+
+
+def test_a_pack_is_unpacked_only_as_far_as_it_may_be() -> None:
+    repack(lambda members: members.update({WEIGHTS: bytes(70 << 20)}))
+    assert PACK.stat().st_size < 1 << 20
+    with pytest.raises(UserError, match="unpacks to far more than it holds"):
+        adopt(settings(), PACK)
+
+
+def test_what_is_not_a_pack_is_refused() -> None:
+    whole = PACK.read_bytes()
+    for content in (b"", b"text", whole[: len(whole) // 2], gzip.compress(b""), gzip.compress(b"x" * 2000)):
+        PACK.write_bytes(content)
+        with pytest.raises(UserError, match="not a pack, or damaged"):
+            adopt(settings(), PACK)
+    os.unlink(PACK)
+    with pytest.raises(UserError, match="can't be read: No such file"):
+        adopt(settings(), PACK)
+    with pytest.raises(UserError, match="is a folder"):
+        pack(settings(), [ROW], Path())

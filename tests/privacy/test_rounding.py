@@ -1,0 +1,166 @@
+"""What float32 loses of clipped sums, beside exact ones: no more than noise on a grid accounts for."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import fsum
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.audits import canaries
+from pipeline.methods.base import Execution, Task
+from pipeline.methods.samples import BatchSum, Sample
+from pipeline.methods.tan.method import Tan
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.privacy import layer_gradients, mechanisms
+from pipeline.privacy.gradients import Bounds, clip_factors
+from pipeline.privacy.layer_gradients import Full, Gradients, Listed, Outer, Rows, squares
+from pipeline.privacy.mechanisms import COMPUTING, GaussianMechanism
+from pipeline.privacy.parameters import Noise
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+
+CPU = torch.device("cpu")
+CLIP, WIDTH, OF_NORMS = 0.1, 40, 2.0**-14
+
+
+def hidden_tail(size: int) -> Tensor:
+    """Ones, and behind them numbers whose squares float32 loses when they are added to ones."""
+    value = torch.full((size,), 2.0**-12.6)
+    value[:64] = 1.0
+    return value
+
+
+def all_magnitudes(size: int) -> Tensor:
+    random = torch.Generator().manual_seed(0)
+    return torch.randn(size, generator=random) * 10.0 ** torch.randint(-12, 9, (size,), generator=random)
+
+
+@pytest.mark.parametrize("size", [1, 1025, 1_000_000])
+@pytest.mark.parametrize("made", [hidden_tail, all_magnitudes, lambda size: torch.full((size,), 1 / 3)])
+def test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted(
+    made: Callable[[int], Tensor], size: int
+) -> None:
+    gradient = made(size)[None]
+    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    factors, norms = clip_factors(squares(gradient)[:, None], torch.ones(1), bounds)
+    vector = (gradient * factors).numpy()[0].astype(float)
+    # squares of 24 bits have 48, so that a double holds them, and fsum adds without rounding
+    length = fsum(vector**2) ** 0.5
+    assert length <= float(bounds.limits) * (1 + OF_NORMS)
+    assert length >= min(float(norms), CLIP) * (1 - OF_NORMS)
+
+
+def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
+    """Of a linear network that is 0, where the gradient of an example x of class 0 is (-x / 2, x / 2)."""
+    net = canaries.Side(WIDTH, 2, 1)
+    labels = torch.zeros(len(inputs), dtype=torch.long)
+    task = Task(
+        net=net,
+        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        inputs=inputs,
+        labels=labels,
+        public=inputs[:1],
+        public_labels=labels[:1],
+        streams=Streams(["a"], True, CPU, noise),
+        execution=Execution(CPU, replicas_at_once=1, physical=physical),
+    )
+    settings = TanSettings(batch=10, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
+    return Tan(task, [settings], "none")
+
+
+def summed(trained: Tan, chosen: Tensor) -> np.ndarray:
+    """What a step sums of some examples."""
+    bounds = trained.bounds(trained.clips)
+    sample = Sample(chosen[None], torch.ones(1, len(chosen)))
+    batch: BatchSum = trained.clipped_sums(trained.task.parameters, sample, bounds, 0)
+    (value,) = batch.sums.values()
+    return value[0].double().numpy()
+
+
+def exact(examples: Tensor) -> np.ndarray:
+    """The sum of clipped gradients, all of which are longer than the bound, added without rounding."""
+    gradients = np.stack([-examples.double().numpy(), examples.double().numpy()], 1) / 2
+    lengths = np.array([fsum(row**2) for row in gradients.reshape(len(examples), -1)]) ** 0.5
+    vectors = float(np.float32(CLIP)) * gradients / lengths[:, None, None]
+    return np.array([fsum(column) for column in vectors.reshape(len(examples), -1).T]).reshape(2, WIDTH)
+
+
+def alike(count: int) -> Tensor:
+    """All pull one way with a third of something, of which a sum rounds every time to the same side."""
+    return torch.full((count, WIDTH), 1e3 / 3)
+
+
+def mixed(count: int) -> Tensor:
+    random = torch.Generator().manual_seed(1)
+    signs = torch.randn(count, WIDTH, generator=random).sign()
+    return signs * 10.0 ** (4 * torch.rand(count, WIDTH, generator=random))
+
+
+# what passes of 50 and of all examples add up in float32, and samples that are too large for it
+SAMPLES = [(60, 1000), (170, 1000), (400, 50), (400, 1000), (3000, 1000)]
+
+
+@pytest.mark.parametrize(("count", "physical"), SAMPLES)
+@pytest.mark.parametrize("made", [alike, mixed])
+def test_sums_are_off_by_no_more_than_is_accounted(
+    made: Callable[[int], Tensor], count: int, physical: int
+) -> None:
+    trained = method("grid", made(count), physical)
+    off = np.linalg.norm(summed(trained, torch.arange(count)) - exact(made(count)))
+    assert off <= mechanisms.IN_FLOAT32 * 2.0**-24 * CLIP
+    assert off <= COMPUTING / 2 * CLIP
+
+
+@pytest.mark.parametrize(("count", "physical"), SAMPLES)
+def test_neighbouring_sums_are_no_further_apart_than_is_accounted(count: int, physical: int) -> None:
+    """Every place in the sample is tried by an example that joins it, and turns all others' places around."""
+    trained, every = method("grid", torch.cat([mixed(count), alike(1)]), physical), torch.arange(count)
+    without = summed(trained, every)
+    for place in (0, 1, count // 2, count):
+        within = torch.cat([every[:place], torch.tensor([count]), every[place:]])
+        assert np.linalg.norm(summed(trained, within) - without) <= CLIP * (1 + COMPUTING)
+
+
+def test_seeded_sums_stay_in_float32() -> None:
+    seeded, grid = (method(noise, alike(400), 1000) for noise in ("float32", "grid"))
+    every = torch.arange(400)
+    assert np.array_equal(summed(seeded, every), summed(seeded, every).astype(np.float32))
+    assert not np.array_equal(summed(grid, every), summed(grid, every).astype(np.float32))
+
+
+@pytest.mark.parametrize(("multiplier", "size"), [(0.5, 1), (1.1, 266_610), (60.0, 10_000_000)])
+def test_noise_covers_what_computing_and_the_grid_add(multiplier: float, size: int) -> None:
+    """By fractions: sums (1 + c) C apart, each rounded to the grid, over the noise's deviation, are 1 / z."""
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
+    mechanism = GaussianMechanism((spending,), 1.0)
+    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(CLIP), 1)))
+    spacing = Fraction(float(mechanism.spacings(bounds, size)))
+    # both sums are off as float32 may be, and a vector is longer, by a deviation's rounding more
+    computing = 2 * Fraction(2**15, 2**24) + Fraction(OF_NORMS) + Fraction(1, 2**20)
+    root = Fraction(int(np.ceil(size**0.5 * 2**20)), 2**20)
+    apart = Fraction(float(bounds.limits)) * (1 + computing) + spacing * root
+    assert apart / (spacing * 2 ** mechanism.bits(size)[0]) <= 1 / Fraction(multiplier)
+
+
+def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> None:
+    random = torch.Generator().manual_seed(0)
+    value = torch.randn(37, 3, 5, generator=random)
+    left, right = value[:, :, 0].contiguous(), value[:, 0].contiguous()
+    tokens = torch.arange(3).expand(37, 3)
+    kinds: dict[str, tuple[Gradients, Tensor]] = {
+        "full": (Full(value), value),
+        "listed": (Listed(list(value)), value),
+        "outer": (Outer(left, right), left[:, :, None].double() * right[:, None]),
+        "rows": (Rows(3, tokens, value), value),
+    }
+    factors = torch.rand(37, generator=random, dtype=torch.float64)
+    for name, (gradients, written) in kinds.items():
+        weighted = (written.double() * factors[:, None, None]).flatten(1).numpy()
+        expected = np.array([fsum(column) for column in weighted.T]).reshape(3, 5)
+        for finite in (True, False):
+            found = gradients.weighted_sum(factors, finite).numpy()
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14, err_msg=name)
+    assert layer_gradients.CONVERTED < 37, "the sum is of more pieces than one"

@@ -1,0 +1,82 @@
+"""Results of laboratories beside this one: read from their reports, drawn in the picture over all papers."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.identity.entries import entries
+from pipeline.params import Settings
+from pipeline.reporting import beside
+from pipeline.reporting.drawing import accuracy_privacy
+from pipeline.reporting.report import Report
+from pipeline.reporting.tables import flat
+from tests.reporting.made_up import dpsgd
+
+PAPER = """
+title: Another paper
+authors: [A. First, B. Second]
+year: 2021
+tables: {t: {name: t, title: t, axis: '', columns: [], lines: []}}
+"""
+
+
+def named() -> Settings:
+    return dpsgd.settings().model_copy(update={"beside": ("other",)})
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Path:
+    """A laboratory's, with a level that decides and has a bound, and others that lack one or the other."""
+    path = tmp_path / "other/reports/summary.csv"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "other/papers").mkdir()
+    (tmp_path / "other/papers/second.yaml").write_text(PAPER)
+    bound = {"metric": "test_accuracy", "decides": True, "proven": 2.5, "privacy": "holds"}
+    lines = [
+        {**bound, "ours": 98.7},
+        {**bound, "ours": 1.0, "decides": False},
+        {**bound, "ours": 2.0, "proven": "", "privacy": "no privacy"},
+        {**bound, "ours": 3.0, "metric": "auc"},
+    ]
+    common = {"paper": "second", "line": "features", "data": "mnist-of-theirs"}
+    rows = [{column: {**common, **line}.get(column, "") for column in flat.SUMMARY} for line in lines]
+    text = "\n".join(",".join(map(str, row)) for row in [flat.SUMMARY, *(row.values() for row in rows)])
+    path.write_text(text + "\n")
+    return path
+
+
+def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Path) -> None:
+    label = "First et al. 2021, features, run here"
+    assert beside.read(named(), tmp_path) == [beside.Beside(label, "mnist-of-theirs", 2.5, 98.7)]
+    assert beside.read(dpsgd.settings(), tmp_path) == []
+
+
+def test_it_is_drawn_in_its_data_sets_panel(written: Report, tmp_path: Path, summary: Path) -> None:
+    without = accuracy_privacy.draw(written.papers)
+    picture = accuracy_privacy.draw(written.papers, beside.read(named(), tmp_path))
+    assert without is not None
+    assert picture is not None
+    assert "First et al. 2021, features, run here" in picture
+    assert "First et al." not in without
+    elsewhere = [beside.Beside("of another data set", "ag-news", 1.0, 50.0)]
+    assert accuracy_privacy.draw(written.papers, elsewhere) == without
+
+
+@pytest.mark.parametrize(
+    "content", [None, "a,b\n1,2\n", "metric,decides,proven,privacy\ntest_accuracy,True,x,\n"]
+)
+def test_what_is_no_summary_is_one_line(tmp_path: Path, summary: Path, content: str | None) -> None:
+    if content is None:
+        summary.unlink()
+    else:
+        summary.write_text(content)
+    with pytest.raises(UserError, match=r"summary\.csv: .*dprepro report"):
+        beside.read(named(), tmp_path)
+
+
+def test_a_new_report_there_moves_the_reports_digest_here(tmp_path: Path, summary: Path) -> None:
+    before = entries(named(), tmp_path)
+    summary.write_text(summary.read_text().replace("98.7", "97.7"))
+    after = entries(named(), tmp_path)
+    assert {stage for stage in before if before[stage] != after[stage]} == {"report"}
