@@ -189,19 +189,19 @@ def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed]
 def test_rows_are_trained_side_by_side_with_the_extra_for_that(
     installed: Callable[..., Installed], tmp_path: Path
 ) -> None:
-    there = installed("lab", "cluster")
-    there.type("dprepro init laboratory", tmp_path)
+    environment = installed("lab", "cluster")
+    environment.type("dprepro init laboratory", tmp_path)
     settings = tmp_path / "laboratory/params.yaml"
     short = settings.read_text().replace("seeds: 3", "seeds: 1").replace("epochs: 6", "epochs: 1")
     settings.write_text(short)
-    said = there.type("dprepro repro --jobs 2", tmp_path / "laboratory")
+    said = environment.type("dprepro repro --jobs 2", tmp_path / "laboratory")
     assert (tmp_path / "laboratory/reports/ledgers/mine-t1-lenet5.json").exists(), said
 
 
 def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Installed], tmp_path: Path) -> None:
     """In an empty folder; what it has one add touches no file of what is installed."""
-    there, page = installed("lab"), [block for block in blocks() if block.page == "docs/laboratory.md"]
-    before, folder, told = there.digest(), tmp_path, []
+    environment, page = installed("lab"), [block for block in blocks() if block.page == "docs/laboratory.md"]
+    before, folder, told = environment.digest(), tmp_path, []
     table, row = (block.text for block in page if block.language == "yaml")
     for block in page:
         if block.text == table:
@@ -215,8 +215,8 @@ def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Instal
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
             elif not line.startswith("pip "):
-                told.append(there.type(line, folder))
-    assert there.digest() == before
+                told.append(environment.type(line, folder))
+    assert environment.digest() == before
     # its own paper alone, with verdicts on both tables
     assert "<title>My paper: " in (folder / "reports/index.html").read_text()
     summary = (folder / "reports/summary.csv").read_text()
@@ -224,22 +224,22 @@ def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Instal
     assert "mine-t2-signs" in summary
     assert (folder / "reports/figures/mine-t2-signs-curves.svg").exists()
     names = "import mlflow; print(*(one.name for one in mlflow.MlflowClient('sqlite:///mlflow.db').search_experiments()))"
-    assert set(there.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
+    assert set(environment.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
     # the second method trained nothing again, and all is vouched for
     plan = told[2]
     assert "mine-t2-signs: 2 replicas (never ran)" in plan
     assert "mine-t1-lenet5" not in plan
     assert ", 0 wrong" in told[-2]
     # in a clone, as CI does it
-    there.type("git clone --quiet . ../clone", folder)
+    environment.type("git clone --quiet . ../clone", folder)
     workflow = YAML(typ="safe").load(folder / ".github/workflows/report.yaml")
     for step in workflow["jobs"]["report"]["steps"]:
         if not step.get("run", "pip ").startswith("pip "):
-            there.type(step["run"], tmp_path / "clone")
+            environment.type(step["run"], tmp_path / "clone")
     rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
-    assert there.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
+    assert environment.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
 
 
 def _insert(path: Path, before: str, text: str) -> None:

@@ -167,8 +167,10 @@ def same_in_layers(
     """The same numbers for each layer, in its own size."""
     deviations = self.deviations(bounds, shares)
     return {
-        name: value + each(value, own) * streams.normal(step, value[0].numel()).reshape(value.shape)
-        for own, (name, value) in zip(deviations.T, sums.items(), strict=True)
+        name: (
+            value + each(value, of_tensor) * streams.normal(step, value[0].numel()).reshape(value.shape)
+        ).float()
+        for of_tensor, (name, value) in zip(deviations.T, sums.items(), strict=True)
     }
 
 

@@ -56,7 +56,7 @@ def test_a_bound_may_keep_to_its_claim_and_protect_nobody(
 def test_more_than_is_claimed_is_said_only_where_it_is_shown(shown: float | None, state: str) -> None:
     own = replica(1.0, 1.2)
     named = statement("turns_around")
-    ledger = own.ledger.model_copy(update={"shown": shown, "epsilon_lower_by": named})
+    ledger = own.ledger.model_copy(update={"epsilon_lower": shown, "epsilon_lower_by": named})
     found = guarantee([own.model_copy(update={"ledger": ledger})], reproducible=False)
     assert (found.state, found.kept) == (state, False)
     assert (words(named) in (found.reason or "")) == (state == "exceeds")

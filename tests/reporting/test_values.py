@@ -255,7 +255,7 @@ def test_reasons_are_counted_where_there_are_several() -> None:
 
 
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
-    lines = [{"key": "two", "label": "Two", "values": PRINTED, "not_covered": {"sigma=0": "printed twice"}}]
+    lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
     declared = toys.settings(row={}, other={"label": "Two"})
     found = [toys.record(key, declared, sigma_0=SURE) for key in declared.rows]
     result = toys.judged(toys.paper(values=PRINTED, lines=lines), declared, *found)

@@ -13,7 +13,7 @@ from tests.reporting.made_up import dpsgd
 
 def ledger(claimed: float | None, epsilon_upper: float | None, shown: float | None = None) -> Ledger:
     return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(
-        update={"event": "noise", "claimed": claimed, "epsilon_upper": epsilon_upper, "shown": shown}
+        update={"event": "noise", "claimed": claimed, "epsilon_upper": epsilon_upper, "epsilon_lower": shown}
     )
 
 
