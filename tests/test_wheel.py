@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, blocks
 from tests.test_contributing import FILES
+from tests.there import there
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro", "pipeline", "stages")
@@ -97,8 +98,8 @@ def _closure(needing: Distribution, extras: Iterable[str]) -> Iterator[Distribut
             )
             if wanted and (needed.name, *sorted(needed.extras)) not in seen:
                 seen.add((needed.name, *sorted(needed.extras)))
-                yield (there := distribution(needed.name))
-                todo.append((there, tuple(needed.extras)))
+                yield (dependency := distribution(needed.name))
+                todo.append((dependency, tuple(needed.extras)))
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +132,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Callable
 
 def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
     """Types, page parts, and what a laboratory begins with."""
-    there = set(zipfile.ZipFile(wheel).namelist())
+    packed = set(zipfile.ZipFile(wheel).namelist())
     for package in PACKAGES:
         wanted = {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / package).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
         }
-        assert wanted <= there, sorted(wanted - there)
+        assert wanted <= packed, sorted(wanted - there)
 
 
 def test_import_is_quick_and_brings_what_it_promises(
