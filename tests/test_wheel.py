@@ -139,7 +139,7 @@ def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
             for path in (ROOT / package).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
         }
-        assert wanted <= packed, sorted(wanted - there)
+        assert wanted <= packed, sorted(wanted - packed)
 
 
 def test_import_is_quick_and_brings_what_it_promises(
