@@ -31,7 +31,7 @@ def compare(
         "beside what the second reaches at the same proven epsilon, measured or by interpolation between its "
         "two levels next to it; else beside the best of its levels that spend less."
     )
-    for sentence in (*_missing(other, settings, pairs), *_together(one, other)):
+    for sentence in (*_missing(other, settings, pairs), *_composition(one, other)):
         console.print(sentence)
 
 
@@ -55,7 +55,7 @@ def _missing(other: str, settings: "Settings", pairs: list["Pair"]) -> Iterator[
             )
 
 
-def _together(*rows: str) -> Iterator[str]:
+def _composition(*rows: str) -> Iterator[str]:
     """What each row and its search spend in all."""
     from pipeline.reporting.wording import composition
     from pipeline.results import records

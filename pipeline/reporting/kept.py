@@ -60,10 +60,10 @@ class Kept:
         kept = digest_files(self.root, self._records(result))
         return digest_json([self.code, result.table.model_dump(mode="json"), shown, rows, kept])
 
-    def of_page(self, result: PaperResult, papers: int) -> str:
-        """Digest of everything that a paper's page is drawn from, one of so many papers."""
+    def of_page(self, result: PaperResult, tables: Iterable[str], papers: int) -> str:
+        """Digest of everything that a paper's page is drawn from: its `of_table`s, one of so many papers."""
         paper = digest_files(self.root, (self.root / PAPERS).glob(f"{result.key}.yaml"))
-        return digest_json([result.key, paper, papers, *map(self.of_table, result.tables)])
+        return digest_json([result.key, paper, papers, *tables])
 
     def _row(self, row: RowResult) -> list[object]:
         declared = row.declared.model_dump(mode="json")

@@ -28,6 +28,7 @@ class Section:
     """A filled table with what is drawn from it."""
 
     result: TableResult
+    source: str  # digest of everything that its files are drawn from
     files: Mapping[str, str]  # tables and figures, by their paths under `reports/`
 
     def figure(self, name: str) -> str | None:
@@ -76,7 +77,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         key = chapter.result.key
         drawn = {name: text for section in chapter.sections for name, text in section.files.items()}
         files[key] = [folder / name for name in drawn]
-        source = kept.of_page(chapter.result, len(papers))
+        tables = (section.source for section in chapter.sections)
+        source = kept.of_page(chapter.result, tables, len(papers))
         page = kept.files(source, partial(_page, chapter, len(papers)))
         _put({**drawn, **page}, folder)
         write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
@@ -101,12 +103,15 @@ def _put(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _chapter(result: PaperResult, kept: Kept) -> Chapter:
-    sections = tuple(
-        Section(table, kept.files(kept.of_table(table), partial(_drawn, table))) for table in result.tables
-    )
+    sections = tuple(_section(table, kept) for table in result.tables)
     claims = assess(result)
     said = findings.said(result.paper.findings, result.tables, claims)
     return Chapter(result, sections, tuple(claims), tuple(said))
+
+
+def _section(result: TableResult, kept: Kept) -> Section:
+    source = kept.of_table(result)
+    return Section(result, source, kept.files(source, partial(_drawn, result)))
 
 
 def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:

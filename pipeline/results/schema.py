@@ -68,9 +68,8 @@ class Released(Strict):
 
     quantity: Plain  # 'relevances', 'inputs', 'labels'
     claimed: NotNegative  # epsilon by the method's own reckoning
-    epsilon_upper: (
-        NotNegative | None
-    )  # by how far one example really moves the quantity; None: nothing bounds it
+    # by how far one example really moves the quantity; None: nothing bounds it
+    epsilon_upper: NotNegative | None
     # standard deviation on a coordinate: least, median, largest
     noise: tuple[NotNegative, NotNegative, NotNegative]
     span: NotNegative  # of the exact values: how far they lie apart
@@ -97,9 +96,8 @@ class Ledger(Strict):
     epsilon_upper: NotNegative | None
     accountant: Plain | None  # that computed `epsilon_upper`
     reasons: tuple[Statement, ...] = ()  # why `epsilon_upper` is None
-    accountants: tuple[
-        AccountantEpsilon, ...
-    ] = ()  # what other accountants and libraries say of the same event
+    # what other accountants and libraries say of the same event
+    accountants: tuple[AccountantEpsilon, ...] = ()
     not_covered: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
     mu: NotNegative | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound

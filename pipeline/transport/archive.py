@@ -137,15 +137,20 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> IO[bytes]:
     return content
 
 
+def always(row: str) -> tuple[Path, ...]:
+    """The files of a row that every pack has; weights are besides."""
+    return records.run_path(row), records.history_path(row), records.evaluation_path(row)
+
+
 def _check_names(row: str, packed: PackedRow) -> None:
     """Only a row's own files, under names that can't lead out of their folder."""
-    own = {path(row).as_posix() for path in (records.run_path, records.history_path, records.evaluation_path)}
-    for name in packed.files.keys() - own:
+    due = {path.as_posix() for path in always(row)}
+    for name in packed.files.keys() - due:
         path = PurePosixPath(name)
         inside = path.parent == PurePosixPath(RUNS.name, row) and str(path) == name
         if not inside or path.suffix != ENDING:
             raise _Damage(f"{shown(name)} is not a file of row {row!r}")
-    if lacking := own - packed.files.keys():
+    if lacking := due - packed.files.keys():
         raise _Damage(f"{min(lacking)} is missing")
     if packed.weights != any(name.endswith(ENDING) for name in packed.files):
         raise _Damage(f"says of row {row!r} that it holds weights where it doesn't, or the other way round")

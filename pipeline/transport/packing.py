@@ -30,12 +30,11 @@ def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
     run = records.read_run(row)
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
-    paths = [records.run_path(row), records.history_path(row), records.evaluation_path(row)]
     heavy = [weights_path(row, *replica.key) for replica in run.replicas] if weights else []
     if lacking := next((path for path in heavy if not path.exists()), None):
         raise UserError(f"{lacking}: missing; --without-weights packs the row without")
     try:
-        files = {path.as_posix(): digest_file(path) for path in (*paths, *heavy)}
+        files = {path.as_posix(): digest_file(path) for path in (*archive.always(row), *heavy)}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
     return PackedRow(files=files, weights=weights)

@@ -80,7 +80,8 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         return raw.load(name, settings, root)
     folder, again = root / RAW / name, f"run `dprepro fetch {name}`"
     _, files = raw.read_source(folder, again)
-    for path, digest in ((folder / below, files[below]) for below in files):
+    for below, digest in files.items():
+        path = folder / below
         if not path.is_file() or digest_file(path) != digest:
             raise UserError(f"{path}: is not what was fetched; {again} again")
     if declared.digest_of(dict(sorted(files.items()))) != own.digest:

@@ -90,11 +90,12 @@ def _beside(axes: Axes, key: str, beside: Sequence[Beside]) -> None:
 
 def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -> None:
     for number, method in enumerate(methods):
-        of_method = [(min(epsilon, LARGEST), value) for key, epsilon, value, _ in points if key == method]
-        links = [link for key, *_, link in points if key == method]
+        of_method = [point[1:] for point in points if point[0] == method]
         if of_method:
+            epsilons, values, links = zip(*of_method, strict=True)
+            at = [min(epsilon, LARGEST) for epsilon in epsilons]
             colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
-            axes.scatter(*columns(of_method), s=25, color=colour, alpha=0.8, label=label, urls=links)
+            axes.scatter(at, values, s=25, color=colour, alpha=0.8, label=label, urls=links)
     for anchor in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
         axes.plot(*columns(anchor.points), marker=anchor.marker, label=anchor.source, **look)
