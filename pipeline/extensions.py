@@ -31,7 +31,7 @@ BUILT_IN: dict[Kind, str] = {
 FILES = "[a-z]*.py"
 ROOMS = "*/settings.py"  # a method is a folder, known by its settings
 
-_laboratory: list[str] = []  # packages that `code` named, in that order
+_laboratory: dict[str, Path] = {}  # packages that `code` named, in that order, and beside which params.yaml
 _caches: list["_lru_cache_wrapper[Any]"] = []
 T = TypeVar("T")
 
@@ -81,9 +81,14 @@ def use(packages: Sequence[str], folder: Path) -> None:
                 f"{folder / 'params.yaml'}: code: {name!r} is {there[0]} too; allowed: another name"
             )
         if name not in _laboratory:
-            _laboratory.append(name)
+            _laboratory[name] = folder
             for kept in _caches:
                 kept.cache_clear()
+
+
+def in_use() -> dict[str, Path]:
+    """The laboratory's packages and the folder of each, for a process that begins with none of them."""
+    return dict(_laboratory)
 
 
 @cached

@@ -91,7 +91,7 @@ def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever is used here is not used afterwards."""
-    monkeypatch.setattr(extensions, "_laboratory", [])
+    monkeypatch.setattr(extensions, "_laboratory", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     for kept in extensions._caches:

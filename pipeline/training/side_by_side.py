@@ -12,11 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
+from pathlib import Path
 from queue import Empty
 
 import torch
 
 from pipeline.errors import Stopped, UserError
+from pipeline.extensions import in_use, use
 from pipeline.memory import keep_freed
 from pipeline.training.loop import Context, Group, Progress, Replica, grouped, train_group
 from pipeline.training.stopping import Asked, noting_signals
@@ -89,7 +91,7 @@ def _run(groups: list[list[Replica]], context: Context, processes: int, asked: A
     threads = max(1, torch.get_num_threads() // processes)
     quiet = replace(context, show=_Sent(queue))
     running: list[BaseProcess] = [
-        start.Process(target=_work, args=(groups, place, processes, quiet, threads), daemon=True)
+        start.Process(target=_work, args=(groups, place, processes, quiet, threads, in_use()), daemon=True)
         for place in range(processes)
     ]
     for worker in running:
@@ -106,8 +108,17 @@ def _run(groups: list[list[Replica]], context: Context, processes: int, asked: A
         raise Stopped(told, "stopped, every replica with a checkpoint; the same command goes on from there")
 
 
-def _work(groups: list[list[Replica]], place: int, processes: int, context: Context, threads: int) -> None:
+def _work(
+    groups: list[list[Replica]],
+    place: int,
+    processes: int,
+    context: Context,
+    threads: int,
+    laboratory: dict[str, Path],
+) -> None:
     """A worker's life. What goes wrong in it goes wrong again in the calling process, which tells of it."""
+    for package, folder in laboratory.items():
+        use([package], folder)
     torch.set_num_threads(threads)
     keep_freed()
     parent = multiprocessing.parent_process()

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline import extensions
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Stopped, UserError
 from pipeline.methods.base import Execution
+from pipeline.models.model import Model
 from pipeline.training import side_by_side
 from pipeline.training.loop import Group, Progress, Replica, grouped, train_group
 from pipeline.training.side_by_side import train_replicas
@@ -95,6 +97,28 @@ def test_what_a_worker_cannot_do_is_told_once(
     with pytest.raises(UserError, match="full"):
         train_replicas(wanted(), context(tiny, cpu, tmp_path / "full"), workers=2)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_workers_know_a_laboratorys_models(
+    tiny: Prepared,
+    cpu: Execution,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "brought/models").mkdir(parents=True)
+    (tmp_path / "brought/models/flat.py").write_text(
+        "import math\n\nfrom torch import nn\n\n\ndef build(model, shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))\n"
+    )
+    monkeypatch.setattr(extensions, "_laboratory", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    extensions.use(["brought"], tmp_path)
+    brought = context(tiny, cpu, tmp_path / "checkpoints", model=Model(name="flat"))
+    assert [len(group.replicas) for group in train_replicas(wanted(), brought, workers=2)] == [2, 1, 1]
+    assert "Traceback" not in capfd.readouterr().err
+    for kept in extensions._caches:
+        kept.cache_clear()
 
 
 def test_short_trainings_and_gpus_take_one_process(
