@@ -41,7 +41,8 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
     for start in range(0, len(drawn), 2 * PAIRS):
         part = drawn[start : start + 2 * PAIRS].reshape(2, -1)
         words = generator.integers(2**64, size=part.shape, dtype=np.uint64)
-        uniform = words[0] * WORD
+        # as signed integers, which become floats several times as fast
+        uniform = (words[0] >> np.uint64(1)).view(np.int64) * (2 * WORD)
         # -pi to pi: of small angles float64 has more digits than of such beside 2 pi
         angle = torch.from_numpy(words[1].view(np.int64) * (2 * np.pi * WORD))
         real = np.empty_like(part)
@@ -61,7 +62,7 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
     """Integers in float64, of the shape of ``scales``: these times Laplace numbers of scale 1, rounded."""
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
-    uniform = (words >> np.uint64(1)) * (2 * WORD)
+    uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
     real = scales * -np.log(np.maximum(uniform, WORD))
     drawn = np.empty(scales.shape)
     near = _round(real, scales * ERROR, drawn)
