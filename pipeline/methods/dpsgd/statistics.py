@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
-from pipeline.methods.dpsgd.joint_gradients import joint_clipper
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import (
@@ -25,7 +24,7 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.clippers import way_for
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.layers import watched
 from pipeline.privacy.statements import Statement, statement
 
@@ -122,7 +121,6 @@ class JointStatistics(NoStatistics):
         """As the others; some batch norm must be trained."""
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
-        self.joint = joint_clipper(self.net, self.example, self.execution.reference, self.execution.alone)
 
     def clipper(self) -> Clipper:
         """Clipped sums through the joint batch."""
@@ -131,9 +129,16 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
+        values, pullback = vjp(partial(self.losses, inputs=inputs, labels=labels, mask=mask), tensors)[:2]
         at_once = max(1, self.at_once // (len(labels) + len(self.public)))
-        losses = partial(self.losses, inputs=inputs, labels=labels, mask=mask)
-        return self.joint(losses, tensors, mask, bounds, at_once)
+        examples = torch.eye(len(mask), device=mask.device).split(at_once)
+        parts: list[ClippedSum] = []
+        # in a plain loop: every example's gradient at once would not fit
+        pieces = zip(examples, mask.split(at_once), values.split(at_once), strict=True)
+        for piece, present, of_piece in pieces:
+            gradients = vmap(lambda which: pullback(which)[0])(piece)
+            parts.append(clipped(gradients, of_piece, present, bounds))
+        return ClippedSum.of(parts)._replace(losses=values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
