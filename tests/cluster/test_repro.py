@@ -126,7 +126,7 @@ def test_a_signal_leaves_a_checkpoint_and_begins_nothing_more(signed: list[str])
         if task.name == "done":
             return
         if not ending.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
         assert ending.wait(60)
         raise CommandFailed("stopped")
 
