@@ -1,6 +1,6 @@
 """Small worlds that engine tests share. Images are LeNet-5's size, but few."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from tests.warm.commands import commands
+from tests.warm.commands import ROOT, commands, environment, run
 
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = (
@@ -41,6 +41,16 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with `dprepro` and `dvc` that start at once: see `tests.warm.server`."""
     with commands(tmp_path_factory.mktemp("warm")) as folder:
         yield folder
+
+
+@pytest.fixture(scope="session")
+def typed(warm: Path) -> Callable[..., str]:
+    """Type a line in a folder, where commands start at once and run the code in ``library``; what it says."""
+
+    def typed(line: str, folder: Path, library: Path = ROOT, fails: bool = False) -> str:
+        return run(line, folder, environment(library, warm), fails)
+
+    return typed
 
 
 @pytest.fixture(scope="session")

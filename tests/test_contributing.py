@@ -1,9 +1,7 @@
 """What is written on adding is true: a laboratory trains that model by that method without another change."""
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,27 +39,22 @@ def laboratory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(warm: Path, laboratory: Path) -> Callable[..., str]:
-    def run(*arguments: str) -> str:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        line: list[Any] = [warm / "python", *arguments]
-        done = subprocess.run(line, cwd=laboratory, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+def run(typed: Callable[..., str], laboratory: Path) -> Callable[[str], str]:
+    return lambda line: typed(line, laboratory)
 
 
-def test_a_model_is_one_file_and_a_private_method_one_room(laboratory: Path, run: Callable[..., str]) -> None:
+def test_a_model_is_one_file_and_a_private_method_one_room(
+    laboratory: Path, run: Callable[[str], str]
+) -> None:
     rooms = {Path(name).parent.as_posix() for name in FILES}
     assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (
         "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "
         "[fetch.fetch(name, own) for name in own.raw]; prepare.prepare('mnist', own)"
     )
-    run("-c", data)
+    run(f'python -c "{data}"')
     for stage in ("train", "evaluate", "ledger", "audit"):
-        run("-m", "stages", stage, "my-perceptron")
+        run(f"dprepro {stage} my-perceptron")
     ran = read(laboratory, "runs")
     assert (ran["method"], ran["model"]["name"]) == ("private_signs", "perceptron")
     accuracies = [one["metrics"]["test_accuracy"] for one in read(laboratory, "evaluations")["replicas"]]
@@ -79,20 +72,20 @@ def test_a_model_is_one_file_and_a_private_method_one_room(laboratory: Path, run
     # a search, a new row, the cost and the figure's key
     searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
     (laboratory / "params.yaml").write_text(searched)
-    assert "learning_rate" in run("-m", "stages", "search", "rates")
-    told = ("--data", "mnist", "--model", "perceptron", "--method", "private_signs")
-    assert "declared" in run("-m", "stages", "new", "row", "begun", *told)
+    assert "learning_rate" in run("dprepro search rates")
+    row = "dprepro new row begun --data mnist --model perceptron --method private_signs"
+    assert "declared" in run(row)
     script = (
         "from pipeline import params; from pipeline.cluster.costs import costs; "
         "from pipeline.methods.rooms import method_settings; own = params.load(); "
         "print(len(costs(own.rows['begun'], own)), method_settings()['private_signs'].title)"
     )
-    assert run("-c", script) == "1 private SignSGD\n"
+    assert run(f'python -c "{script}"') == "1 private SignSGD\n"
     # the same model by another private method, at the page's settings but for their length and number
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
     (laboratory / "params.yaml").write_text(PARAMS.replace(ROW, short))
-    assert "2 replicas trained" in run("-m", "stages", "train", "my-perceptron")
+    assert "2 replicas trained" in run("dprepro train my-perceptron")
 
 
 def read(laboratory: Path, kind: str) -> Any:

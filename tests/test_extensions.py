@@ -1,9 +1,7 @@
 """What a laboratory's package brings is known as ours is: proved by a method of ours that moves there."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,7 +48,7 @@ searches:
 
 
 @pytest.fixture
-def run(tmp_path: Path, warm: Path) -> Callable[..., str]:
+def run(tmp_path: Path, typed: Callable[..., str]) -> Callable[[str], str]:
     """This project without the room, which a laboratory has instead; runs a command there."""
     ignored = shutil.ignore_patterns("__pycache__")
     for folder in ("pipeline", "stages", "tests/golden", "reports/searches"):
@@ -64,26 +62,20 @@ def run(tmp_path: Path, warm: Path) -> Callable[..., str]:
         )
     (tmp_path / "params.yaml").write_text(f"code: [lab]\n{(ROOT / 'params.yaml').read_text()}")
 
-    def run(*arguments: str) -> str:
-        env = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
-        line = [str(warm / "python"), *arguments]
-        done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+    return lambda line: typed(line, tmp_path, tmp_path)
 
 
-def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[..., str]) -> None:
-    said = json.loads(run("-c", GOLDEN))
+def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[[str], str]) -> None:
+    (tmp_path / "golden.py").write_text(GOLDEN)
+    said = json.loads(run("python golden.py"))
     assert said
     assert set(said) == {None}
     (tmp_path / "params.yaml").write_text(PARAMS)
     for command in ("fetch mnist", "prepare mnist", "search rates", "train moved", "evaluate moved"):
-        run("-m", "stages", *command.split())
-    assert "claimed" in run("-m", "stages", "ledger", "moved")
-    assert "shown" in run("-m", "stages", "audit", "moved")
-    run("-m", "stages", "report", "--no-mlflow")
+        run(f"dprepro {command}")
+    assert "claimed" in run("dprepro ledger moved")
+    assert "shown" in run("dprepro audit moved")
+    run("dprepro report --no-mlflow")
     assert "moved" in (tmp_path / "reports/summary.csv").read_text()
     assert (tmp_path / "reports/figures/moved-curves.svg").exists()
 

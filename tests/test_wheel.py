@@ -11,7 +11,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,14 @@ from pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, blocks
 from tests.test_contributing import FILES
 from tests.there import there
+from tests.warm.commands import commands, run
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro", "pipeline", "stages")
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
 OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
-DVC = "#!{python}\nimport sys\n\nfrom dvc.cli import main\n\nsys.exit(main())\n"
-TEXTS = """\
+PARAMS = """\
 source: {kind: synthetic}
 raw: {ag-news: {train: 200, test: 20}}
 data:
@@ -39,6 +40,13 @@ data:
     {raw: ag-news, train: 150, validation: 20, public: {raw: ag-news, count: 10},
      text: {tokens: 8, vocabulary: 50}}
 rows: {}
+accounts:
+  counted:
+    paper: mine
+    table: t1
+    label: DP-SGD
+    settings: {examples: 60000, batch: 256, epochs: 1, delta: 1.0e-5, noise_multiplier: 1.1}
+    levels: [{noise_multiplier: 1.1}]
 """
 
 
@@ -66,19 +74,22 @@ class Installed:
             for top in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
                 if not top.endswith(".pth") and not (self.site / top).exists():
                     (self.site / top).symlink_to(str(needed.locate_file(top)))
-        (folder / "bin/dvc").write_text(DVC.format(python=self.python))
-        (folder / "bin/dvc").chmod(0o755)
         who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         path = f"{folder / 'bin'}:{os.defpath}"
         self.environment = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
 
+    @contextmanager
+    def warm(self, folder: Path) -> Iterator[None]:
+        """Have commands start at once while the block lasts, with the packages of this environment alone."""
+        before = self.environment
+        with commands(folder, self.python, before) as place:
+            self.environment = {**before, "PATH": f"{place}:{before['PATH']}"}
+            yield
+        self.environment = before
+
     def type(self, line: str, folder: Path, fails: bool = False) -> str:
         """What a line says that is typed in a folder."""
-        done = subprocess.run(
-            line, shell=True, cwd=folder, env=self.environment, capture_output=True, text=True
-        )
-        assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+        return run(line, folder, self.environment, fails)
 
     def digest(self) -> str:
         """Of the files that the wheel brought."""
@@ -118,16 +129,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Callable[..., Installed]:
-    """Makes an environment with some extras, once."""
-    made: dict[tuple[str, ...], Installed] = {}
+def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
+    """An environment without an extra."""
+    return Installed(tmp_path_factory.mktemp("environment"), wheel, ())
 
-    def install(*extras: str) -> Installed:
-        if extras not in made:
-            made[extras] = Installed(tmp_path_factory.mktemp("environment"), wheel, extras)
-        return made[extras]
 
-    return install
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
+    """An environment with the extra `lab`, whose commands start at once."""
+    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab"])
+    with environment.warm(tmp_path_factory.mktemp("warm")):
+        yield environment
 
 
 def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
@@ -142,9 +154,7 @@ def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
         assert wanted <= packed, sorted(wanted - packed)
 
 
-def test_import_is_quick_and_brings_what_it_promises(
-    installed: Callable[..., Installed], tmp_path: Path
-) -> None:
+def test_import_is_quick_and_brings_what_it_promises(bare: Installed, tmp_path: Path) -> None:
     """Without what is a laboratory's, which is not there."""
     script = (
         "import time; before = time.process_time(); import dprepro; spent = time.process_time() - before; "
@@ -153,7 +163,7 @@ def test_import_is_quick_and_brings_what_it_promises(
         f"others = {sorted(OF_A_LABORATORY | OF_OTHER_EXTRAS)}; "
         "print(spent, [name for name in others if name in sys.modules or find_spec(name)])"
     )
-    spent, others = installed().type(f'python -c "{script}"', tmp_path).strip().split(" ", 1)
+    spent, others = bare.type(f'python -c "{script}"', tmp_path).strip().split(" ", 1)
     assert float(spent) < 2
     assert others == "[]"
 
@@ -167,12 +177,13 @@ def test_here_too_import_brings_nothing_of_a_laboratory() -> None:
     assert not (OF_A_LABORATORY | OF_OTHER_EXTRAS) & set(done.stdout.split())
 
 
-def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed], tmp_path: Path) -> None:
-    bare, laboratory = installed(), installed("lab")
+def test_a_command_says_which_extra_it_lacks_and_works_with_it(
+    bare: Installed, laboratory: Installed, wheel: Path, tmp_path: Path
+) -> None:
     assert "at most" in bare.type(
         "dprepro epsilon --sigma 1.1 --batch 256 --examples 60000 --epochs 20", tmp_path
     )
-    (tmp_path / "params.yaml").write_text(TEXTS)
+    (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
     for command, package, extra in (
         ("dprepro report", "matplotlib", "lab"),
@@ -181,27 +192,17 @@ def test_a_command_says_which_extra_it_lacks(installed: Callable[..., Installed]
     ):
         assert bare.type(command, tmp_path, fails=True) == lacking.format(package, extra)
     laboratory.type("dprepro fetch ag-news", tmp_path)
-    assert laboratory.type("dprepro prepare ag-news", tmp_path, fails=True) == lacking.format(
-        "torchtext", "text"
-    )
-    assert "train 150, validation 20" in installed("lab", "text").type("dprepro prepare ag-news", tmp_path)
+    said = laboratory.type("dprepro prepare ag-news", tmp_path, fails=True)
+    assert said == lacking.format("torchtext", "text")
+    more = Installed(tmp_path / "environment", wheel, ["lab", "cluster", "text"])
+    assert "train 150, validation 20" in more.type("dprepro prepare ag-news", tmp_path)
+    assert "1 done, 0 failed" in more.type("dprepro repro", tmp_path)
+    assert (tmp_path / "reports/ledgers/counted.json").exists()
 
 
-def test_rows_are_trained_side_by_side_with_the_extra_for_that(
-    installed: Callable[..., Installed], tmp_path: Path
-) -> None:
-    environment = installed("lab", "cluster")
-    environment.type("dprepro init laboratory", tmp_path)
-    settings = tmp_path / "laboratory/params.yaml"
-    short = settings.read_text().replace("seeds: 3", "seeds: 1").replace("epochs: 6", "epochs: 1")
-    settings.write_text(short)
-    said = environment.type("dprepro repro --jobs 2", tmp_path / "laboratory")
-    assert (tmp_path / "laboratory/reports/ledgers/mine-t1-lenet5.json").exists(), said
-
-
-def test_the_page_for_authors_from_top_to_bottom(installed: Callable[..., Installed], tmp_path: Path) -> None:
+def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path: Path) -> None:
     """In an empty folder; what it has one add touches no file of what is installed."""
-    environment, page = installed("lab"), [block for block in blocks() if block.page == "docs/laboratory.md"]
+    environment, page = laboratory, [block for block in blocks() if block.page == "docs/laboratory.md"]
     before, folder, told = environment.digest(), tmp_path, []
     table, row = (block.text for block in page if block.language == "yaml")
     for block in page:

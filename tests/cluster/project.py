@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from pipeline.data.own.describe import describe
 from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
+from tests.warm.commands import ROOT, environment
 
-ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 HEAD = """\
 source: {kind: synthetic}
@@ -98,18 +98,6 @@ config = Config(
 OTHERS = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
 
-def environment() -> dict[str, str]:
-    """Without the variables of a git hook that runs the tests; a trainer takes one core."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MLFLOW_"))}
-    return {
-        **kept,
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "OMP_WAIT_POLICY": "PASSIVE",
-    }
-
-
 def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool = False) -> None:
     """Make the checkout: settings and stages, no data and no results.
 
@@ -138,7 +126,7 @@ def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool
     )
     (folder / "slots.py").write_text(SLOTS)
     (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(), check=True)
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(ROOT), check=True)
 
 
 def _images(labels: np.ndarray) -> np.ndarray:
@@ -149,18 +137,17 @@ def _images(labels: np.ndarray) -> np.ndarray:
     return images
 
 
-def unbroken(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Prepare a checkout's data, train and measure rows in this process, and return what counts of them."""
+def unbroken(folder: Path, row: str) -> dict[str, Any]:
+    """Prepare a checkout's data, train and measure a row in this process, and return what counts of it."""
     own = params.load(folder / "params.yaml")
     for name in own.raw:
         fetch(name, own, folder)
     for name in own.data:
         prepare(name, own, folder)
     cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
-    for row in names:
-        data = prepared.load(own.rows[row].data, folder)
-        rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
-        evaluation.evaluate(row, own, data, cpu, folder)
+    data = prepared.load(own.rows[row].data, folder)
+    rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
+    evaluation.evaluate(row, own, data, cpu, folder)
     return numbers(folder)
 
 
@@ -169,7 +156,7 @@ def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [BIN / "dprepro", "repro", *arguments],
         cwd=folder,
-        env=environment(),
+        env=environment(ROOT),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -5,9 +5,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.cluster import project
 from tests.cluster.project import workers
 from tests.there import there
 
-ROWS = ("row-00", "row-01")
+ROW = "row-00"
 # a network for larger images
 MISFIT = """\
   misfit:
@@ -35,20 +34,6 @@ MISFIT = """\
     settings: {batch: 60, epochs: 1, learning_rate: 0.1}
     levels: [{epsilon: 3}]
 """
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A checkout with the data of its rows, one's own of the last, and the numbers of their unbroken runs."""
-    folder = tmp_path_factory.mktemp("made") / "grid"
-    project.make(folder, len(ROWS), epochs=4, own=True)
-    with (folder / "params.yaml").open("a") as file:
-        file.write(MISFIT)
-    unbroken = folder.with_name("unbroken")
-    shutil.copytree(folder, unbroken)
-    expected = project.unbroken(unbroken, ROWS)
-    shutil.copytree(unbroken / "data", folder / "data")
-    return folder, expected
 
 
 def until(happened: Callable[[], object], running: subprocess.Popen[str] | None = None) -> None:
@@ -73,16 +58,22 @@ def kill(folder: Path, kind: str) -> None:
 
 
 def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
-    made: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, expected = tmp_path / "grid", made[1]
-    shutil.copytree(made[0], folder)
+    """A row on somebody's own data, here and on workers of Parsl's, beside one that can't be trained."""
+    folder, unbroken = tmp_path / "grid", tmp_path / "unbroken"
+    project.make(folder, 1, epochs=4, own=True)
+    with (folder / "params.yaml").open("a") as file:
+        file.write(MISFIT)
+    shutil.copytree(folder, unbroken)
+    expected = project.unbroken(unbroken, ROW)
+    shutil.copytree(unbroken / "data", folder / "data")
 
-    def start() -> subprocess.Popen[str]:
-        return project.repro(folder, "--jobs", "2", "--checkpoint-every", "0.2")
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return project.repro(folder, *arguments, "--checkpoint-every", "0.2")
 
     # Ctrl-C: one line
-    running = start()
+    running = start(ROW)
     until(lambda: begun(folder), running)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=120)
@@ -93,32 +84,10 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert "its worker died" not in said
     assert not list(workers(folder))
     had, when = begun(folder), time.time()
-    # a killed trainer, and a row that can't be trained
-    running = start()
+    # a worker of Parsl's, and its coordinator
+    running = start(ROW, "--on", "slots.py")
     until(lambda: trainers(folder), running)
-    kill(folder, "trainer")
-    said, _ = running.communicate(timeout=600)
-    assert running.returncode == 1
-    assert "its worker died, tried again: ended by signal" in said
-    assert "2 done, 1 failed" in said
-    # tried once, and told with its reason at the end
-    assert "dprepro: misfit: failed: model 'lenet5_tanh' can't be built" in said
-    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("misfit: on ") == 1
-    check(folder, ROWS, expected, had, when, monkeypatch)
-
-
-def test_workers_of_parsl_that_are_killed_and_their_coordinator(
-    made: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, expected = tmp_path / "grid", made[1]
-    shutil.copytree(made[0], folder)
-
-    def start() -> subprocess.Popen[str]:
-        return project.repro(folder, ROWS[0], "--on", "slots.py", "--checkpoint-every", "0.2")
-
-    running = start()
-    until(lambda: begun(folder), running)
-    had, when, first = begun(folder), time.time(), trainers(folder)
+    first = trainers(folder)
     kill(folder, "worker")
     until(lambda: trainers(folder) - first, running)
     # what works for a coordinator ends once that is missed
@@ -127,30 +96,24 @@ def test_workers_of_parsl_that_are_killed_and_their_coordinator(
     assert "its worker died, tried again: Task failure due to loss of worker" in running.stdout.read()
     running.wait()
     until(lambda: not list(workers(folder)))
-    running = start()
+    # a trainer, and a row that can't be trained
+    running = start("--jobs", "2")
+    until(lambda: trainers(folder), running)
+    kill(folder, "trainer")
     said, _ = running.communicate(timeout=600)
-    assert running.returncode == 0, said
-    check(folder, ROWS[:1], expected, had, when, monkeypatch)
-
-
-def check(
-    folder: Path,
-    rows: Sequence[str],
-    expected: dict[str, Any],
-    had: set[str],
-    when: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All rows have the unbroken run's numbers, went on from checkpoints, and are signed."""
-    due = {name: numbers for name, numbers in expected.items() if Path(name).stem in rows}
-    assert project.numbers(folder) == due
-    assert len(due) == 3 * len(rows)
+    assert running.returncode == 1
+    assert "its worker died, tried again: ended by signal" in said
+    assert "1 done, 1 failed" in said
+    # tried once, and told with its reason at the end
+    assert "dprepro: misfit: failed: model 'lenet5_tanh' can't be built" in said
+    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("misfit: on ") == 1
+    # the unbroken run's numbers, from the first checkpoint on, and signed
+    assert project.numbers(folder) == expected
+    assert len(expected) == 3
     monkeypatch.chdir(folder)
-    for row in had:
-        run = there(records.read_run(row))
-        assert run.replicas[0].started < when
-    left = tasks.todo(params.load(), rows)
+    assert had == {ROW}
+    assert there(records.read_run(ROW)).replicas[0].started < when
+    left = tasks.todo(params.load(), [ROW])
     assert (left.tasks, left.unsigned) == ((), ())
-    assert dvclock.dvc(
-        "status", *(f"{stage}@{row}" for row in rows for stage in dvclock.STAGES_OF_A_ROW)
-    ).strip() == ("Data and pipelines are up to date.")
+    stages = (f"{stage}@{ROW}" for stage in dvclock.STAGES_OF_A_ROW)
+    assert dvclock.dvc("status", *stages).strip() == "Data and pipelines are up to date."

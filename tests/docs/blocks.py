@@ -1,6 +1,5 @@
 """The code blocks of everything that is written for people, and what a line of a console block must be."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -136,9 +135,3 @@ def _pip(words: list[str], names: set[str]) -> str | None:
     text = (ROOT / "pyproject.toml").read_text()
     unknown = [extra for extra in extras if not re.search(rf"^{extra} = \[", text, re.MULTILINE)]
     return f"no extra {unknown[0]!r}" if unknown else None
-
-
-def environment() -> dict[str, str]:
-    """That of a command which runs this code, and takes no part in what runs the tests."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "MLFLOW_"))}
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

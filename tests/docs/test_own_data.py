@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +12,8 @@ from ruamel.yaml import YAML
 from pipeline import params, verification
 from pipeline.files import digest_file
 from pipeline.results import records
-from tests.docs.blocks import ROOT, Block, blocks, environment
+from tests.docs.blocks import ROOT, Block, blocks
 
-BIN = Path(sys.executable).parent
 PAGE = [block for block in blocks() if block.page == "docs/own-data.md"]
 SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
 
@@ -26,20 +23,7 @@ def of(language: str) -> list[Block]:
 
 
 @pytest.fixture(scope="module")
-def run(warm: Path) -> Callable[..., str]:
-    """Type a line in a folder; what it says."""
-
-    def run(folder: Path, line: str, fails: bool = False) -> str:
-        told = environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}"}
-        done = subprocess.run(line, shell=True, cwd=folder, env=told, capture_output=True, text=True)
-        assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def project(run: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
     shutil.copy(ROOT / "dvc.yaml", folder)
@@ -56,7 +40,7 @@ def project(run: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -
         patch.chdir(folder)
         exec(script.text, {"images": images, "labels": labels})
     for line in of("console")[0].commands:
-        run(folder, line)
+        typed(line, folder)
     return folder
 
 
@@ -86,10 +70,10 @@ def test_the_entries_are_those_of_the_page(project: Path) -> None:
     assert digest == digest_file(project / "mine.npz")
 
 
-def test_a_changed_file_is_noticed_by_dvc(run: Callable[..., str], project: Path) -> None:
+def test_a_changed_file_is_noticed_by_dvc(typed: Callable[..., str], project: Path) -> None:
     before = (project / "mine.npz").read_bytes()
     (project / "mine.npz").write_bytes(before + b" ")
-    said = run(project, "dvc repro own@mine", fails=True)
+    said = typed("dvc repro own@mine", project, fails=True)
     assert f"mine.npz: its digest is {digest_file(project / 'mine.npz')}, but params.yaml has" in said
     (project / "mine.npz").write_bytes(before)
 

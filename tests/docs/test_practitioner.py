@@ -17,9 +17,8 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from pipeline.results import records
-from tests.docs.blocks import ROOT, environment
+from tests.warm.commands import ROOT, environment
 
-BIN = Path(sys.executable).parent
 SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
 MODEL = '''"""A small network of one's own."""
 
@@ -70,42 +69,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def told(warm: Path, lab: Path) -> dict[str, str]:
-    return environment() | {"PATH": f"{warm}:{BIN}:{environment()['PATH']}", "PYTHONPATH": str(lab)}
+def test_the_walk(lab: Path, warm: Path, typed: Callable[..., str]) -> None:
+    def run(line: str) -> str:
+        return typed(line, lab, lab)
 
-
-@pytest.fixture(scope="module")
-def typed(lab: Path, told: dict[str, str]) -> Callable[[str], str]:
-    """Type a line; what it says."""
-
-    def typed(line: str) -> str:
-        done = subprocess.run(line, shell=True, cwd=lab, env=told, capture_output=True, text=True)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    return typed
-
-
-def test_the_walk(lab: Path, typed: Callable[[str], str], told: dict[str, str]) -> None:
     # files elsewhere stay there
-    assert "none is public" in typed("dprepro new data scans --images ../scans")
-    typed("dprepro new data notes --texts ../notes.csv --copy")
-    typed(
-        "dprepro new row mine --data scans --model hidden --method dpsgd --epsilon 3 --epochs 40 --batch 16"
-    )
+    assert "none is public" in run("dprepro new data scans --images ../scans")
+    run("dprepro new data notes --texts ../notes.csv --copy")
+    run("dprepro new row mine --data scans --model hidden --method dpsgd --epsilon 3 --epochs 40 --batch 16")
     declared = YAML(typ="safe").load(lab / "params.yaml")
     assert [each["path"] for each in declared["own"].values()] == ["data/own/scans", "data/own/notes.csv"]
     # one candidate a step size, and the row takes the better
     params = lab / "params.yaml"
     text = params.read_text().replace("    method: dpsgd\n", "    method: dpsgd\n    search: mine\n")
     params.write_text(text + SEARCH)
-    typed("dprepro search mine")
+    run("dprepro search mine")
     # Ctrl-C in the midst of training, and the same command again
     training = subprocess.Popen(
         [sys.executable, "-m", "stages", "train", "mine", "--checkpoint-every", "0"],
         cwd=lab,
-        env=told,
+        env=environment(lab, warm),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -117,8 +100,8 @@ def test_the_walk(lab: Path, typed: Callable[[str], str], told: dict[str, str]) 
             break
     training.stdout.read()
     assert training.wait() in (130, 0)
-    typed("dvc repro evaluate@mine ledger@mine")
-    said = typed("dprepro ledger mine")
+    run("dvc repro evaluate@mine ledger@mine")
+    said = run("dprepro ledger mine")
     proven = re.search(r"epsilon = 3: epsilon at most ([\d.]+) proven", said)
     assert proven is not None
     assert 2.97 <= float(proven[1]) <= 3
@@ -127,17 +110,17 @@ def test_the_walk(lab: Path, typed: Callable[[str], str], told: dict[str, str]) 
     assert float(together[1]) > 3
     assert records.read_evaluation("mine", lab) is not None
     # nothing private is staged, however much is
-    typed("git add -A")
-    staged = typed("git ls-files").splitlines()
+    run("git add -A")
+    staged = run("git ls-files").splitlines()
     assert "params.yaml" in staged
     assert not [
         name for name in staged if name.startswith("data/") or name.endswith((".png", ".csv.npy", ".npz"))
     ]
     assert "notes.csv" not in " ".join(staged)
-    assert "1 rows stand" in typed("dprepro status")
-    assert "mine: 1 replicas stand; nothing to train" in typed("dprepro plan mine")
+    assert "1 rows stand" in run("dprepro status")
+    assert "mine: 1 replicas stand; nothing to train" in run("dprepro plan mine")
     # in its own words
-    typed("dprepro report --no-mlflow")
+    run("dprepro report --no-mlflow")
     first = (lab / "reports/index.html").read_text()
     assert "Rows of our own" in first
     assert "Does it reproduce?" not in (lab / "reports/papers/mine.html").read_text()

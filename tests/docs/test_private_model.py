@@ -4,21 +4,20 @@ import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.results import records
-from tests.docs.blocks import ROOT, blocks, environment
+from tests.docs.blocks import ROOT, blocks
 
 PAGE = [block for block in blocks() if block.page == "docs/private-model.md"]
 TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
 SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
 
 
-def test_the_page_runs_from_top_to_bottom(warm: Path, tmp_path: Path) -> None:
+def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: Path) -> None:
     for name in ("pipeline", "stages"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
@@ -26,10 +25,6 @@ def test_the_page_runs_from_top_to_bottom(warm: Path, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
-    told = environment() | {
-        "PATH": f"{warm}:{Path(sys.executable).parent}:{environment()['PATH']}",
-        "PYTHONPATH": str(tmp_path),
-    }
     (saved,) = re.findall(r"Save this as `(\S+)`", TEXT)
     for block in PAGE:
         if block.language == "python" and "def build" in block.text:
@@ -40,10 +35,7 @@ def test_the_page_runs_from_top_to_bottom(warm: Path, tmp_path: Path) -> None:
                 exec(block.text, {})
         else:
             for line in block.commands:
-                done = subprocess.run(
-                    line, shell=True, cwd=tmp_path, env=told, capture_output=True, text=True
-                )
-                assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+                typed(line, tmp_path, tmp_path)
     with open(tmp_path / "predictions.csv") as file:
         (predicted,) = csv.DictReader(file)
     assert (predicted["file"], predicted["class"]) == ("new.png", "0")

@@ -28,14 +28,14 @@ SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "s
 IMAGES, TEXTS = "stripes", "words"
 
 
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+def run(line: str) -> str:
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def refused(*arguments: str) -> str:
-    return refusal_of(lambda: CliRunner().invoke(app, arguments, catch_exceptions=False))
+def refused(line: str) -> str:
+    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
 
 
 def stripes(count: int) -> np.ndarray:
@@ -61,28 +61,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 (f"{sentences[number % 2]} {number}", ("good", "bad")[number % 2]) for number in range(300)
             ]
             csv.writer(file).writerows([("body", "mood"), *lines])
-        run("new", "data", "mine", "--npz", "mine.npz", "--inputs", "pictures", "--public", "20")
-        run("new", "data", "said", "--texts", "texts.csv", "--text", "body", "--label", "mood")
-        dpsgd = ("--method", "dpsgd", "--epsilon", "8", "--learning-rate", "1")
-        run(
-            "new",
-            "row",
-            IMAGES,
-            "--data",
-            "mine",
-            "--model",
-            "lenet5",
-            "--epochs",
-            "4",
-            "--seeds",
-            "2",
-            *dpsgd,
-        )
-        run("new", "row", TEXTS, "--data", "said", "--model", "bilstm", "--epochs", "1", *dpsgd)
+        run("new data mine --npz mine.npz --inputs pictures --public 4")
+        run("new data said --texts texts.csv --text body --label mood")
+        dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
+        run(f"new row {IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
+        run(f"new row {TEXTS} --data said --model bilstm {dpsgd}")
         for row in (IMAGES, TEXTS):
             for stage in ("train", "evaluate", "ledger"):
-                run(stage, row)
-            run("export", row, f"out/{row}")
+                run(f"{stage} {row}")
+            run(f"export {row} out/{row}")
         yield root
 
 
@@ -93,7 +80,7 @@ def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def predicted(network: str, *files: str) -> list[dict[str, str]]:
-    run("predict", network, *files, "--out", "found.csv")
+    run(f"predict {network} {' '.join(files)} --out found.csv")
     with open("found.csv") as file:
         return list(csv.DictReader(file))
 
@@ -171,8 +158,8 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
 
 
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
-    run("audit", IMAGES)
-    run("export", IMAGES, "out/audited")
+    run(f"audit {IMAGES}")
+    run(f"export {IMAGES} out/audited")
     attacks = [one for one in records.read_audit(IMAGES).attacks if one.whole]
     told = json.loads(Path("out/audited/config.json").read_text())["privacy"]
     assert told["audited"] == max(one.epsilon for one in attacks if one.attack != "floating_point")
@@ -208,7 +195,7 @@ def test_a_flipped_bit_is_noticed(here: Path, tmp_path: Path, name: str, place: 
     content = bytearray(path.read_bytes())
     content[int(place * len(content))] ^= 1
     path.write_bytes(content)
-    said = refused("predict", str(tmp_path / "model"), "texts.csv")
+    said = refused(f"predict {tmp_path}/model texts.csv")
     assert f"{name}: " in said
     assert "is not what" in said
 
@@ -217,7 +204,7 @@ def test_a_flipped_bit_is_noticed(here: Path, tmp_path: Path, name: str, place: 
 def test_a_missing_part_is_a_line(here: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(f"out/{TEXTS}", tmp_path / "model")
     (tmp_path / "model" / name).unlink()
-    assert f"{name}: can't be read: No such file" in refused("predict", str(tmp_path / "model"), "texts.csv")
+    assert f"{name}: can't be read: No such file" in refused(f"predict {tmp_path}/model texts.csv")
 
 
 def changed(folder: Path, **changes: Any) -> None:
@@ -244,7 +231,7 @@ def test_what_this_installation_computes_otherwise_is_refused(
 ) -> None:
     shutil.copytree(f"out/{IMAGES}", tmp_path / "model")
     changed(tmp_path / "model", **changes)
-    assert says in refused("predict", str(tmp_path / "model"), "mine.npz")
+    assert says in refused(f"predict {tmp_path}/model mine.npz")
 
 
 def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
@@ -264,54 +251,42 @@ def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
         "absent.png": "missing",
         "out": "is a folder; allowed: files of type",
     }.items():
-        assert f"{file}: {says}" in refused("predict", f"out/{IMAGES}", "mine.npz", file, "--out", "no.csv")
+        assert f"{file}: {says}" in refused(f"predict out/{IMAGES} mine.npz {file} --out no.csv")
     assert not Path("no.csv").exists()
     Path("other.csv").write_text("said\nhello\n")
     Path("latin.txt").write_bytes(b"caf\xe9\n")
-    assert "other.csv: no column 'body'" in refused("predict", TEXTS, "other.csv")
-    assert "latin.txt: not UTF-8 at byte 3" in refused("predict", TEXTS, "latin.txt")
-    assert "mine.npz: of unknown type; the network takes texts" in refused("predict", TEXTS, "mine.npz")
+    assert "other.csv: no column 'body'" in refused(f"predict {TEXTS} other.csv")
+    assert "latin.txt: not UTF-8 at byte 3" in refused(f"predict {TEXTS} latin.txt")
+    assert "mine.npz: of unknown type; the network takes texts" in refused(f"predict {TEXTS} mine.npz")
 
 
 def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
-    run(
-        "new",
-        "row",
-        "untrained",
-        "--data",
-        "mine",
-        "--model",
-        "lenet5",
-        "--method",
-        "dpsgd",
-        "--epsilon",
-        "1",
-    )
-    for arguments, says in {
-        ("untrained", "x"): "reports/runs/untrained.json: not there; run `dprepro train untrained` first",
-        ("nobody", "x"): "no row 'nobody'",
-        (IMAGES, "x", "--seed", "7"): "--seed 7: not trained; allowed: 0, 1",
-        (IMAGES, "x", "--level", "epsilon=1"): "not trained; allowed: epsilon=8",
-        (IMAGES, "data"): "data: is there already; allowed: a new folder",
+    run("new row untrained --data mine --model lenet5 --method dpsgd --epsilon 1")
+    for line, says in {
+        "untrained x": "reports/runs/untrained.json: not there; run `dprepro train untrained` first",
+        "nobody x": "no row 'nobody'",
+        f"{IMAGES} x --seed 7": "--seed 7: not trained; allowed: 0, 1",
+        f"{IMAGES} x --level epsilon=1": "not trained; allowed: epsilon=8",
+        f"{IMAGES} data": "data: is there already; allowed: a new folder",
     }.items():
-        assert says in refused("export", *arguments)
-    assert "no row 'x'" in refused("predict", "x", "mine.npz")
-    said = refused("predict", f"out/{IMAGES}", "mine.npz", "--seed", "1")
+        assert says in refused(f"export {line}")
+    assert "no row 'x'" in refused("predict x mine.npz")
+    said = refused(f"predict out/{IMAGES} mine.npz --seed 1")
     assert "--level and --seed are for rows" in said
     path = weights_path(IMAGES, "epsilon=8", 1)
     content = path.read_bytes()
     try:
         path.unlink()
-        assert f"{path}: No such file" in refused("export", IMAGES, "x", "--seed", "1")
+        assert f"{path}: No such file" in refused(f"export {IMAGES} x --seed 1")
         path.write_bytes(b"0" + content[1:])
-        assert "is not what training left" in refused("export", IMAGES, "x", "--seed", "1")
+        assert "is not what training left" in refused(f"export {IMAGES} x --seed 1")
     finally:
         path.write_bytes(content)
     measured = records.evaluation_path(IMAGES)
     kept = measured.read_bytes()
     try:
         measured.unlink()
-        said = refused("export", IMAGES, "x")
+        said = refused(f"export {IMAGES} x")
         assert f"not measured or not accounted for; run `dprepro evaluate {IMAGES}`" in said
     finally:
         measured.write_bytes(kept)
@@ -332,9 +307,10 @@ def test_predictions_that_need_the_data_are_no_export(here: Path) -> None:
         with open("params.yaml", "w") as file:
             YAML().dump(typed, file)
         for stage in ("train", "evaluate", "ledger"):
-            run(stage, "joined")
-        assert "its predictions need the data it learned from" in refused("export", "joined", "x")
-        assert len(predicted("joined", "mine.npz")) == 600
+            run(f"{stage} joined")
+        assert "its predictions need the data it learned from" in refused("export joined x")
+        np.savez("five.npz", pictures=stripes(5))
+        assert len(predicted("joined", "five.npz")) == 5
     finally:
         Path("params.yaml").write_bytes(before)
 
@@ -347,12 +323,11 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
         path = Path("photos", "ab"[number % 2], f"{number}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (side, 34), (number, 200 * (number % 2), 9)).save(path)
-    run("new", "data", "photos", "--images", "photos", "--size", "32")
-    dpsgd = ("--method", "dpsgd", "--epsilon", "8", "--epochs", "1")
-    run("new", "row", "row", "--data", "photos", "--model", "convnet", *dpsgd)
+    run("new data photos --images photos --size 32")
+    run("new row row --data photos --model convnet --method dpsgd --epsilon 8 --epochs 1")
     for stage in ("train", "evaluate", "ledger"):
-        run(stage, "row")
-    run("export", "row", "model")
+        run(f"{stage} row")
+    run("export row model")
     exported = exporting.folder_predictor(Path("model"))
     files = [Path("photos/a/0.png"), Path("photos/b/1.png")]
     stored = prepared.load("photos").splits["train"].inputs

@@ -56,7 +56,7 @@ def database() -> Iterator[str]:
 
 def test_two_on_postgresql_several_times_in_a_row(database: str, tmp_path: Path) -> None:
     # the first time round the database is empty, and the two make its tables
-    at_once(database, 2, 3, tmp_path, one_of_each(database))
+    at_once(database, 2, 2, tmp_path, one_of_each(database))
 
 
 def test_twenty_who_know_of_no_lock(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

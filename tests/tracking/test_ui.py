@@ -10,6 +10,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from stages.ui import ui
+from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.publishers import RUNS, small
 
@@ -42,9 +44,8 @@ def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path) -> None:
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert len(json.load(answer)["runs"]) == RUNS[example.LAYER]
-        again = subprocess.run(command, cwd=root, capture_output=True, text=True)
-        assert again.returncode == 1
-        assert f"127.0.0.1:{port}: can't serve there: Address already in use" in again.stderr
+        said = refusal_of(lambda: ui(port=port, host="127.0.0.1"))
+        assert said.startswith(f"127.0.0.1:{port}: can't serve there: Address already in use")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
         said, noise = process.communicate(timeout=60)
     finally:
