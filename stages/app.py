@@ -22,23 +22,11 @@ app = typer.Typer(
     help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
 )
 # in the order of `--help`; each is a function of its name in the module of its name
-for name in (
-    *(
-        "init",
-        "identity",
-        "plan",
-        "status",
-        "fetch",
-        "prepare",
-        "search",
-        "repro",
-        "train",
-        "start",
-        "relevance",
-    ),
-    *("evaluate", "ledger", "account", "epsilon", "compare", "audit", "export", "predict"),
-    *("publish", "report", "ui", "pack", "adopt", "verify"),
-):
+COMMANDS = """
+    init identity plan status fetch prepare search repro train start relevance evaluate ledger account epsilon
+    compare audit export predict publish report ui pack adopt verify
+"""
+for name in COMMANDS.split():
     app.command()(getattr(import_module(f"stages.{name}"), name))
 for name in ("new", "tan"):
     app.add_typer(getattr(import_module(f"stages.{name}"), name), name=name)

@@ -54,6 +54,16 @@ def typed(warm: Path) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database as MLflow makes it, once for all tests: the migration takes seconds."""
+    from pipeline.tracking.store import MlflowClient
+
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture(scope="session")
 def cpu() -> Execution:
     return Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 

@@ -69,6 +69,7 @@ COMMANDS: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "pack": (lambda: pack(project.settings(), [project.ROW], project.PACK), (str(project.PACK),)),
     "adopt": (lambda: adopt(project.settings(), project.PACK), ("runs", "reports")),
     "publish": (publish, ()),
+    "publish first": (publish, ("mlflow.db",)),
     "search": (project.search, ("reports/searches",)),
     "account": (lambda: account("counted", project.settings()), ("reports/ledgers/counted.json",)),
     "new data": (lambda: app(["new", "data", "mine", "--npz", str(project.MINE)], standalone_mode=False), ()),
@@ -228,10 +229,10 @@ class Kills:
         self.made, self.scratch = made, scratch
         self._known: dict[str, Unbroken] = {}
 
-    def tried(self, command: str, kill: Kill) -> str | None:
+    def tried(self, command: str, kill: Kill, unbroken: Unbroken | None = None) -> str | None:
         """Kill a command there and run it again: None where it ended as unbroken, else what differs."""
         work, _ = COMMANDS[command]
-        expected = self.unbroken(command).left
+        expected = (unbroken or self.unbroken(command)).left
         folder = self._copy(command)
         killed, _ = in_child(work, folder, kill)
         again, _ = in_child(work, folder)

@@ -1,6 +1,7 @@
 """A short, repeatable part of what `make fuzz` does for hours."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,14 @@ def test_a_killed_command_ends_as_an_unbroken_one(made: Path, tmp_path: Path, co
 
 
 def test_a_store_that_is_killed_while_sqlite_writes_ends_as_an_unbroken_one(
-    made: Path, tmp_path: Path
+    made: Path, empty_store: Path, tmp_path: Path
 ) -> None:
-    kills = Kills(made, tmp_path)
+    stored = shutil.copytree(made, tmp_path / "stored")
+    shutil.copy(empty_store, stored / "mlflow.db")
+    kills = Kills(stored, tmp_path)
     whole = kills.unbroken("publish")
     assert [name for name in whole.left if name.startswith("mlflow.db")]
     for part in (0.2, 0.6):
         assert kills.tried("publish", Kill(after=part * whole.seconds)) is None, part
+    # and where it is made, which takes seconds
+    assert kills.tried("publish first", Kill(after=1.0), whole) is None

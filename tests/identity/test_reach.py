@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,9 @@ HERE = flat(entries.entries(OWN))
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package, the commands and the settings, somewhere else."""
-    for folder in ("pipeline", "stages"):
+    for folder in ("pipeline", "stages", "papers", "reports/searches"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
-    shutil.copytree(ROOT / "papers", tmp_path / "papers")
-    shutil.copytree(ROOT / "reports/searches", tmp_path / "reports/searches")
     return tmp_path
 
 
@@ -51,12 +48,15 @@ def edit(path: Path, before: str, after: str) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
-def moved_in(copy: Path) -> set[str]:
+@pytest.fixture
+def moved_in(copy: Path, typed: Callable[..., str]) -> Callable[[], set[str]]:
     """Stages whose digest is another one in the copy."""
-    line = [sys.executable, "-m", "stages", "identity"]
-    done = subprocess.run(line, cwd=copy, env={"PYTHONPATH": str(copy)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return moved(flat(json.loads((copy / entries.PATH).read_text())))
+
+    def moved_in() -> set[str]:
+        typed("dprepro identity", copy, copy)
+        return moved(flat(json.loads((copy / entries.PATH).read_text())))
+
+    return moved_in
 
 
 def moved(there: dict[str, str]) -> set[str]:
@@ -80,7 +80,9 @@ def of_rows(*stages: str, method: str | None = None, model: str | None = None) -
     return {f"{stage}@{key}" for stage in stages for key in rows}
 
 
-def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(copy: Path) -> None:
+def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(
+    copy: Path, moved_in: Callable[[], set[str]]
+) -> None:
     """Nor do a method's room, a model, and a paper with its claim and its figure."""
     edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
     new = {copy / name: code for name, code in FILES.items()}
@@ -91,7 +93,7 @@ def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(copy: P
         assert not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert moved_in(copy) == {"report", "publish"}
+    assert moved_in() == {"report", "publish"}
 
 
 def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +101,9 @@ def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch)
     assert moved(flat(entries.entries(OWN))) == of_rows("train", "audit", method="tan") | {"report"}
 
 
-def test_a_models_version_moves_its_rows_alone(copy: Path) -> None:
+def test_a_models_version_moves_its_rows_alone(copy: Path, moved_in: Callable[[], set[str]]) -> None:
     edit(copy / "pipeline/models/resnet18.py", "VERSION = 1", "VERSION = 2")
-    assert moved_in(copy) == of_rows("train", "audit", model="resnet18") | {"report"}
+    assert moved_in() == of_rows("train", "audit", model="resnet18") | {"report"}
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,22 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(cpu: Execution, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """A laboratory's model, which workers have to know."""
+    folder = tmp_path_factory.mktemp("laboratory")
+    (folder / "brought/models").mkdir(parents=True)
+    (folder / "brought/models/theirs.py").write_text("from pipeline.models.lenet5 import build\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extensions, "_laboratory", {})
+        patch.syspath_prepend(folder)
+        extensions.use(["brought"], folder)
+        yield Model(name="theirs", normalization="layer")
+    for kept in extensions._caches:
+        kept.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def told(cpu: Execution, brought: Model, tmp_path_factory: pytest.TempPathFactory) -> Told:
     folder = tmp_path_factory.mktemp("told")
     shown: list[Progress] = []
 
@@ -53,7 +68,7 @@ def told(cpu: Execution, tmp_path_factory: pytest.TempPathFactory) -> Told:
         if len(shown) == 1:  # a second signal would end the process at once
             signal.raise_signal(signal.SIGTERM)
 
-    own = context(make_data(), cpu, folder, checkpoint_every=1e9)
+    own = context(make_data(), cpu, folder, checkpoint_every=1e9, model=brought)
     with pytest.raises(Stopped) as problem:
         train_replicas(wanted(), replace(own, show=interrupt), workers=2)
     left = list(folder.glob("*.pt"))
@@ -62,12 +77,16 @@ def told(cpu: Execution, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
-    told: Told, tiny: Prepared, cpu: Execution, tmp_path: Path
+    told: Told, brought: Model, tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    assert "the same command goes on from there" in str(told.stopped)
+    # as is said where workers train: this process alone would say it of one group
+    assert str(told.stopped) == (
+        "stopped, every replica with a checkpoint; the same command goes on from there"
+    )
     assert told.stopped.status == 128 + signal.SIGTERM
     assert told.checkpoints
-    divided, own = side_by_side._divided(grouped(wanted()), 2), context(tiny, cpu, tmp_path)
+    divided = side_by_side._divided(grouped(wanted()), 2)
+    own = context(tiny, cpu, tmp_path, model=brought)
     unbroken = [train_group(part, own, at, len(divided), lambda: None) for at, part in enumerate(divided)]
     assert [len(group.replicas) for group in told.groups] == [2, 1, 1]
     for key, value in weights(unbroken).items():
@@ -75,9 +94,9 @@ def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
 
 
 def test_two_processes_give_what_one_gives(
-    told: Told, tiny: Prepared, cpu: Execution, tmp_path: Path
+    told: Told, brought: Model, tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    one = train_replicas(wanted(), context(tiny, cpu, tmp_path))
+    one = train_replicas(wanted(), context(tiny, cpu, tmp_path, model=brought))
     assert [len(group.replicas) for group in one] == [3, 1]
     for key, value in weights(one).items():
         torch.testing.assert_close(weights(told.groups)[key], value, rtol=1e-4, atol=1e-6)
@@ -97,28 +116,6 @@ def test_what_a_worker_cannot_do_is_told_once(
     with pytest.raises(UserError, match="full"):
         train_replicas(wanted(), context(tiny, cpu, tmp_path / "full"), workers=2)
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_workers_know_a_laboratorys_models(
-    tiny: Prepared,
-    cpu: Execution,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "brought/models").mkdir(parents=True)
-    (tmp_path / "brought/models/flat.py").write_text(
-        "import math\n\nfrom torch import nn\n\n\ndef build(model, shape, classes):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))\n"
-    )
-    monkeypatch.setattr(extensions, "_laboratory", {})
-    monkeypatch.syspath_prepend(tmp_path)
-    extensions.use(["brought"], tmp_path)
-    brought = context(tiny, cpu, tmp_path / "checkpoints", model=Model(name="flat"))
-    assert [len(group.replicas) for group in train_replicas(wanted(), brought, workers=2)] == [2, 1, 1]
-    assert "Traceback" not in capfd.readouterr().err
-    for kept in extensions._caches:
-        kept.cache_clear()
 
 
 def test_short_trainings_and_gpus_take_one_process(
