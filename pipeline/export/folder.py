@@ -83,31 +83,27 @@ class Predictor:
         return self.network.probabilities(inputs)
 
 
-def row_predictor(
-    key: str, level: str | None, seed: int | None, settings: Settings, root: Path = Path()
-) -> Predictor:
+def row_predictor(key: str, level: str | None, seed: int | None, settings: Settings) -> Predictor:
     """That of a row's replica.
 
     Raises:
         UserError: as `replica_of`; or its data or weights are missing or damaged.
     """
-    data = prepared.load(settings.row(key).data, root)
-    return _predictor(key, replica_of(key, settings.rows[key], data, level, seed, root), data, settings, root)
+    data = prepared.load(settings.row(key).data)
+    return _predictor(key, replica_of(key, settings.rows[key], data, level, seed), data, settings)
 
 
-def _predictor(key: str, trained: Trained, data: Prepared, settings: Settings, root: Path) -> Predictor:
+def _predictor(key: str, trained: Trained, data: Prepared, settings: Settings) -> Predictor:
     row = settings.rows[key]
     return Predictor(
         architecture_of(trained, row, data),
-        trained_network(key, trained, row, data, root),
+        trained_network(key, trained, row, data),
         preparation_of(row, data, settings),
-        vocabulary_of(data, root),
+        vocabulary_of(data),
     )
 
 
-def export(
-    key: str, level: str | None, seed: int | None, folder: Path, settings: Settings, root: Path = Path()
-) -> Exported:
+def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
     """Write a row's network to a new folder.
 
     Raises:
@@ -117,10 +113,10 @@ def export(
     if folder.exists():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
     row = settings.row(key)
-    data = prepared.load(row.data, root)
-    trained = replica_of(key, row, data, level, seed, root)
-    record, replica = _recorded(key, trained, settings, root)
-    predictor = _predictor(key, trained, data, settings, root)
+    data = prepared.load(row.data)
+    trained = replica_of(key, row, data, level, seed)
+    record, replica = _recorded(key, trained, settings)
+    predictor = _predictor(key, trained, data, settings)
     tensors = tensors_of(predictor.network)
     logits = probe(predictor.architecture, predictor.network)
     if not np.isfinite(logits).all():
@@ -130,7 +126,7 @@ def export(
             f"{key}: can't be exported: its predictions need the data it learned from, not only its weights; "
             f"`dprepro predict {key}` works here"
         )
-    ledgers = records.read_ledgers(key, root)
+    ledgers = records.read_ledgers(key)
     assert ledgers is not None, "it is part of the record"
     statement = privacy_statement(record, replica, ledgers.versions)
     weights = safetensors.torch.save(
@@ -161,13 +157,13 @@ def export(
     return exported
 
 
-def _recorded(key: str, trained: Trained, settings: Settings, root: Path) -> tuple[Record, Replica]:
+def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, Replica]:
     """A row's record, and a replica in it.
 
     Raises:
         UserError: it was not measured or not accounted for.
     """
-    record, name = records.read(key, settings.rows[key], root), (trained.level, trained.seed)
+    record, name = records.read(key, settings.rows[key]), (trained.level, trained.seed)
     for replica in record.replicas if record else ():
         if record is not None and (replica.level, replica.seed) == name:
             return record, replica

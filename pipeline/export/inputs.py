@@ -42,7 +42,7 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize, tokens=tokens)
 
 
-def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
+def vocabulary_of(data: Prepared) -> bytes | None:
     """The file of the data's vocabulary; None of images.
 
     Raises:
@@ -50,7 +50,7 @@ def vocabulary_of(data: Prepared, root: Path = Path()) -> bytes | None:
     """
     if "text" not in data.manifest:
         return None
-    path, again = root / PREPARED / data.name / VOCABULARY, f"run `dprepro prepare {data.name}` again"
+    path, again = PREPARED / data.name / VOCABULARY, f"run `dprepro prepare {data.name}` again"
     with reading(path, again):
         try:
             return read_checked(path, data.manifest["text"]["digest"])

@@ -1,7 +1,6 @@
 """Trained networks as functions of inputs alone, built with the data they learned from or without."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,16 +78,14 @@ class Network:
         return torch.cat(parts).numpy()
 
 
-def replica_of(
-    key: str, row: Row, data: Prepared, level: str | None, seed: int | None, root: Path = Path()
-) -> Trained:
+def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> Trained:
     """What ran for a level and a seed of a row; without a seed for the level's first.
 
     Raises:
         UserError: nothing ran, or nothing at that level and seed, or with other settings or on other data
             than are here; or the row has several levels and none is named.
     """
-    path, run = records.run_path(key, root), records.read_run(key, root)
+    path, run = records.run_path(key), records.read_run(key)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
     levels = list(dict.fromkeys(replica.level for replica in run.replicas))
@@ -106,13 +103,13 @@ def replica_of(
     return trained
 
 
-def trained_network(key: str, trained: Trained, row: Row, data: Prepared, root: Path = Path()) -> Network:
+def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Network:
     """The network of a row's replica.
 
     Raises:
         UserError: its weights are missing or damaged.
     """
-    weights = read_weights(weights_path(key, trained.level, trained.seed, root), trained.weights, CPU.device)
+    weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
     settings = method_settings()[row.method].model_validate(trained.settings)
     member = Replica(trained.level, trained.seed, settings)
     task = make_task([member], row.model, row.reproducible, data, CPU)

@@ -75,7 +75,7 @@ class Drawn:
         return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
-def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
+def draw(record: Record, paper: Paper, settings: Settings) -> Drawn:
     """The run of a row, with a run for each level and each seed below it."""
     places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
     digests = {
@@ -85,9 +85,9 @@ def draw(record: Record, paper: Paper, settings: Settings, root: Path) -> Drawn:
         "measured by": sorted({one.measured_by for one in record.replicas if one.measured_by}),
     }
     return replace(
-        _Drawing(record, paper, settings, _curves(record, root)).row(),
+        _Drawing(record, paper, settings, _curves(record)).row(),
         digests=digests,
-        files=tuple(kept for path in places if (kept := path(record.row, root)).exists()),
+        files=tuple(kept for path in places if (kept := path(record.row)).exists()),
     )
 
 
@@ -240,10 +240,10 @@ def _timed(
             yield names.metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
 
 
-def _curves(record: Record, root: Path) -> dict[tuple[str, int], list[Point]]:
+def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
     """The row's history; nothing where there is none."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    path = records.history_path(record.row, root)
+    path = records.history_path(record.row)
     for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
         if metric in CURVES:
             curves[level, seed].append((metric, step, value))

@@ -8,7 +8,6 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.exceptions import MlflowException
 
 from pipeline.errors import UserError
-from pipeline.params import PAPERS
 from pipeline.reporting import papers
 from pipeline.tracking import notes, views
 from pipeline.tracking.store import STORE, address
@@ -21,7 +20,7 @@ def existing(client: MlflowClient) -> dict[str, Experiment]:
     return {one.name: one for one in client.search_experiments(view_type=ViewType.ALL)}
 
 
-def numbers(client: MlflowClient, wanted: Iterable[str], root: Path) -> dict[str, str]:
+def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:
     """Paper -> number of its experiment, which is made where there is none, in the papers' order.
 
     Artifacts of a local store lie beside it; a server knows its own place for them.
@@ -32,13 +31,13 @@ def numbers(client: MlflowClient, wanted: Iterable[str], root: Path) -> dict[str
     there = existing(client)
     by_paper = {}
     for paper in sorted(wanted):
-        tags = {notes.NOTE: notes.of_paper(papers.load(paper, root / PAPERS)), **views.tags()}
-        local = address(root).startswith("sqlite:")
-        place = (root / ARTIFACTS / paper).resolve().as_uri() if local else None
+        tags = {notes.NOTE: notes.of_paper(papers.load(paper)), **views.tags()}
+        local = address().startswith("sqlite:")
+        place = (ARTIFACTS / paper).resolve().as_uri() if local else None
         experiment = there.get(paper) or _made(client, paper, place, tags)
         if place and experiment.artifact_location != place:
             raise UserError(
-                f"{address(root)}: keeps its files in {experiment.artifact_location}, not here, as after a "
+                f"{address()}: keeps its files in {experiment.artifact_location}, not here, as after a "
                 f"move; delete {STORE} and run `dprepro publish`, which makes it anew from the records"
             )
         by_paper[paper] = experiment.experiment_id

@@ -46,44 +46,39 @@ class _Predicts(torch.nn.Module):
         return self.network.logits(inputs).argmax(-1)
 
 
-def with_weights(recorded: Sequence[Record], root: Path = Path()) -> list[str]:
+def with_weights(recorded: Sequence[Record]) -> list[str]:
     """The rows some of whose weights are here."""
     return [
         record.row
         for record in recorded
-        if any(weights_path(record.row, *one.key, root).exists() for one in record.replicas)
+        if any(weights_path(record.row, *one.key).exists() for one in record.replicas)
     ]
 
 
-def publish_models(
-    recorded: Sequence[Record], settings: Settings, root: Path = Path(), show: Show | None = None
-) -> int:
+def publish_models(recorded: Sequence[Record], settings: Settings, show: Show = lambda row: None) -> int:
     """Log the networks whose weights are here to their published runs that have none; returns how many.
 
     Raises:
         UserError: a row's data isn't here, weights are damaged, or a network can't be exported.
     """
-    rows = set(with_weights(recorded, root))
+    rows = set(with_weights(recorded))
     logged = 0
-    with opened(root) as client:
+    with opened() as client:
         there = experiments.existing(client)
         for record in recorded:
             if record.row in rows and record.paper in there:
-                logged += _publish_row(client, there[record.paper].experiment_id, record, settings, root)
-                if show is not None:
-                    show(record.row)
+                logged += _publish_row(client, there[record.paper].experiment_id, record, settings)
+                show(record.row)
     return logged
 
 
-def _publish_row(
-    client: MlflowClient, experiment: str, record: Record, settings: Settings, root: Path
-) -> int:
-    ran, ledgers = records.read_run(record.row, root), records.read_ledgers(record.row, root)
+def _publish_row(client: MlflowClient, experiment: str, record: Record, settings: Settings) -> int:
+    ran, ledgers = records.read_run(record.row), records.read_ledgers(record.row)
     there = publications(client, experiment, f"tags.row = '{record.row}'").get(record.row, {})
     published = kept(there)
     if ran is None or ledgers is None or published is None:
         return 0
-    row, data = settings.row(record.row), prepared.load(record.data, root)
+    row, data = settings.row(record.row), prepared.load(record.data)
     trained = {(one.level, str(one.seed)): one for one in ran.replicas}
     replicas = {(one.level, str(one.seed)): one for one in record.replicas}
     logged = 0
@@ -92,8 +87,8 @@ def _publish_row(
         if name not in replicas or (run.outputs is not None and run.outputs.model_outputs):
             continue
         replica = trained[name]
-        if weights_path(record.row, *replica.key, root).exists():
-            network = trained_network(record.row, replica, row, data, root)
+        if weights_path(record.row, *replica.key).exists():
+            network = trained_network(record.row, replica, row, data)
             statement = markdown(privacy_statement(record, replicas[name], ledgers.versions))
             _log(client, experiment, run, _Predicts(network).eval(), data, statement)
             logged += 1

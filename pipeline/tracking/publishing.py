@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.files import digest_file, digest_json, write_text
-from pipeline.params import PAPERS, Settings
+from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.schema import Record
@@ -29,28 +29,26 @@ class Published:
     experiments: tuple[str, ...]  # their numbers, by paper
 
 
-def declared(settings: Settings, root: Path = Path()) -> list[Record]:
+def declared(settings: Settings) -> list[Record]:
     """The records of the rows and accounts in params.yaml that have been run, in its order."""
-    read = (records.read(key, line, root) for key, line in settings.lines.items())
+    read = (records.read(key, line) for key, line in settings.lines.items())
     return [record for record in read if record is not None]
 
 
-def publish(
-    recorded: Sequence[Record], settings: Settings, root: Path = Path(), show: Show = lambda row: None
-) -> Published:
+def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda row: None) -> Published:
     """Bring MLflow up to date with the records; ``published.json`` gets the digest of what is published.
 
     Raises:
         UserError: the store can't be reached or written, or a history doesn't belong to its record.
     """
-    drawn = _drawn(recorded, settings, root)
-    with opened(root) as client:
-        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()}, root)
+    drawn = _drawn(recorded, settings)
+    with opened() as client:
+        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
         wanted = {record.row: (numbers[record.paper], drawn[record.row]) for record in recorded}
-        written = Upsert(client, has_lock(root)).bring(wanted, show)
-    write_text(root / MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
+        written = Upsert(client, has_lock()).bring(wanted, show)
+    write_text(MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
     return Published(
-        address(root),
+        address(),
         tuple(row for row in drawn if row in written),
         tuple(row for row in drawn if row not in written),
         sum(run.runs for run in drawn.values()),
@@ -58,7 +56,7 @@ def publish(
     )
 
 
-def publish_tables(paper: str, files: Sequence[Path], settings: Settings, root: Path = Path()) -> bool:
+def publish_tables(paper: str, files: Sequence[Path], settings: Settings) -> bool:
     """Log a paper's tables and figures to its experiment, as files of a run; False: they were there.
 
     Raises:
@@ -72,19 +70,19 @@ def publish_tables(paper: str, files: Sequence[Path], settings: Settings, root: 
         digests={path.name: digest_file(path) for path in files},
         files=tuple(files),
     )
-    with opened(root) as client:
-        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()}, root)
-        return bool(Upsert(client, has_lock(root)).bring({row: (numbers[paper], drawn)}))
+    with opened() as client:
+        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
+        return bool(Upsert(client, has_lock()).bring({row: (numbers[paper], drawn)}))
 
 
-def unpublished(recorded: Sequence[Record], settings: Settings, root: Path = Path()) -> list[str]:
+def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     """Rows whose runs in MLflow are missing, or are not drawn from the records there are.
 
     Raises:
         UserError: as `publish`.
     """
-    drawn = _drawn(recorded, settings, root)
-    with opened(root) as client:
+    drawn = _drawn(recorded, settings)
+    with opened() as client:
         there = experiments.existing(client)
         found = {
             paper: publications(client, there[paper].experiment_id)
@@ -98,6 +96,6 @@ def unpublished(recorded: Sequence[Record], settings: Settings, root: Path = Pat
     ]
 
 
-def _drawn(recorded: Sequence[Record], settings: Settings, root: Path) -> dict[str, Drawn]:
-    by_name = {name: papers.load(name, root / PAPERS) for name in {record.paper for record in recorded}}
-    return {record.row: draw(record, by_name[record.paper], settings, root) for record in recorded}
+def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, Drawn]:
+    by_name = {name: papers.load(name) for name in {record.paper for record in recorded}}
+    return {record.row: draw(record, by_name[record.paper], settings) for record in recorded}

@@ -22,23 +22,23 @@ STORE_ENV = "MLFLOW_TRACKING_URI"
 LOCK = 0x64707265_70726F00  # of PostgreSQL's 2^63 advisory locks: 'dprepro'
 
 
-def address(root: Path = Path()) -> str:
+def address() -> str:
     """The store: MLFLOW_TRACKING_URI, or ``mlflow.db`` beside params.yaml."""
-    return os.environ.get(STORE_ENV) or f"sqlite:///{(root / STORE).resolve()}"
+    return os.environ.get(STORE_ENV) or f"sqlite:///{STORE.resolve()}"
 
 
-def served(root: Path = Path()) -> bool:
+def served() -> bool:
     """Whether the store is a server, which keeps the files of runs itself."""
-    return address(root).startswith("http")
+    return address().startswith("http")
 
 
-def has_lock(root: Path = Path()) -> bool:
+def has_lock() -> bool:
     """Whether who has the store open is the only publisher that has."""
-    return _url(root).drivername.startswith(("sqlite", "postgresql"))
+    return _url().drivername.startswith(("sqlite", "postgresql"))
 
 
 @contextmanager
-def opened(root: Path = Path()) -> Iterator[MlflowClient]:
+def opened() -> Iterator[MlflowClient]:
     """A client whose failures are one clear line. Who opens a database waits for others that have it open.
 
     Raises:
@@ -47,21 +47,21 @@ def opened(root: Path = Path()) -> Iterator[MlflowClient]:
     # MLflow tells of its own migrations and of each finished run
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    url = _url(root)
+    url = _url()
     alone = {"sqlite": _sqlite, "postgresql": _postgresql}.get(url.drivername.partition("+")[0])
     try:
-        with writing(root), alone(url) if alone else nullcontext():
-            yield MlflowClient(address(root))
+        with writing(STORE), alone(url) if alone else nullcontext():
+            yield MlflowClient(address())
     except (MlflowException, SQLAlchemyError) as problem:
         reason = str(problem).strip().split("\n", 1)[0].replace(f":{url.password}@", ":***@")
         raise UserError(f"MLflow at {url.render_as_string()}: {reason}") from problem
 
 
-def _url(root: Path) -> URL:
+def _url() -> URL:
     try:
-        return make_url(address(root))
+        return make_url(address())
     except (ArgumentError, ValueError) as problem:
-        raise UserError(f"{STORE_ENV}: {address(root)}: no address such as http://HOST:PORT") from problem
+        raise UserError(f"{STORE_ENV}: {address()}: no address such as http://HOST:PORT") from problem
 
 
 @contextmanager

@@ -66,16 +66,17 @@ def _fail_with(failed: Any) -> None:
 
 def _publisher(address: str, root: Path, rounds: int, start: Barrier, end: Barrier, failed: Any) -> None:
     os.environ["MLFLOW_TRACKING_URI"] = address
+    os.chdir(root)
     from pipeline.tracking.publishing import declared, publish
 
     settings = example.settings()
     for number in range(rounds):
         for row in ROWS:
             example.put(small(row, settings, shift=number / 10), root)
-        found = declared(settings, root)
+        found = declared(settings)
         start.wait(PATIENCE)
         try:
-            publish(found, settings, root)
+            publish(found, settings)
         except BaseException:
             failed.put(traceback.format_exc())
         end.wait(PATIENCE)

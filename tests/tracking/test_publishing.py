@@ -28,8 +28,8 @@ def settings() -> Settings:
     return example.settings()
 
 
-def runs(root: Path, view: int = ViewType.ACTIVE_ONLY) -> list[Run]:
-    client = MlflowClient(store.address(root))
+def runs(view: int = ViewType.ACTIVE_ONLY) -> list[Run]:
+    client = MlflowClient(store.address())
     experiment = client.get_experiment_by_name("davody2020")
     return list(client.search_runs([experiment.experiment_id], run_view_type=view))
 
@@ -38,68 +38,68 @@ def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Se
     other = example.put(small(PLAIN, settings), root)
     old = small(LAYER, settings)
     keep(old, root)
-    assert unpublished([other, old], settings, root) == [other.row, LAYER]
-    publish([other, old], settings, root)
-    assert unpublished([other, old], settings, root) == []
-    before, marker = {run.info.run_id for run in runs(root)}, (root / MARKER).read_text()
-    done = publish([other, old], settings, root)
+    assert unpublished([other, old], settings) == [other.row, LAYER]
+    publish([other, old], settings)
+    assert unpublished([other, old], settings) == []
+    before, marker = {run.info.run_id for run in runs()}, (root / MARKER).read_text()
+    done = publish([other, old], settings)
     assert (done.written, done.unchanged) == ((), (PLAIN, LAYER))
-    assert ({run.info.run_id for run in runs(root, ViewType.ALL)}, (root / MARKER).read_text()) == (
+    assert ({run.info.run_id for run in runs(ViewType.ALL)}, (root / MARKER).read_text()) == (
         before,
         marker,
     )
 
     new = example.put(small(LAYER, settings, shift=0.5), root)
-    assert unpublished([other, new], settings, root) == [LAYER]
-    done = publish([other, new], settings, root)
+    assert unpublished([other, new], settings) == [LAYER]
+    done = publish([other, new], settings)
     assert (done.written, done.unchanged) == ((LAYER,), (PLAIN,))
-    now = runs(root)
+    now = runs()
     assert len(now) == RUNS[LAYER] + RUNS[LAYER]
     assert {run.info.run_id for run in now if run.data.tags["row"] == PLAIN} < before
-    assert len(runs(root, ViewType.DELETED_ONLY)) == RUNS[LAYER]
+    assert len(runs(ViewType.DELETED_ONLY)) == RUNS[LAYER]
     assert (root / MARKER).read_text() != marker
 
     records.history_path(LAYER, root).write_text("other\n")
     with pytest.raises(UserError, match="does not belong to"):
-        declared(settings, root)
+        declared(settings)
 
 
 def test_a_number_or_a_setting_that_somebody_changed_in_the_store_is_told_and_mended(
     root: Path, settings: Settings
 ) -> None:
     record = example.put(small(LAYER, settings), root)
-    publish([record], settings, root)
+    publish([record], settings)
     for table, value in (("latest_metrics", "0.999"), ("params", "'0.999'")):
         with closing(sqlite3.connect(root / store.STORE)) as database, database:
             key = database.execute(f"SELECT key FROM {table} WHERE key LIKE '%a%'").fetchone()
             changed = database.execute(f"UPDATE {table} SET value = {value} WHERE key = ?", key)
             assert changed.rowcount > 0
-        assert unpublished([record], settings, root) == [LAYER]
-        assert publish([record], settings, root).written == (LAYER,)
-        assert unpublished([record], settings, root) == []
+        assert unpublished([record], settings) == [LAYER]
+        assert publish([record], settings).written == (LAYER,)
+        assert unpublished([record], settings) == []
 
 
 def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Settings) -> None:
     record = example.put(small(LAYER, settings), root)
-    publish([record], settings, root)
-    client = MlflowClient(store.address(root))
+    publish([record], settings)
+    client = MlflowClient(store.address())
     client.delete_experiment(client.get_experiment_by_name("davody2020").experiment_id)
-    publish([record], settings, root)
-    assert len(runs(root)) == RUNS[LAYER]
+    publish([record], settings)
+    assert len(runs()) == RUNS[LAYER]
 
 
 def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings: Settings) -> None:
     file = root / "tables" / "t5.md"
     file.parent.mkdir()
     file.write_text("| a |\n")
-    assert publish_tables("davody2020", [file], settings, root)
-    assert not publish_tables("davody2020", [file], settings, root)
-    (run,) = runs(root)
-    client = MlflowClient(store.address(root))
+    assert publish_tables("davody2020", [file], settings)
+    assert not publish_tables("davody2020", [file], settings)
+    (run,) = runs()
+    client = MlflowClient(store.address())
     assert {each.path for each in client.list_artifacts(run.info.run_id)} == {"digests.json", "tables"}
     file.write_text("| b |\n")
-    assert publish_tables("davody2020", [file], settings, root)
-    (run,) = runs(root)
+    assert publish_tables("davody2020", [file], settings)
+    (run,) = runs()
     assert Path(client.download_artifacts(run.info.run_id, "tables/t5.md")).read_text() == "| b |\n"
 
 
@@ -125,14 +125,15 @@ def test_stores_that_fail_are_one_clear_line(
         began = time.monotonic()
         monkeypatch.setenv(store.STORE_ENV, address)
         with pytest.raises(UserError, match=said) as problem:
-            publish([record], settings, root)
+            publish([record], settings)
         assert len(str(problem.value).splitlines()) == 1
         assert "secret" not in str(problem.value)
         assert time.monotonic() - began < 20
     monkeypatch.delenv(store.STORE_ENV)
     other = root / "moved"
     other.mkdir()
-    publish([record], settings, root)
+    publish([record], settings)
     shutil.copy(root / store.STORE, other)
+    monkeypatch.chdir(other)
     with pytest.raises(UserError, match=r"delete mlflow\.db and run `dprepro publish`"):
-        publish([example.put(small(LAYER, settings), other)], settings, other)
+        publish([example.put(small(LAYER, settings), other)], settings)

@@ -33,8 +33,8 @@ class Store:
         self.root, self.settings = root, settings
         for record in written:
             keep(record, root)
-        self.done = publish(declared(settings, root), settings, root)
-        self.client = MlflowClient(store.address(root))
+        self.done = publish(declared(settings), settings)
+        self.client = MlflowClient(store.address())
 
     def runs(self, wanted: str = "", paper: str = "davody2020") -> list[Run]:
         experiment = self.client.get_experiment_by_name(paper)
@@ -53,6 +53,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterato
     settings = example.settings()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(store.STORE_ENV, raising=False)
+        patch.chdir(root)
         for key in (example.LAYER, example.LITERAL):
             example.put(small(key, settings), root)
         yield Store(root, settings)
@@ -190,7 +191,7 @@ def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) ->
         original = path(example.LAYER, rows.root)
         assert kept.pop(f"{original.parent.name}/{original.name}").read_bytes() == original.read_bytes()
     assert kept == {}
-    (record,) = (one for one in declared(rows.settings, rows.root) if one.row == example.LAYER)
+    (record,) = (one for one in declared(rows.settings) if one.row == example.LAYER)
     assert digests["record"] == record.digest()
     assert digests["origins"][0]["data"] == record.provenance.data
 
