@@ -1,7 +1,10 @@
 """A small project with one of everything that is read back: what faults are done to."""
 
 import io
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +13,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
+from pipeline.files import write_json
 from pipeline.ledgers.accounts import account
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
@@ -92,3 +96,10 @@ def npy(array: np.ndarray) -> bytes:
     content = io.BytesIO()
     np.save(content, array)
     return content.getvalue()
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    """Change a JSON file as somebody with an editor would."""
+    content = json.loads(path.read_text())
+    change(content)
+    write_json(path, content)

@@ -18,22 +18,14 @@ from pipeline import verification
 from pipeline.data import formats, prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
-from pipeline.files import beside, clear_leftovers, digest_file, write_json
+from pipeline.files import beside, clear_leftovers, digest_file
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import dvclock
 from stages.report import tell_left_out
 from tests.faults import project
-from tests.faults.project import ROW, settings
-
-
-def edit(path: Path, change: Callable[[Any], None]) -> None:
-    """Change a JSON file as somebody with an editor would."""
-    content = json.loads(path.read_text())
-    change(content)
-    write_json(path, content)
-
+from tests.faults.project import ROW, edit, settings
 
 RUN, MEASURED = records.run_path(ROW), records.evaluation_path(ROW)
 

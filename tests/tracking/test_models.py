@@ -1,7 +1,5 @@
 """Networks that are logged to MLflow predict as what was measured."""
 
-from pathlib import Path
-
 import mlflow
 import mlflow.pytorch
 import numpy as np
@@ -15,17 +13,13 @@ from pipeline.results import records
 from pipeline.tracking.models import publish_models, with_weights
 from pipeline.tracking.notes import NOTE
 from pipeline.tracking.publishing import declared, publish
-from pipeline.tracking.store import STORE_ENV, address
+from pipeline.tracking.store import address
 from tests.faults import project
 from tests.there import there
 
 
-def test_a_logged_network_has_the_measured_accuracy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path
-) -> None:
-    monkeypatch.delenv(STORE_ENV, raising=False)
-    monkeypatch.chdir(tmp_path)
-    Path("mlflow.db").write_bytes(empty_store.read_bytes())
+@pytest.mark.usefixtures("root")
+def test_a_logged_network_has_the_measured_accuracy() -> None:
     project.make()
     settings = project.settings()
     found = declared(settings)

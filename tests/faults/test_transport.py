@@ -1,0 +1,213 @@
+"""Rows that were trained elsewhere come home: whole, once, and only where they belong."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import params
+from pipeline.data.prepared import PREPARED
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.params import Settings
+from pipeline.params.documents import parse_yaml
+from pipeline.results import records
+from pipeline.results.histories import read_history
+from pipeline.results.weights import weights_path
+from pipeline.transport import Adopted, adopt, archive, dvclock, pack
+from tests.faults import project
+from tests.faults.project import PACK, ROW, edit, settings
+from tests.there import there
+
+Bring = Callable[..., list[Adopted]]
+
+
+def declare(seeds: int) -> None:
+    """In the current folder's params.yaml, so many seeds of the row."""
+    Path("params.yaml").write_text(project.PARAMS.replace("seeds: 1", f"seeds: {seeds}"))
+
+
+def train(seeds: int) -> None:
+    declare(seeds)
+    project.train()
+    project.evaluate()
+
+
+@pytest.fixture
+def away(own: Path) -> Path:
+    """The machine that trained; the current folder."""
+    return own
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    """A checkout with the same data, where nothing has been trained."""
+    folder = shutil.copytree(made, tmp_path / "home")
+    for name in ("reports", "runs", ".dprepro"):
+        shutil.rmtree(folder / name)
+    return folder
+
+
+@pytest.fixture
+def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Bring:
+    """Pack away, then adopt at home, as one."""
+
+    def run(weights: bool = True, here: Settings | None = None) -> list[Adopted]:
+        monkeypatch.chdir(away)
+        pack(settings(), [ROW], home / PACK, weights)
+        monkeypatch.chdir(home)
+        return adopt(here or settings(), PACK)
+
+    return run
+
+
+def placed(root: Path) -> list[str]:
+    """Results that lie in a checkout, and anything half done."""
+    folders = [root / "reports", root / archive.RUNS, root / ".dprepro"]
+    return sorted(
+        path.relative_to(root).as_posix()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+
+
+RUN, HISTORY, MEASURED, LEDGERS, WEIGHTS = ALL = [
+    path.as_posix()
+    for path in (
+        *(of(ROW) for of in (records.run_path, records.history_path, records.evaluation_path)),
+        *(records.ledger_path(ROW), weights_path(ROW, "epsilon=3", 0)),
+    )
+]
+
+
+def test_same_input_gives_the_same_bytes(away: Path) -> None:
+    pack(settings(), [ROW], away / "one.tar.gz")
+    (away / RUN).touch()
+    pack(settings(), [ROW, ROW], away / "two.tar.gz")
+    assert digest_file(away / "one.tar.gz") == digest_file(away / "two.tar.gz")
+
+
+def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Path) -> None:
+    (adopted,) = bring()
+    assert (adopted.row, adopted.replicas) == (ROW, 1)
+    assert "no DVC pipeline here" in adopted.notes[0]
+    assert placed(home) == sorted(ALL)
+    record = there(records.read(ROW, settings().rows[ROW]))
+    assert record.provenance.adopted == f"{PACK} ({digest_file(home / PACK)})"
+    # the ledger is computed here, from what ran there
+    for path in (HISTORY, MEASURED, WEIGHTS, LEDGERS):
+        assert (home / path).read_bytes() == (away / path).read_bytes()
+
+
+def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
+    bring()
+    before = {path: (home / path).read_bytes() for path in ALL}
+    (adopted,) = adopt(settings(), PACK)
+    assert adopted.replicas == 0
+    assert {path: (home / path).read_bytes() for path in placed(home)} == before
+
+
+def test_replicas_of_two_machines_are_one_row(
+    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds 0 and 1 were trained here, 0, 1 and 2 there: those from here stand, and 2 is taken."""
+    monkeypatch.chdir(home)
+    train(2)
+    kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
+    here = there(records.read_evaluation(ROW))
+    declare(3)
+    monkeypatch.chdir(away)
+    train(3)
+    edit(Path(MEASURED), lambda content: content["replicas"][0]["metrics"].update(test_accuracy=0.0))
+    (adopted,) = bring()
+    assert adopted.replicas == 1
+    record = there(records.read(ROW, settings().rows[ROW]))
+    assert [one.seed for one in record.replicas] == [0, 1, 2]
+    assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
+    assert [one.metrics for one in record.replicas[:2]] == [one.metrics for one in here.replicas]
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert weights_path(ROW, "epsilon=3", 2).exists()
+    assert {seed for _, seed, *_ in read_history(Path(HISTORY))} == {0, 1, 2}
+    assert record.history == digest_file(Path(HISTORY))
+
+
+def test_a_row_is_signed_once_all_its_replicas_are_here(
+    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DVC would take it for done before that, and train no more of it."""
+    signed: list[list[str]] = []
+
+    def sign(_: Settings, rows: list[str]) -> bool:
+        signed.append(rows)
+        return True
+
+    monkeypatch.setattr(dvclock, "sign", sign)
+    monkeypatch.chdir(home)
+    declare(2)
+    for seeds in (1, 2):
+        monkeypatch.chdir(away)
+        train(seeds)
+        (adopted,) = bring()
+        assert adopted.replicas == 1
+        assert any("still to be trained" in note for note in adopted.notes) == (seeds == 1)
+    assert signed == [[], [ROW]]
+
+
+def test_what_was_made_from_something_else_is_refused(bring: Bring, away: Path, home: Path) -> None:
+    declared = parse_yaml(project.PARAMS.replace("batch: 32", "batch: 16"), Path("params.yaml"))
+    empty = params.parse({**declared, "rows": {}, "searches": {}})
+    for here, said in ((params.parse(declared), "made from other settings$"), (empty, f"no row '{ROW}'")):
+        with pytest.raises(UserError, match=said):
+            bring(here=here)
+    run, measured = (away / RUN).read_bytes(), (away / MEASURED).read_bytes()
+    edit(away / MEASURED, lambda content: content["replicas"][0].update(measured_by=0))
+    edit(away / RUN, lambda content: content["origins"][0]["made_by"].update(method=0))
+    with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
+        bring()
+    (away / RUN).write_bytes(run)
+    (away / MEASURED).write_bytes(measured)
+    manifest = home / PREPARED / "mnist/manifest.json"
+    edit(manifest, lambda content: content["digests"].update({"train.inputs": f"sha256:{0:064}"}))
+    with pytest.raises(UserError, match=r"made from other data$"):
+        bring()
+    assert placed(home) == []
+
+
+def test_without_weights(bring: Bring, home: Path) -> None:
+    (adopted,) = bring(weights=False)
+    assert "without weights" in adopted.notes[-1]
+    assert placed(home) == sorted({*ALL} - {WEIGHTS})
+
+
+@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
+def test_failure_on_the_way_leaves_what_was_there(
+    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    for name in ("reports", "runs"):
+        shutil.copytree(away / name, home / name)
+    # what an earlier version made would be replaced
+    edit(home / RUN, lambda content: content["origins"][0]["made_by"].update(method=0))
+    before = {path: (home / path).read_bytes() for path in placed(home)}
+    replace = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target) == Path(path) and "replaced" not in Path(source).parts:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(UserError, match="No space left on device"):
+            bring()
+    assert {path: (home / path).read_bytes() for path in placed(home)} == before
+    assert bring()[0].replicas == 1
+
+
+@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
+def test_a_missing_result_is_named(away: Path, path: str) -> None:
+    (away / path).unlink()
+    with pytest.raises(UserError, match=path):
+        pack(settings(), [ROW], PACK)
