@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from pipeline.params import Settings
+    from pipeline.results.schema import Record
     from pipeline.tracking.publishing import Published
 
 
@@ -17,13 +19,20 @@ def publish(
 
     Several may publish to one server or database at once: one of each run is left.
     """
-    bring_up_to_date()
-    if models:
-        _publish_models()
+    recorded, settings, _ = bring_up_to_date()
+    if not models:
+        return
+    from pipeline.tracking.models import publish_models, with_weights
+    from stages.progress import counting
+
+    here = with_weights(recorded)
+    with counting("models", len(here)) as show:
+        logged = publish_models(here, settings, show)
+    print(f"{logged} networks logged; weights of {len(here)} of {len(recorded)} rows are here")
 
 
-def bring_up_to_date() -> "Published":
-    """Publish, showing how far it is."""
+def bring_up_to_date() -> "tuple[list[Record], Settings, Published]":
+    """Publish, showing how far it is; what was published, and what came of it."""
     from pipeline import params
     from pipeline.tracking import publishing
     from stages.progress import counting
@@ -38,18 +47,4 @@ def bring_up_to_date() -> "Published":
         f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
         f"{done.runs} runs"
     )
-    return done
-
-
-def _publish_models() -> None:
-    from pipeline import params
-    from pipeline.tracking import publishing
-    from pipeline.tracking.models import publish_models, with_weights
-    from stages.progress import counting
-
-    settings = params.load()
-    recorded = publishing.declared(settings)
-    rows = with_weights(recorded)
-    with counting("models", len(rows)) as show:
-        logged = publish_models(recorded, settings, show=show)
-    print(f"{logged} networks logged; weights of {len(rows)} of {len(recorded)} rows are here")
+    return recorded, settings, done

@@ -27,7 +27,7 @@ def ui(
     store, served = address(), is_served()
     if not served:
         _check_free(host, port)
-    experiments = bring_up_to_date().experiments
+    *_, published = bring_up_to_date()
     page = store.rstrip("/") if served else f"http://{host}:{port}"
     print(
         f"MLflow runs already at {page}"
@@ -35,7 +35,7 @@ def ui(
         else "MLflow starts, which takes some seconds; Ctrl-C ends it"
     )
     for view in views.VIEWS:
-        print(f"  {view.shows}:\n    {views.link(view, experiments, page)}", flush=True)
+        print(f"  {view.shows}:\n    {views.link(view, published.experiments, page)}", flush=True)
     if served:
         return
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]

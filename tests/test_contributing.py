@@ -1,20 +1,21 @@
 """What is written on adding is true: a laboratory trains that model by that method without another change."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-METHOD = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-MODEL = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
-# each block of Python, by the path that stands before it
-FILES = dict(re.findall(r"`(lab/\S+\.py)`:\n\n```python\n(.*?)```", METHOD + MODEL, re.DOTALL))
-(ROW,) = re.findall(r"```yaml\n(.*?)```", METHOD, re.DOTALL)
-(PRIVATE,) = re.findall(r"```yaml\n(.*?)```", MODEL, re.DOTALL)  # the row of docs/own-model.md
+from tests.docs.blocks import WRITTEN, blocks, lay
+
+# the rows of both pages
+ROW, PRIVATE = (
+    block.text
+    for page in ("CONTRIBUTING.md", "docs/own-model.md")
+    for block in blocks(page)
+    if block.language == "yaml"
+)
 PARAMS = f"""
 source: {{kind: synthetic}}
 code: [lab]
@@ -31,10 +32,7 @@ rows:
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Path:
     """A laboratory with the new files."""
-    for name, code in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(code)
-    (tmp_path / "params.yaml").write_text(PARAMS)
+    lay(tmp_path, {**WRITTEN, "params.yaml": PARAMS})
     return tmp_path
 
 
@@ -46,7 +44,7 @@ def run(typed: Callable[..., str], laboratory: Path) -> Callable[[str], str]:
 def test_a_model_is_one_file_and_a_private_method_one_room(
     laboratory: Path, run: Callable[[str], str]
 ) -> None:
-    rooms = {Path(name).parent.as_posix() for name in FILES}
+    rooms = {Path(name).parent.as_posix() for name in WRITTEN}
     assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (
         "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "

@@ -22,8 +22,7 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from pipeline.files import digest_files
-from tests.docs.blocks import CONSOLE, blocks
-from tests.test_contributing import FILES
+from tests.docs.blocks import CONSOLE, WRITTEN, blocks, lay
 from tests.there import there
 from tests.warm.commands import commands, run
 
@@ -202,7 +201,7 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
 
 def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path: Path) -> None:
     """In an empty folder; what it has one add touches no file of what is installed."""
-    environment, page = laboratory, [block for block in blocks() if block.page == "docs/laboratory.md"]
+    environment, page = laboratory, [*blocks("docs/laboratory.md")]
     before, folder, told = environment.digest(), tmp_path, []
     table, row = (block.text for block in page if block.language == "yaml")
     for block in page:
@@ -210,9 +209,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
             _insert(folder / "papers/mine.yaml", "tables:\n", table)
         elif block.text == row:
             _insert(folder / "params.yaml", "rows:\n", row)
-            for name, code in FILES.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_text(code)
+            lay(folder, WRITTEN)
         for line in block.commands if block.language in CONSOLE else ():
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")

@@ -46,10 +46,10 @@ class _Predicts(torch.nn.Module):
         return self.network.logits(inputs).argmax(-1)
 
 
-def with_weights(recorded: Sequence[Record]) -> list[str]:
+def with_weights(recorded: Sequence[Record]) -> list[Record]:
     """The rows some of whose weights are here."""
     return [
-        record.row
+        record
         for record in recorded
         if any(weights_path(record.row, *one.key).exists() for one in record.replicas)
     ]
@@ -61,12 +61,11 @@ def publish_models(recorded: Sequence[Record], settings: Settings, show: Show = 
     Raises:
         UserError: a row's data isn't here, weights are damaged, or a network can't be exported.
     """
-    rows = set(with_weights(recorded))
     logged = 0
     with opened() as client:
         there = experiments.existing(client)
-        for record in recorded:
-            if record.row in rows and record.paper in there:
+        for record in with_weights(recorded):
+            if record.paper in there:
                 logged += _publish_row(client, there[record.paper].experiment_id, record, settings)
                 show(record.row)
     return logged

@@ -60,7 +60,9 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
     try:
         with Repo() as repo, repo.lock:
             _lock()  # or one line says what is wrong with it
-            lock = parse_yaml_for_update(LOCK.read_text(), LOCK) if LOCK.exists() else {"schema": "2.0"}
+            lock: dict[str, Any] = {"schema": "2.0"}
+            if LOCK.exists():
+                lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
             signed = lock.setdefault("stages", {})
             declared = load_file(repo, STAGES.name).stages
             for name in names:

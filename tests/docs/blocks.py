@@ -2,8 +2,9 @@
 
 import re
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,11 +36,41 @@ class Block:
         return [line for line in whole.splitlines() if shlex.split(line, comments=True)]
 
 
-def blocks() -> Iterator[Block]:
-    """Every block of every page."""
-    for page in PAGES:
+def blocks(name: str | None = None) -> Iterator[Block]:
+    """Every block of every page, or of that of a name from the root."""
+    for page in PAGES if name is None else [ROOT / name]:
         for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
             yield Block(page.relative_to(ROOT).as_posix(), language, text)
+
+
+# what pages have one write of Python, by the path that stands before it
+WRITTEN: dict[str, str] = {
+    path: code
+    for page in ("CONTRIBUTING.md", "docs/own-model.md")
+    for path, code in re.findall(
+        r"`(lab/\S+\.py)`:\n\n```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
+    )
+}
+
+
+def lay(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files, each by its path in the folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def begin(folder: Path, library: bool = False, git: bool = False) -> None:
+    """A folder where nothing is declared: with DVC's stages, and the ``library`` where that is added to."""
+    for name in ("pipeline", "stages") if library else ():
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    sections = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
+    config = "[core]\n    analytics = false\n" + ("" if git else "    no_scm = true\n")
+    lay(folder, {".dvc/config": config, "params.yaml": "".join(f"{name}: {{}}\n" for name in sections)})
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / "reports/searches").mkdir(parents=True)
+    if git:
+        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
 
 
 def declared() -> set[str]:

@@ -1,7 +1,6 @@
 """docs/own-data.md, typed as it stands: from a file to a ledger, by DVC."""
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +11,9 @@ from ruamel.yaml import YAML
 from pipeline import params, verification
 from pipeline.files import digest_file
 from pipeline.results import records
-from tests.docs.blocks import ROOT, Block, blocks
+from tests.docs.blocks import Block, begin, blocks
 
-PAGE = [block for block in blocks() if block.page == "docs/own-data.md"]
-SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
+PAGE = [*blocks("docs/own-data.md")]
 
 
 def of(language: str) -> list[Block]:
@@ -26,10 +24,7 @@ def of(language: str) -> list[Block]:
 def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
-    shutil.copy(ROOT / "dvc.yaml", folder)
-    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
-    (folder / ".dvc").mkdir()
-    (folder / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    begin(folder)
     # ten classes that a small network can tell apart: a bright stripe whose height is the label
     images = np.random.default_rng(0).integers(0, 10, (1000, 28, 28), dtype=np.uint8)
     labels = np.arange(1000) % 10

@@ -4,7 +4,6 @@ Nothing private gets into git, what is asked for is proven, the search is told, 
 """
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +16,9 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from pipeline.results import records
-from tests.warm.commands import ROOT, environment
+from tests.docs.blocks import begin
+from tests.warm.commands import environment
 
-SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
 MODEL = '''"""A small network of one's own."""
 
 from math import prod
@@ -48,15 +47,8 @@ searches:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of the project's code with nothing declared, and private files beside it."""
     folder = tmp_path_factory.mktemp("walk") / "lab"
-    for name in ("pipeline", "stages"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "dvc.yaml", folder)
-    (folder / "reports/searches").mkdir(parents=True)
-    (folder / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+    begin(folder, library=True, git=True)
     (folder / "pipeline/models/hidden.py").write_text(MODEL)
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    (folder / ".dvc").mkdir()
-    (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
     generator = np.random.default_rng(0)
     for number in range(240):
         place = folder.parent / f"scans/class-{number % 2}"

@@ -3,28 +3,20 @@
 import csv
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline.results import records
-from tests.docs.blocks import ROOT, blocks
+from tests.docs.blocks import ROOT, begin, blocks
 
-PAGE = [block for block in blocks() if block.page == "docs/private-model.md"]
+PAGE = [*blocks("docs/private-model.md")]
 TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
-SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
 
 
 def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: Path) -> None:
-    for name in ("pipeline", "stages"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    (tmp_path / "reports/searches").mkdir(parents=True)
-    (tmp_path / "params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc/config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    begin(tmp_path, library=True)
     (saved,) = re.findall(r"Save this as `(\S+)`", TEXT)
     for block in PAGE:
         if block.language == "python" and "def build" in block.text:

@@ -24,7 +24,7 @@ from pipeline.results.weights import weights_path
 from stages.app import app
 from tests.refusal import refusal_of
 
-SECTIONS = ("raw", "own", "data", "starts", "relevances", "rows", "accounts", "searches")
+NOTHING = "raw: {}\ndata: {}\nrows: {}\n"  # declared
 IMAGES, TEXTS = "stripes", "words"
 
 
@@ -53,7 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        Path("params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+        Path("params.yaml").write_text(NOTHING)
         np.savez("mine.npz", pictures=stripes(600), labels=np.arange(600) % 10)
         with open("texts.csv", "w") as file:
             sentences = ("a fine and lovely day", "an awful and dreadful night")
@@ -317,7 +317,7 @@ def test_predictions_that_need_the_data_are_no_export(here: Path) -> None:
 
 def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text("".join(f"{name}: {{}}\n" for name in SECTIONS))
+    Path("params.yaml").write_text(NOTHING)
     for number in range(60):
         side = 30 + number % 7
         path = Path("photos", "ab"[number % 2], f"{number}.png")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_contributing import FILES
 
 from pipeline import params
 from pipeline.errors import UserError
@@ -15,6 +14,7 @@ from pipeline.extensions import Extension
 from pipeline.identity import entries, versions
 from pipeline.methods.rooms import method_settings
 from pipeline.models import model
+from tests.docs.blocks import WRITTEN, lay
 from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
 ROOT = Path(__file__).parents[2]
@@ -85,14 +85,10 @@ def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(
 ) -> None:
     """Nor do a method's room, a model, and a paper with its claim and its figure."""
     edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
-    new = {copy / name: code for name, code in FILES.items()}
-    new |= {copy / "lab/claims/even.py": CLAIM, copy / "lab/figures/toy.py": FIGURE}
-    new |= {copy / "papers/toys.yaml": PAPER}
     edit(copy / "params.yaml", "\nraw:\n", "\ncode: [lab]\nraw:\n")
-    for path, text in new.items():
-        assert not path.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    new = {"lab/claims/even.py": CLAIM, "lab/figures/toy.py": FIGURE, "papers/toys.yaml": PAPER, **WRITTEN}
+    assert not any((copy / name).exists() for name in new)
+    lay(copy, new)
     assert moved_in() == {"report", "publish"}
 
 

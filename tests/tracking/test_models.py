@@ -24,7 +24,7 @@ def test_a_logged_network_has_the_measured_accuracy() -> None:
     settings = project.settings()
     found = declared(settings)
     publish(found, settings)
-    assert with_weights(found) == [project.ROW]
+    assert [record.row for record in with_weights(found)] == [project.ROW]
     assert publish_models(found, settings) == 1
     assert publish_models(found, settings) == 0
 
