@@ -114,14 +114,14 @@ def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
         raise UserError(f"{lock}: {busy}") from problem
 
 
-def clear_leftovers(root: Path = Path()) -> None:
+def clear_leftovers() -> None:
     """Clear what killed processes left beside the places where they wrote; put back what they had replaced.
 
     What others are writing stays: of this machine it is known whether they live, of another one it is what is
     no older than a day.
     """
     for place, below in _PLACES.items():
-        for folder, names, files in os.walk(root / place):
+        for folder, names, files in os.walk(place):
             for found in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
                 with suppress(OSError):
                     _clear(Path(folder), found)

@@ -1,7 +1,6 @@
 """What a command found, in lines for whoever ran it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,13 +19,13 @@ def answering(width: int = 100) -> "Console":
     return console
 
 
-def measured(row: str, root: Path = Path()) -> Iterator[str]:
+def measured(row: str) -> Iterator[str]:
     """``epsilon = 3: test accuracy 96.92 ± 0.82 % (n = 3)``, a line for each level."""
     from pipeline.reporting.judging.intervals import mean
     from pipeline.reporting.wording import with_interval
     from pipeline.results import records
 
-    evaluation = records.read_evaluation(row, root)
+    evaluation = records.read_evaluation(row)
     by_level: dict[str, list[float]] = {}
     for replica in evaluation.replicas if evaluation else ():
         by_level.setdefault(replica.level, []).append(100 * replica.metrics["test_accuracy"])
@@ -34,7 +33,7 @@ def measured(row: str, root: Path = Path()) -> Iterator[str]:
         yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
 
 
-def accounted(line: str, root: Path = Path()) -> Iterator[str]:
+def accounted(line: str) -> Iterator[str]:
     """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together.
 
     A level's line ends with what no epsilon covers, at worst.
@@ -44,7 +43,7 @@ def accounted(line: str, root: Path = Path()) -> Iterator[str]:
     from pipeline.reporting.wording import composition
     from pipeline.results import records
 
-    ledgers, audit = records.read_ledgers(line, root), records.read_audit(line, root)
+    ledgers, audit = records.read_ledgers(line), records.read_audit(line)
     by_level: dict[str, list[Ledger]] = {}
     for replica in ledgers.replicas if ledgers else ():
         by_level.setdefault(replica.level, []).append(replica.ledger)

@@ -17,13 +17,13 @@ PATH = Path("reports/identity.json")
 PACKAGE = Path(__file__).parents[1]
 
 
-def write(settings: Settings, root: Path = Path()) -> Path:
+def write(settings: Settings) -> Path:
     """Write every stage's entry; returns the path."""
-    write_json(root / PATH, entries(settings, root))
-    return root / PATH
+    write_json(PATH, entries(settings))
+    return PATH
 
 
-def entries(settings: Settings, root: Path = Path()) -> dict[str, Any]:
+def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage, and by its key where a stage has several."""
     rows = settings.rows
     stages: dict[str, dict[str, Any]] = {
@@ -56,10 +56,10 @@ def entries(settings: Settings, root: Path = Path()) -> dict[str, Any]:
     lines = {key: line.model_dump(mode="json") for key, line in settings.lines.items()}
     words = [
         _bytes_of("reporting"),
-        digest_files(root, (root / PAPERS).glob("*.yaml")),
+        digest_files(Path(), PAPERS.glob("*.yaml")),
         [digest_file(one.path) for kind in ("claims", "figures") for one in extensions(kind).values()],
     ]
-    beside = [digest_file(root / path) for path in settings.summaries if (root / path).exists()]
+    beside = [digest_file(path) for path in settings.summaries if path.exists()]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()

@@ -75,8 +75,11 @@ def test_what_is_no_summary_is_one_line(tmp_path: Path, summary: Path, content: 
         beside.read(named(), tmp_path)
 
 
-def test_a_new_report_there_moves_the_reports_digest_here(tmp_path: Path, summary: Path) -> None:
-    before = entries(named(), tmp_path)
+def test_a_new_report_there_moves_the_reports_digest_here(
+    tmp_path: Path, summary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = entries(named())
     summary.write_text(summary.read_text().replace("98.7", "97.7"))
-    after = entries(named(), tmp_path)
+    after = entries(named())
     assert {stage for stage in before if before[stage] != after[stage]} == {"report"}

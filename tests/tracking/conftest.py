@@ -1,11 +1,35 @@
 """What tests of MLflow's store share."""
 
 import shutil
+import socket
+import subprocess
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from pipeline.tracking import store
+
+
+@pytest.fixture
+def port() -> int:
+    """One that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def answers(address: str, process: subprocess.Popen) -> None:
+    """Wait until a server does."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+            return
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < until
+            time.sleep(0.2)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Several processes that publish to one store at once leave one of each run, and none of them fails."""
 
 import os
-import socket
+import shutil
 import subprocess
 import sys
-import time
-import urllib.request
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from mlflow import MlflowClient
 from pipeline.tracking import upserting
 from pipeline.tracking.drawing import Drawn
 from pipeline.tracking.upserting import DIGEST, Upsert, publications
+from tests.tracking.conftest import answers
 from tests.tracking.publishers import RUNS, at_once
 
 
@@ -85,12 +84,11 @@ def test_twenty_who_know_of_no_lock(database: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
+def server(tmp_path: Path, port: int, empty_store: Path) -> Iterator[str]:
     """An MLflow server of the test's own."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     store = tmp_path / "server"
     store.mkdir()
+    shutil.copy(empty_store, store)
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db"]
     command += ["--artifacts-destination", str(store / "files")]
@@ -104,15 +102,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        until = time.monotonic() + 120
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=5).close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < until
-                time.sleep(0.3)
+        answers(address, process)
         yield address
     finally:
         os.killpg(process.pid, 15)

@@ -3,41 +3,30 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 from stages.ui import ui
 from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
+from tests.tracking.conftest import answers
 from tests.tracking.publishers import RUNS, small
 
 
-def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path) -> None:
+def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path, port: int) -> None:
     settings = example.settings()
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
     (root / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     command = [sys.executable, "-c", f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
     process = subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     page = f"http://127.0.0.1:{port}"
     try:
-        until = time.monotonic() + 120
-        while True:
-            try:
-                urllib.request.urlopen(f"{page}/health", timeout=5).close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < until
-                time.sleep(0.2)
+        answers(page, process)
         asked = json.dumps({"experiment_ids": ["1"]}).encode()
         request = urllib.request.Request(
             f"{page}/api/2.0/mlflow/runs/search", asked, {"Content-Type": "application/json"}
