@@ -200,19 +200,21 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
 
 
 def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path: Path) -> None:
-    """In an empty folder; what it has one add touches no file of what is installed."""
+    """In an empty folder, with a short first row; what it has one add touches no file of what is installed."""
     environment, page = laboratory, [*blocks("docs/laboratory.md")]
     before, folder, told = environment.digest(), tmp_path, []
     table, row = (block.text for block in page if block.language == "yaml")
     for block in page:
         if block.text == table:
-            _insert(folder / "papers/mine.yaml", "tables:\n", table)
+            _edit(folder / "papers/mine.yaml", "\ntables:\n", f"\ntables:\n{table}")
         elif block.text == row:
-            _insert(folder / "params.yaml", "rows:\n", row)
+            _edit(folder / "params.yaml", "\nrows:\n", f"\nrows:\n{row}")
             lay(folder, WRITTEN)
         for line in block.commands if block.language in CONSOLE else ():
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
+                _edit(folder / "params.yaml", "seeds: 3", "seeds: 1")
+                _edit(folder / "params.yaml", "epochs: 6", "epochs: 1")
             elif not line.startswith("pip "):
                 told.append(environment.type(line, folder))
     assert environment.digest() == before
@@ -241,8 +243,8 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert environment.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
 
 
-def _insert(path: Path, before: str, text: str) -> None:
-    """Put an entry first in its section."""
+def _edit(path: Path, before: str, after: str) -> None:
+    """Replace what stands once in a file."""
     content = path.read_text()
-    assert content.count(f"\n{before}") == 1
-    path.write_text(content.replace(f"\n{before}", f"\n{before}{text}"))
+    assert content.count(before) == 1, before
+    path.write_text(content.replace(before, after))
