@@ -200,7 +200,7 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
 
 
 def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path: Path) -> None:
-    """In an empty folder, the first row shortened; what it has one add touches no file of what is installed."""
+    """In an empty folder, the first row shortened; what one adds touches no file of what is installed."""
     environment, page = laboratory, [*blocks("docs/laboratory.md")]
     before, folder, told = environment.digest(), tmp_path, []
     table, row = (block.text for block in page if block.language == "yaml")
