@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from dp_accounting.pld import PLDAccountant
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import dprepro
 from pipeline.privacy.accounting import poisson_gaussian
