@@ -330,6 +330,9 @@ def test_adopting_beside_the_data(clone: Checkout, workshop: Path) -> None:
 
 
 def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
+    # where all stands the lock keeps what it has of data that aren't here
+    clone.run("dprepro", "adopt", str(workshop / NAME))
+    assert clone.run("git", "status", "--porcelain") == ""
     clone.run("git", "checkout", "--quiet", "declared")
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
