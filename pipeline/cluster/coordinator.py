@@ -86,7 +86,7 @@ class _Grid:
         self.settings, self.summary = settings, Summary()
         self.waiting = {task.name: task for task in longest_way_first(work.tasks)}
         self.futures: dict[str, AppFuture] = {}
-        self.unsigned = list(work.unsigned)  # rows, and DVC's names of other stages
+        self.unsigned = [stage for row in work.unsigned for stage in dvclock.stages_of(row)]
         self._since: dict[str, float] = {}  # when a task was first seen to run
         self._begun, self._signed, self._count = time.time(), time.monotonic(), len(work.tasks)
 
@@ -103,7 +103,7 @@ class _Grid:
     def _became(self, task: Task, problem: BaseException | None) -> str:
         if problem is None:
             done = self.summary.done[task.name] = self.futures[task.name].result()
-            self.unsigned += [task.name] if task.name in self.settings.rows else task.stages
+            self.unsigned += task.stages
             return f"done, {timedelta(seconds=round(done.seconds))} on {done.machine}"
         cause = problem.__cause__ if isinstance(problem, DependencyError) else problem
         if isinstance(cause, NeedsGpu):
@@ -130,12 +130,11 @@ class _Grid:
         yield f"{self._count - len(self.waiting)} of {self._count} done"
 
     def sign(self) -> None:
-        """Have DVC sign what is done, many rows at once; what it refuses now waits for the next time."""
-        rows = [name for name in self.unsigned if name in self.settings.rows]
-        others = [name for name in self.unsigned if name not in rows]
+        """Have DVC sign what is done, many stages at once; what it refuses now waits for the next time."""
         try:
-            if self.unsigned and dvclock.sign(self.settings, rows, others):
-                print(f"signed: {', '.join(self.unsigned)}", flush=True)
+            if self.unsigned and dvclock.sign(self.settings, self.unsigned):
+                names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned)
+                print(f"signed: {', '.join(names)}", flush=True)
             self.unsigned = []
         except UserError as problem:  # somebody else's DVC, as a rule
             print(f"not signed yet: {problem}", flush=True)

@@ -109,7 +109,7 @@ class _Work:
         return Task(
             key,
             tuple(commands),
-            tuple(f"{stage}@{key}" for stage in dvclock.STAGES_OF_A_ROW),
+            dvclock.stages_of(key),
             frozenset({self._stage(row.data)}),
             self._seconds(key, planned) if planned else 0.0,
             row.needs if trains else "cpu",

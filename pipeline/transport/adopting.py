@@ -51,7 +51,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         merged = [_merged(settings, row, staged, origin) for row in packed]
         _place(staged / "merged", [part for each in merged for part in each.parts])
     whole = [row for row in packed if not lacks(settings, row)]
-    signed = dvclock.sign(settings, whole)
+    signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
     notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
     return [Adopted(each.row, each.taken, tuple(notes[each.row])) for each in merged]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
-STAGES_OF_A_ROW = ("train", "evaluate", "ledger")
 EMPTY = "d751713988987e9331980363e24189ce.dir"  # DVC's hash of an empty folder
 
 
@@ -34,13 +33,18 @@ def available() -> bool:
     return STAGES.exists() and importlib.util.find_spec("dvc") is not None
 
 
-def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) -> bool:
-    """Have DVC take what lies here as the results of ``rows``, so that it doesn't train them again.
+def stages_of(row: str) -> tuple[str, ...]:
+    """DVC's stages that make what is known of a row, but for its audit."""
+    return tuple(f"{stage}@{row}" for stage in ("train", "evaluate", "ledger"))
+
+
+def sign(settings: Settings, stages: Sequence[str]) -> bool:
+    """Have DVC take what lies here as the results of ``stages``, so that it doesn't run them again.
 
     As `dvc commit --force` of each stage, but the lock is written once, and whole or not at all: DVC writes
     it anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that
     aren't here keep the hash that they were signed with; weights that nobody kept are an empty folder's.
-    False: there is no DVC pipeline here. ``stages`` are others to sign, of which all that they read is here.
+    False: there is no DVC pipeline here.
 
     Raises:
         UserError: DVC can't; the line says why.
@@ -48,8 +52,7 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
     if not available():
         return False
     entries.write(settings)
-    names = [*stages, *(f"{stage}@{row}" for row in rows for stage in STAGES_OF_A_ROW)]
-    if not names:
+    if not stages:
         return True
     from dvc.dvcfile import load_file
     from dvc.exceptions import DvcException
@@ -65,7 +68,7 @@ def sign(settings: Settings, rows: Sequence[str], stages: Sequence[str] = ()) ->
                 lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
             signed = lock.setdefault("stages", {})
             declared = load_file(repo, STAGES.name).stages
-            for name in names:
+            for name in stages:
                 if name in declared:  # the demo has no audits
                     stage = declared[name]
                     elsewhere = _not_here(stage, signed)

@@ -115,5 +115,4 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert there(records.read_run(ROW)).replicas[0].started < when
     left = tasks.todo(params.load(), [ROW])
     assert (left.tasks, left.unsigned) == ((), ())
-    stages = (f"{stage}@{ROW}" for stage in dvclock.STAGES_OF_A_ROW)
-    assert dvclock.dvc("status", *stages).strip() == "Data and pipelines are up to date."
+    assert dvclock.dvc("status", *dvclock.stages_of(ROW)).strip() == "Data and pipelines are up to date."

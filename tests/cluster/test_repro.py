@@ -36,7 +36,7 @@ def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     """What DVC was asked to sign, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     names: list[str] = []
-    monkeypatch.setattr(dvclock, "sign", lambda settings, rows, stages: names.extend(stages))
+    monkeypatch.setattr(dvclock, "sign", lambda settings, stages: names.extend(stages))
     yield names
     assert parsl.DataFlowKernelLoader._dfk is None
 

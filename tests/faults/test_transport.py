@@ -140,8 +140,8 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
     """DVC would take it for done before that, and train no more of it."""
     signed: list[list[str]] = []
 
-    def sign(_: Settings, rows: list[str]) -> bool:
-        signed.append(rows)
+    def sign(_: Settings, stages: list[str]) -> bool:
+        signed.append(stages)
         return True
 
     monkeypatch.setattr(dvclock, "sign", sign)
@@ -153,7 +153,7 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
         (adopted,) = bring()
         assert adopted.replicas == 1
         assert any("still to be trained" in note for note in adopted.notes) == (seeds == 1)
-    assert signed == [[], [ROW]]
+    assert signed == [[], [*dvclock.stages_of(ROW)]]
 
 
 def test_what_was_made_from_something_else_is_refused(bring: Bring, away: Path, home: Path) -> None:
