@@ -16,12 +16,14 @@ from tests.warm.commands import ROOT, commands, environment, run
 LONG = (
     "test_dvc.py",
     "test_wheel.py",
-    "test_repro.py",
+    "test_kills.py",
     "test_training.py",
+    "test_export.py",
     "test_publishers.py",
     "test_library.py",
-    "test_ui.py",
     "test_side_by_side.py",
+    "test_practitioner.py",
+    "test_ui.py",
     "test_contributing.py",
 )
 
