@@ -1,13 +1,35 @@
-"""Keeps a made-up record as training, measuring and accounting would, in three files, beside the papers'."""
+"""Made-up images and records, kept as training, measuring and accounting would, beside the papers'."""
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pipeline.files import digest_file
 from pipeline.identity import versions
 from pipeline.params import PAPERS
 from pipeline.results import records, schema
 from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
+
+PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
+
+
+def lasting(kept: dict[str, Any]) -> dict[str, Any]:
+    """A run or an evaluation without what differs from one to the next, or when somebody commits meanwhile."""
+    for part in (*kept["replicas"], *kept.get("origins", ())):
+        for name in PASSING:
+            part.pop(name, None)
+    return kept
+
+
+def stripes(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 28, 28), each with a bright stripe whose height is its label of ten, and their labels."""
+    images = np.random.default_rng(0).integers(0, 10, (count, 28, 28), dtype=np.uint8)
+    labels = np.arange(count) % 10
+    for image, label in zip(images, labels, strict=True):
+        image[2 + 2 * label : 5 + 2 * label] = 255
+    return images, labels
 
 
 def lay_papers(root: Path) -> None:

@@ -19,6 +19,7 @@ from pipeline.data.own.describe import describe
 from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
+from tests.keeping import lasting, stripes
 from tests.warm.commands import ROOT, environment
 
 BIN = Path(sys.executable).parent
@@ -94,8 +95,6 @@ config = Config(
     strategy_period=1,
 )
 """
-# of a run, which differ from one to the next
-OTHERS = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
 
 def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool = False) -> None:
@@ -113,8 +112,8 @@ def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool
         shutil.copy(ROOT / name, folder / name)
     head = dict.fromkeys(("own", "data", "relevances"), "")
     if own:
-        labels = np.arange(700) % 10
-        np.savez(folder / "mine.npz", inputs=_images(labels), labels=labels)
+        images, labels = stripes(700)
+        np.savez(folder / "mine.npz", inputs=images, labels=labels)
         said = describe("mine", "npz", {"path": "mine.npz"}, folder)
         head["own"] = f"mine: {said.own.model_dump_json()}"
         head["data"] = f"  mine: {said.data.model_dump_json()}\n"
@@ -127,14 +126,6 @@ def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool
     (folder / "slots.py").write_text(SLOTS)
     (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(ROOT), check=True)
-
-
-def _images(labels: np.ndarray) -> np.ndarray:
-    """Bright stripes whose height is the label."""
-    images = np.random.default_rng(0).integers(0, 10, (len(labels), 28, 28), dtype=np.uint8)
-    for image, label in zip(images, labels, strict=True):
-        image[2 + 2 * label : 5 + 2 * label] = 255
-    return images
 
 
 def unbroken(folder: Path, row: str) -> dict[str, Any]:
@@ -167,11 +158,7 @@ def numbers(folder: Path) -> dict[str, Any]:
     """What counts of every run and evaluation."""
     found: dict[str, Any] = {}
     for path in sorted([*folder.glob("reports/runs/*.json"), *folder.glob("reports/evaluations/*.json")]):
-        kept = json.loads(path.read_text())
-        for one in (*kept["replicas"], *kept.get("origins", ())):
-            for key in OTHERS:
-                one.pop(key, None)
-        found[path.relative_to(folder).as_posix()] = kept
+        found[path.relative_to(folder).as_posix()] = lasting(json.loads(path.read_text()))
     for path in sorted(folder.glob("reports/histories/*.csv")):
         found[path.relative_to(folder).as_posix()] = path.read_text()
     return found

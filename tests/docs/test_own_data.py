@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -12,6 +11,7 @@ from pipeline import params, verification
 from pipeline.files import digest_file
 from pipeline.results import records
 from tests.docs.blocks import Block, begin, blocks
+from tests.keeping import stripes
 
 PAGE = [*blocks("docs/own-data.md")]
 
@@ -25,11 +25,7 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
     begin(folder)
-    # ten classes that a small network can tell apart: a bright stripe whose height is the label
-    images = np.random.default_rng(0).integers(0, 10, (1000, 28, 28), dtype=np.uint8)
-    labels = np.arange(1000) % 10
-    for image, label in zip(images, labels, strict=True):
-        image[2 + 2 * label : 5 + 2 * label] = 255
+    images, labels = stripes(1000)
     (script,) = of("python")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

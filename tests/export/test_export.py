@@ -22,6 +22,7 @@ from pipeline.reporting.judging import severity
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from stages.app import app
+from tests.keeping import stripes
 from tests.refusal import refusal_of
 
 NOTHING = "raw: {}\ndata: {}\nrows: {}\n"  # declared
@@ -38,15 +39,6 @@ def refused(line: str) -> str:
     return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
 
 
-def stripes(count: int) -> np.ndarray:
-    """Images (N, 28, 28), each with a bright stripe whose height tells its class of ten."""
-    images = np.random.default_rng(0).integers(0, 10, (count, 28, 28), dtype=np.uint8)
-    for number, image in enumerate(images):
-        place = number % 10
-        image[2 + 2 * place : 5 + 2 * place] = 255
-    return images
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with two trained rows, both exported, and files to predict."""
@@ -54,7 +46,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         Path("params.yaml").write_text(NOTHING)
-        np.savez("mine.npz", pictures=stripes(600), labels=np.arange(600) % 10)
+        images, labels = stripes(600)
+        np.savez("mine.npz", pictures=images, labels=labels)
         with open("texts.csv", "w") as file:
             sentences = ("a fine and lovely day", "an awful and dreadful night")
             lines = [
@@ -110,8 +103,8 @@ def test_an_exported_network_reaches_the_measured_accuracy(
 
 @pytest.mark.parametrize("row", [IMAGES, TEXTS])
 def test_a_row_predicts_as_its_export_does(here: Path, row: str) -> None:
-    Image.fromarray(stripes(4)[3]).save("three.png")
-    np.savez("some.npz", pictures=stripes(5)[:, None])
+    Image.fromarray(stripes(4)[0][3]).save("three.png")
+    np.savez("some.npz", pictures=stripes(5)[0][:, None])
     Path("some.txt").write_text("a lovely day\n\nwords that nobody knows\n")
     files = ["three.png", "some.npz"] if row == IMAGES else ["some.txt", "texts.csv"]
     lines = predicted(row, *files)
@@ -235,10 +228,10 @@ def test_what_this_installation_computes_otherwise_is_refused(
 
 
 def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
-    Image.fromarray(stripes(1)[0][:20]).save("low.png")
+    Image.fromarray(stripes(1)[0][0][:20]).save("low.png")
     Image.new("RGB", (28, 28), (9, 99, 0)).save("green.png")
     np.savez("colour.npz", pictures=np.zeros((2, 3, 28, 28), np.uint8))
-    np.savez("unnamed.npz", inputs=stripes(2))
+    np.savez("unnamed.npz", inputs=stripes(2)[0])
     Path("broken.png").write_bytes(b"\x89PNG no more")
     for file, says in {
         "low.png": "20x28 pixels instead of 28x28",
@@ -309,7 +302,7 @@ def test_predictions_that_need_the_data_are_no_export(here: Path) -> None:
         for stage in ("train", "evaluate", "ledger"):
             run(f"{stage} joined")
         assert "its predictions need the data it learned from" in refused("export joined x")
-        np.savez("five.npz", pictures=stripes(5))
+        np.savez("five.npz", pictures=stripes(5)[0])
         assert len(predicted("joined", "five.npz")) == 5
     finally:
         Path("params.yaml").write_bytes(before)

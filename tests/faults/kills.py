@@ -29,10 +29,9 @@ from pipeline.reporting import report
 from pipeline.transport import adopt, pack
 from stages.app import app
 from tests.faults import project
+from tests.keeping import PASSING, lasting
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
-# of a run, which differ from one to the next, or when somebody commits meanwhile
-OTHERS = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty")
 DRAWN_ANEW = ("mlflow.user", "publication")  # tags of MLflow's runs
 PATIENCE = 300.0  # seconds for a command on a busy machine
 
@@ -170,17 +169,13 @@ def left_in(folder: Path) -> dict[str, str]:
             continue
         content = path.read_bytes()
         if name.startswith("reports/runs/"):
-            run = json.loads(content)
-            for one in (*run["replicas"], *run["origins"]):
-                for key in OTHERS:
-                    one.pop(key, None)
-            content = json.dumps(run, sort_keys=True).encode()
+            content = json.dumps(lasting(json.loads(content)), sort_keys=True).encode()
         elif name.startswith("reports/searches/"):
             searched = json.loads(content)
             for one in searched["candidates"]:
                 del one["seconds"]
-            for key in OTHERS:
-                searched["provenance"].pop(key, None)
+            for name in PASSING:
+                searched["provenance"].pop(name, None)
             content = json.dumps(searched, sort_keys=True).encode()
         found[name] = hashlib.sha256(content).hexdigest()
     return found
