@@ -16,7 +16,7 @@ PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", 
 
 
 def lasting(kept: dict[str, Any]) -> dict[str, Any]:
-    """A run or an evaluation without what differs from one to the next, or when somebody commits meanwhile."""
+    """A run or an evaluation without what differs from one to the next, or when somebody commits."""
     for part in (*kept["replicas"], *kept.get("origins", ())):
         for name in PASSING:
             part.pop(name, None)
