@@ -62,7 +62,7 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
 ) -> None:
     """A row on somebody's own data, here and on workers of Parsl's, beside one that can't be trained."""
     folder, unbroken = tmp_path / "grid", tmp_path / "unbroken"
-    project.make(folder, 1, epochs=4, own=True)
+    project.make(folder, 1, epochs=12, own=True)  # so long that no signal comes too late
     with (folder / "params.yaml").open("a") as file:
         file.write(MISFIT)
     shutil.copytree(folder, unbroken)
