@@ -71,7 +71,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
             for name in stages:
                 if name in declared:  # the demo has no audits
                     stage = declared[name]
-                    elsewhere = _not_here(stage, signed)
+                    elsewhere = _fill_absent(stage, signed)
                     stage.save(allow_missing=elsewhere, run_cache=not elsewhere)
                     stage.commit(allow_missing=elsewhere)
                     signed |= to_lockfile(stage)
@@ -81,8 +81,8 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
     return True
 
 
-def _not_here(stage: "Stage", signed: dict[str, Any]) -> bool:
-    """Whether data or weights of a stage aren't here; they get the hash that the lock has of them."""
+def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
+    """Give data and weights that aren't here the hash that the lock has of them; whether there are any."""
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
 
