@@ -78,7 +78,7 @@ def test_a_model_is_one_file_and_a_private_method_one_room(
         "from pipeline.methods.rooms import method_settings; own = params.load(); "
         "print(len(costs(own.rows['begun'], own)), method_settings()['private_signs'].title)"
     )
-    assert run(f'python -c "{script}"') == "1 private SignSGD\n"
+    assert "1 private SignSGD\n" in run(f'python -c "{script}"')
     # the same model by another private method, at the page's settings but for their length and number
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
