@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import catalog, download, synthetic
+from pipeline.data import catalog, sources, synthetic
 from pipeline.data.catalog import Edition, Entry, File, Part
 from pipeline.files import digest_file
 from pipeline.params import Settings, parse
@@ -110,8 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(download, "TIMEOUT", 2.0)
-    monkeypatch.setattr(download, "RETRIES", 0)
+    monkeypatch.setattr(sources, "TIMEOUT", 2.0)
+    monkeypatch.setattr(sources, "RETRIES", 0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))

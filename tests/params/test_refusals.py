@@ -77,12 +77,7 @@ ROOT = Path(__file__).parents[2]
         ("rows/one/search", "none", "rows.one.search: no such entry 'none'; allowed: grid"),
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
-        ("source", {"kind": "mirror"}, "'folder' goes with 'kind: mirror', and only with it"),
-        (
-            "source",
-            {"kind": "official", "folder": "/x"},
-            "'folder' goes with 'kind: mirror', and only with it",
-        ),
+        ("source/kind", "mirror", "'mirror' is not allowed: Input should be 'official' or 'synthetic'"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
