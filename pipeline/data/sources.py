@@ -55,7 +55,7 @@ def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Pat
 
 
 def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
-    """Put the canonical files of ``edition`` that lie under ``folder``, or in archives there, into ``target``.
+    """Put the canonical files of ``edition``, or those in an archive, from ``folder`` into ``target``.
 
     Raises:
         UserError: a file is missing, wrong or of another edition; the line names it.

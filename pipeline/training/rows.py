@@ -21,8 +21,7 @@ from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution
 from pipeline.params import Row, Settings
-from pipeline.pretrained.relevance import check_relevance
-from pipeline.pretrained.starts import check_start
+from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
@@ -67,8 +66,7 @@ def train(
         UserError: another process trains this row; the disk can't be written; the data, or the weights to
             start from or the relevances that come with them, don't fit.
     """
-    check_start(data, settings)
-    check_relevance(data, settings)
+    check_joined(data, settings)
     row = settings.row(key)
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)

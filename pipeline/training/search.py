@@ -20,8 +20,7 @@ from pipeline.methods.base import Execution
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params import PARAMS, Row, Search, Settings, pick
-from pipeline.pretrained.relevance import check_relevance
-from pipeline.pretrained.starts import check_start
+from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -47,8 +46,7 @@ def search(
         UserError: a candidate is not a valid setting.
     """
     asked = pick(settings.searches, name, "search")
-    check_start(data, settings)
-    check_relevance(data, settings)
+    check_joined(data, settings)
     row = settings.row(asked.row)
     source = provenance_of(asked.row, settings, data, execution)
     identity = digest_json([asked.model_dump(mode="json"), source.config, source.made_by, source.data])
