@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.data import catalog, sources, synthetic
-from pipeline.data.catalog import Edition, Entry, File, Part
+from pipeline.data.catalog import Edition, Entry, File
 from pipeline.files import digest_file
 from pipeline.params import Settings, parse
 
@@ -38,8 +38,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         synthetic.write(entry, *COUNTS[key], folder)
         official = entry.editions["official"]
         train, test = (
-            Part(tuple(pin(folder / file.name) for file in part.files), count)
-            for part, count in zip((official.train, official.test), COUNTS[key], strict=True)
+            tuple(pin(folder / file.name) for file in part) for part in (official.train, official.test)
         )
         edition = Edition(train, test, **routes)
         entry = replace(entry, editions={**entry.editions, "official": edition})

@@ -176,7 +176,7 @@ def test_other_editions_are_taken_only_by_name(small, params, server, tmp_path):
     entry, published = small("cifar100")
     official = entry.editions["official"]
     other = Edition(official.train, official.test, note="in another order")
-    missing = replace(official, train=replace(official.train, files=(File("train.bin", 1, "sha256:0"),)))
+    missing = replace(official, train=(File("train.bin", 1, "sha256:0"),))
     catalog.catalog()["cifar100"] = replace(entry, editions={"official": missing, "reordered": other})
     reordered = params(OFFICIAL, cifar100={"edition": "reordered"})
 
