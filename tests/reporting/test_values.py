@@ -211,10 +211,10 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     paper = toys.paper(values=PRINTED, table={"own": True})
     assert values.judge(toys.judged(paper, toys.settings(row={}))) == []
-    assert tally.values(toys.judged(paper, toys.settings(row={}))) == ""
+    assert tally.values(toys.judged(paper, toys.settings(row={}))) == []
 
 
-def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None:
+def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     lines = [
         {"key": key, "label": key.capitalize(), "values": PRINTED}
         for key in ("two", "three", "four", "five", "six")
@@ -237,12 +237,14 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
         toys.record("three-reduced", declared, sigma_0=(80.0, 80.0, 80.0)),
         gpu_hours={"four": 2.5},
     )
-    assert tally.values(result) == (
-        "Of 6 printed values 1 agree and 1 differ: 2 at a budget of our own (1 agree). Of the 2 that were "
-        "trained none had a plan beforehand: all are exploratory. The others: 1 not judged (too small a "
-        "budget), 2 waiting for a GPU (about 2.5 GPU hours by their operations, 1 row not counted) and 1 not "
-        "run (no row is declared). 7 more numbers are out of scope, for reasons that the papers' pages give."
-    )
+    assert tally.values(result) == [
+        ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
+        ("agree", "1", "1 at a budget of our own (1 exploratory)"),
+        ("below the paper", "1", "1 at a budget of our own (1 exploratory)"),
+        ("not judged", "1", "too small a budget"),
+        ("wait for a GPU", "2", "about 2.5 GPU hours by their operations, 1 row not counted"),
+        ("not run", "1", "no row is declared"),
+    ]
 
 
 def test_reasons_are_counted_where_there_are_several() -> None:
@@ -251,7 +253,7 @@ def test_reasons_are_counted_where_there_are_several() -> None:
         {"key": "three", "label": "Three", "values": PRINTED},
     ]
     result = toys.judged(toys.paper(values=PRINTED, lines=lines), toys.settings(row={}))
-    assert tally.values(result).endswith("3 not run (no row is declared: 2, still to be trained: 1).")
+    assert tally.values(result)[-1] == ("not run", "3", "no row is declared: 2, still to be trained: 1")
 
 
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
