@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_other_relevances_than_are_meant_are_refused(mapped: Path) -> None:
         (dataclasses.replace(digits, name="map"), parsed(), "relevance"),
         (dataclasses.replace(data, name="digits"), parsed(), "prepare"),
     ):
-        assert refusal_of(lambda wrong=wrong, meant=meant: check_joined(wrong, meant)) == (
+        assert refusal_of(partial(check_joined, wrong, meant)) == (
             f"data/prepared/{wrong.name}: other relevances than params.yaml has now; "
             f"run `dprepro {command} {wrong.name}`"
         )

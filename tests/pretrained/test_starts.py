@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import io
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str
         (dataclasses.replace(digits, name="tuned"), parsed(), "start"),
         (tuned, params.parse(raw), "prepare"),
     ):
-        assert refusal_of(lambda data=data, own=own: check_joined(data, own)) == (
+        assert refusal_of(partial(check_joined, data, own)) == (
             "data/prepared/tuned: weights of another pretraining than params.yaml has now; "
             f"run `dprepro {stage} tuned`"
         )
