@@ -18,7 +18,6 @@ from pipeline.models.model import Model
 from pipeline.params import Settings, parse
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import statement
 from pipeline.reporting.statements import words
 from pipeline.results import records
 from pipeline.results.weights import weights_path
@@ -114,39 +113,37 @@ def test_other_data_are_no_test_of_what_was_trained(measured: Path, tiny: Prepar
 # -- what no epsilon counts ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("titles", "told"), [(["MNIST"], True), (["MNIST", "KMNIST"], False)])
-def test_a_public_split_of_the_private_set_is_told(tiny: Prepared, titles: list[str], told: bool) -> None:
-    raw = {title.lower(): {"edition": "official", "title": title} for title in titles}
-    data = Prepared(tiny.name, tiny.splits, {**tiny.manifest, "raw": raw, "public": {"raw": "any"}})
-    found = list(data_uses(data, dpsgd()))
-    assert found == ([statement("own_public", count=8)] if told else [])
-    assert not told or words(found[0]).startswith("the public split: 8 examples of the same data set")
+def raw(*titles: str) -> dict[str, Any]:
+    return {title.lower(): {"edition": "official", "title": title} for title in titles}
 
 
-def test_a_vocabulary_of_private_texts_is_told(tiny: Prepared) -> None:
-    texts = Prepared(tiny.name, tiny.splits, {**tiny.manifest, "text": {"vocabulary": 9}})
-    assert list(data_uses(texts, dpsgd())) == [statement("vocabulary")]
-    assert list(data_uses(tiny, dpsgd())) == []
+def behind(informed: bool, seen: int) -> dict[str, Any]:
+    """What a manifest says of the network behind relevances, which saw ``seen`` test examples."""
+    told = {"row": "before", "data": "mnist", "informed": informed, "test_examples_seen": seen}
+    return {"relevance": told}
 
 
 @pytest.mark.parametrize(
-    ("informed", "seen", "looks", "lines"),
+    ("manifest", "looks", "lines"),
     [
-        (True, 3, True, ["without privacy on these private images", "3 test examples"]),
-        (False, 0, True, ["taken as public"]),
-        (True, 3, False, []),  # a method that doesn't look at relevances
+        ({}, False, []),
+        ({"text": {"vocabulary": 9}}, False, ["the vocabulary"]),
+        ({"public": {}, "raw": raw("MNIST")}, False, ["the public split: 8 examples of the same data set"]),
+        ({"public": {}, "raw": raw("MNIST", "KMNIST")}, False, []),
+        (behind(True, 3), True, ["without privacy on these private images", "3 test examples"]),
+        (behind(False, 0), True, ["taken as public"]),
+        (behind(True, 3), False, []),  # a method that doesn't look at relevances
     ],
 )
-def test_what_the_network_behind_relevances_saw_is_told(
-    tiny: Prepared, informed: bool, seen: int, looks: bool, lines: list[str]
+def test_what_comes_with_the_data_and_no_epsilon_counts_is_told(
+    tiny: Prepared, manifest: dict[str, Any], looks: bool, lines: list[str]
 ) -> None:
-    behind = {"row": "before", "data": "mnist", "informed": informed, "test_examples_seen": seen}
-    data = Prepared(tiny.name, tiny.splits, {**tiny.manifest, "relevance": behind})
+    data = Prepared(tiny.name, tiny.splits, {**tiny.manifest, **manifest})
     values = {"batch": 20, "epochs": 1, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
     own: MethodSettings = AdlmSettings.model_validate(values) if looks else dpsgd()
-    found = [words(use) for use in data_uses(data, own)]
-    assert len(found) == len(lines)
-    for use, expected in zip(found, lines, strict=True):
+    told = [words(use) for use in data_uses(data, own)]
+    assert len(told) == len(lines)
+    for use, expected in zip(told, lines, strict=True):
         assert expected in use
 
 
