@@ -292,7 +292,7 @@ def test_predictions_that_need_the_data_are_no_export(here: Path) -> None:
     typed = YAML(typ="safe").load(Path("params.yaml"))
     typed["rows"]["joined"] = typed["rows"][IMAGES] | {
         "model": {"name": "lenet5", "normalization": "batch_bn"},
-        "settings": typed["rows"][IMAGES]["settings"] | {"batch": 8, "epochs": 0.05},
+        "settings": typed["rows"][IMAGES]["settings"] | {"batch": 8, "epochs": 0.02},
         "seeds": 1,
     }
     before = Path("params.yaml").read_bytes()
