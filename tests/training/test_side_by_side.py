@@ -48,7 +48,9 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     """A laboratory's model, which workers have to know."""
     folder = tmp_path_factory.mktemp("laboratory")
     (folder / "brought/models").mkdir(parents=True)
-    (folder / "brought/models/theirs.py").write_text("from pipeline.models.lenet5 import build\n")
+    (folder / "brought/models/theirs.py").write_text(
+        "from pipeline.models import lenet5\nbuild = lenet5.build\n"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extensions, "_laboratory", {})
         patch.syspath_prepend(folder)
