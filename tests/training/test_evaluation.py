@@ -21,7 +21,7 @@ from pipeline.params import Settings, parse
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
 from pipeline.results.schema import Trained
 from pipeline.results.weights import weights_path
