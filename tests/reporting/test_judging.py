@@ -159,7 +159,8 @@ def test_a_theorem_is_judged_by_the_curve_that_is_proven(
     ("shift", "verdict", "side"), [(0.0, "holds", ""), (0.06, "fails", "above"), (-0.06, "fails", "below")]
 )
 def test_approximately_is_both_ways(shift: float, verdict: str, side: str) -> None:
-    outcome = by_curve(tuple((alpha, beta + shift) for alpha, beta in GAUSSIAN), 0.05)[0]
+    shifted = tuple((alpha, min(1.0, max(0.0, beta + shift))) for alpha, beta in GAUSSIAN)
+    outcome = by_curve(shifted, 0.05)[0]
     assert outcome.verdict == verdict
     assert side in outcome.text
 
