@@ -41,38 +41,31 @@ def metrics(*results: PaperResult) -> dict[str, int]:
     }
 
 
-def values(*results: PaperResult) -> str:
-    """How many printed values agree and differ, on what strength, and why the others have no verdict."""
-    judged, counts = judge(*results), metrics(*results)
+def values(*results: PaperResult) -> list[tuple[str, str, str]]:
+    """What became of the printed values: of each kind its name, how many there are, and on what grounds.
+
+    The first line has all of them; empty where none is printed.
+    """
+    judged = judge(*results)
     if not judged:
-        return ""
-    strengths = []
-    for strength, (words, name) in STRENGTHS.items():
-        of_it = [
-            value.status for value in judged if value.decided and value.row and value.row.strength == strength
-        ]
-        agree = of_it.count("agrees")
-        if of_it:
-            strengths.append(f"{counts[name]} {words}" + (f" ({agree} agree)" if agree < len(of_it) else ""))
-    text = f"Of {counts['printed']} printed values {counts['agree']} agree and {counts['differ']} differ"
-    text += f": {_listed(strengths)}." if strengths else "."
-    if trained := counts["agree"] + counts["differ"] - counts["decided_by_accounting"]:
-        had = f"{counts['decided_as_planned']} had a plan beforehand and the others are"
-        if not counts["decided_as_planned"]:
-            had = "none had a plan beforehand: all are"
-        text += f" Of the {trained} that were trained {had} exploratory."
-    others = {
-        "inconclusive": "inconclusive",
-        "not_judged": f"not judged ({_reasons(judged, 'not judged')})",
-        "wait_for_gpu": f"waiting for a GPU{_hours(judged)}",
-        "not_run": f"not run ({_reasons(judged, 'not run')})",
-        "not_counted": "not counted, as they are circular or printed twice",
-    }
-    if told := [f"{counts[name]} {words}" for name, words in others.items() if counts[name]]:
-        text += f" The others: {_listed(told)}."
-    if scope := sum(left.numbers for result in results for left in result.paper.out_of_scope):
-        text += f" {scope} more numbers are out of scope, for reasons that the papers' pages give."
-    return text
+        return []
+    scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
+    kinds: tuple[tuple[Status, str, str], ...] = (
+        ("agrees", "agree", _grounds(judged, "agrees")),
+        ("above", "above the paper", _grounds(judged, "above")),
+        ("below", "below the paper", _grounds(judged, "below")),
+        ("inconclusive", "inconclusive", "more seeds may decide some of them"),
+        ("not judged", "not judged", _reasons(judged, "not judged")),
+        ("waits for a GPU", "wait for a GPU", _hours(judged)),
+        ("not run", "not run", _reasons(judged, "not run")),
+        ("not counted", "not counted", "circular, or printed twice"),
+    )
+    statuses = Counter(value.status for value in judged)
+    beside = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
+    return [
+        ("printed values", str(len(judged)), beside),
+        *((words, str(statuses[status]), why) for status, words, why in kinds if statuses[status]),
+    ]
 
 
 def privacy(*results: PaperResult) -> str:
@@ -113,6 +106,19 @@ def _claiming(results: Sequence[PaperResult]) -> Iterator[tuple[RowResult, Guara
                     yield row, cell.guarantee
 
 
+def _grounds(judged: Sequence[Value], status: Status) -> str:
+    """On what strength values of a status are decided, and how many of them by a plan."""
+    rows = [(value.row.strength, value.planned) for value in judged if value.status == status and value.row]
+    parts = []
+    for strength, (words, _) in STRENGTHS.items():
+        planned = [had for of_row, had in rows if of_row == strength]
+        kinds = {"planned": sum(planned), "exploratory": len(planned) - sum(planned)}
+        counts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+        if planned:
+            parts.append(f"{len(planned)} {words}" + (f" ({', '.join(counts)})" * (strength != "accounting")))
+    return ", ".join(parts)
+
+
 def _reasons(judged: Sequence[Value], status: Status) -> str:
     """Why values have a status: the reason, or where there are several each with its count."""
     counts = Counter(value.words for value in judged if value.status == status)
@@ -122,13 +128,13 @@ def _reasons(judged: Sequence[Value], status: Status) -> str:
 
 
 def _hours(judged: Sequence[Value]) -> str:
-    """In brackets how many GPU hours the rows that values wait for would take; nothing where none waits."""
+    """How many GPU hours the rows that values wait for would take."""
     rows = {value.row.key: value.row for value in judged if value.status == "waits for a GPU" and value.row}
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
     parts = [f"about {roughly(sum(counted))} GPU hours by their operations"] if counted else []
     if lacking := len(rows) - len(counted):
         parts.append(f"{of_rows(lacking)} not counted")
-    return f" ({', '.join(parts)})" if parts else ""
+    return ", ".join(parts)
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -26,7 +26,8 @@ def generated() -> str:
         for result in results
         for finding in findings.said(result.paper.findings, result.tables, assess(result))
     ]
-    counted = (_wrapped(tally.values(*results)), _wrapped(tally.privacy(*results)))
+    lines = [("", "number", "of these"), ("---",) * 3, *tally.values(*results)]
+    counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(tally.privacy(*results)))
     return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
 
 

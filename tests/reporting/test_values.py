@@ -184,8 +184,8 @@ def test_why_there_is_no_number() -> None:
     reasons = ["still to be trained", "it costs too much", "no row is declared", "no row is declared"]
     assert [value.words for value in values.judge(result)] == reasons
     # which are counted where there are several
-    counted = "4 not run (no row is declared: 2, still to be trained: 1, it costs too much: 1)."
-    assert tally.values(result).endswith(counted)
+    why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
+    assert tally.values(result)[-1] == ("not run", "4", why)
 
 
 def test_a_row_waits_at_its_own_levels_alone() -> None:
@@ -198,10 +198,10 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     result = judged({"row": None}, table={"own": True})
-    assert (values.judge(result), tally.values(result)) == ([], "")
+    assert (values.judge(result), tally.values(result)) == ([], [])
 
 
-def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None:
+def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     lines = [
         {"key": key, "label": key.capitalize(), "values": PRINTED}
         for key in ("two", "three", "four", "five", "six")
@@ -217,12 +217,14 @@ def test_the_first_line_says_what_agrees_differs_waits_and_was_not_run() -> None
     )
     accuracies = {"one": 90.0, "two": 80.0, "three-reduced": 80.0}
     ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, accuracy in accuracies.items()]
-    assert tally.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == (
-        "Of 6 printed values 1 agree and 1 differ: 2 at a budget of our own (1 agree). Of the 2 that were "
-        "trained none had a plan beforehand: all are exploratory. The others: 1 not judged (too small a "
-        "budget), 2 waiting for a GPU (about 2.5 GPU hours by their operations, 1 row not counted) and 1 not "
-        "run (no row is declared). 7 more numbers are out of scope, for reasons that the papers' pages give."
-    )
+    assert tally.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == [
+        ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
+        ("agree", "1", "1 at a budget of our own (1 exploratory)"),
+        ("below the paper", "1", "1 at a budget of our own (1 exploratory)"),
+        ("not judged", "1", "too small a budget"),
+        ("wait for a GPU", "2", "about 2.5 GPU hours by their operations, 1 row not counted"),
+        ("not run", "1", "no row is declared"),
+    ]
 
 
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
