@@ -37,13 +37,14 @@ def compare(
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
     """What the second row lacks to be compared at the same epsilon, and the command that adds it."""
+    from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import upwards
 
     planned = settings.rows[second].plan
     for comparison in comparisons:
         if not comparison.lacking:
             continue
-        lacks = f"{second} has no level that is proven to spend {upwards(comparison.level.proven)}"
+        lacks = f"{second} has no level that is proven to spend {upwards(proven(comparison.cell))}"
         if comparison.asked is None or planned:
             asked = "" if comparison.asked is None else f", at epsilon {comparison.asked:g}"
             why = f", as {second} has a plan" if planned else ""
@@ -70,6 +71,7 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
     from rich import box
     from rich.table import Table
 
+    from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import bound, level_words, signed
 
     table = Table(title=f"{first} and {second}", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -78,19 +80,16 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
     for comparison in comparisons:
-        level, rivals, gap = comparison.level, comparison.rivals, comparison.difference
-        measured = (
-            level_words(level.level),
-            f"{level.mean.value:.2f}{_half(level.mean)}",
-            bound(level.ledger),
-        )
+        cell, rivals, gap = comparison.cell, comparison.rivals, comparison.difference
+        accuracy = f"{cell.mean.value:.2f}{_half(cell.mean)}"
+        measured = (level_words(cell.level), accuracy, bound(cell.guarantee.ledger))
         names = " to ".join(level_words(rival.level) for _, rival in rivals)
         if gap is None:
-            none = "none spends so little" if isfinite(level.proven) else "nothing is comparable"
+            none = "none spends so little" if isfinite(proven(cell)) else "nothing is comparable"
             table.add_row(*measured, none, "", "", "")
             continue
         reached = f"{sum(weight * rival.mean.value for weight, rival in rivals):.2f}"
-        privacy = "interpolated" if comparison.interpolated else bound(rivals[0][1].ledger)
+        privacy = "interpolated" if comparison.interpolated else bound(rivals[0][1].guarantee.ledger)
         half = "" if comparison.interpolated else _half(rivals[0][1].mean)
         table.add_row(*measured, names, reached + half, privacy, signed(gap.value, 2) + _half(gap))
     return table

@@ -110,15 +110,6 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     assert {each.verdict: each.caveat for each in outcomes} == {"not run": None, "fails": None}
 
 
-def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
-    declared = laplace.settings()
-    record = laplace.record(laplace.SOUND, declared)
-    seeded = record.provenance.model_copy(update={"reproducible": True})
-    keep(record.model_copy(update={"origins": (seeded,)}), tmp_path)
-    table = lookup.table(declared, tmp_path, "f4a")
-    assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
-
-
 # -- claims ------------------------------------------------------------------------------------------
 
 

@@ -111,14 +111,6 @@ def test_a_single_seed_leaves_a_claim_undecided(tmp_path: Path) -> None:
     assert "n = 1: no interval" in result.outcomes[0].text
 
 
-def test_of_rows_with_the_same_label_the_first_that_ran_decides(tmp_path: Path) -> None:
-    label = "DPSGD (BN-LeNet-5)"
-    declared = dpsgd.settings(**{key: {"label": label} for key in (dpsgd.PUBLIC, dpsgd.LITERAL)})
-    for key, status in ((dpsgd.LITERAL, "not reproduced"), (dpsgd.PUBLIC, "reproduced")):
-        dpsgd.put(dpsgd.record(key, declared), tmp_path)
-        assert statuses(assessed(tmp_path, declared)["no-additional-loss"]) == {"": status}
-
-
 # -- rows on two budgets -----------------------------------------------------------------------------
 
 

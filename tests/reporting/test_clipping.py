@@ -35,14 +35,6 @@ def test_an_account_is_a_row_whose_number_is_exact(tables_of: dict[str, TableRes
     assert "| **0.52** agrees; ε 2.4 / 2 / – |" in line
 
 
-@pytest.mark.parametrize(("mu", "verdict"), [(0.5249, "agrees"), (0.526, "above"), (0.514, "below")])
-def test_an_exact_number_agrees_to_a_hundredth(tmp_path: Path, mu: float, verdict: str) -> None:
-    declared = clipping.settings()
-    keep(dpsgd.altered(clipping.record(clipping.GDP, declared), metrics={"mu": mu}), tmp_path)
-    table = lookup.table(declared, tmp_path, "gdp")
-    assert row(table, clipping.GDP).cells["noise_multiplier=2.5"].verdict.name == verdict
-
-
 def test_a_mu_too_large_for_a_number_is_shown_with_what_is_proven(tmp_path: Path) -> None:
     declared = clipping.settings()
     spent = clipping.ledger(0.01875, sampling="fixed")

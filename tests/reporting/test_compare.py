@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipeline.errors import UserError
 from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, pld_epsilon, poisson_gaussian
-from pipeline.reporting.compare import Level, _asked, _rivals, compared
+from pipeline.reporting.compare import _asked, _rivals, compared, proven
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records
 from tests.reporting.made_up import dpsgd
@@ -24,20 +26,20 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
     first, *others = compared(dpsgd.LAYER, dpsgd.PLAIN, dpsgd.settings())
-    assert (first.level.level, first.rivals) == ("epsilon=inf", ())  # 'no bound' is comparable with none
-    proven = [comparison.level.proven for comparison in others]
-    assert proven == sorted(proven, reverse=True)
+    assert (first.cell.level, first.rivals) == ("epsilon=inf", ())  # 'no bound' is comparable with none
+    epsilons = [proven(comparison.cell) for comparison in others]
+    assert epsilons == sorted(epsilons, reverse=True)
     for comparison in others:
         ((share, rival),) = comparison.rivals
         assert (share, comparison.lacking) == (1.0, False)
-        assert rival.proven <= 1.01 * comparison.level.proven
+        assert proven(rival) <= 1.01 * proven(comparison.cell)
         assert comparison.difference is not None
-        assert comparison.difference.value == pytest.approx(comparison.level.mean.value - rival.mean.value)
+        assert comparison.difference.value == pytest.approx(comparison.cell.mean.value - rival.mean.value)
 
 
 def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
     comparisons = compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings())
-    private = [comparison for comparison in comparisons if comparison.level.proven < 99]
+    private = [comparison for comparison in comparisons if proven(comparison.cell) < 99]
     assert private
     assert all(comparison.rivals == () and comparison.difference is None for comparison in private)
 
@@ -84,8 +86,10 @@ def test_rows_that_have_nothing_to_compare_are_refused_in_a_line(
         compared(dpsgd.PLAIN, dpsgd.LAYER, elsewhere)
 
 
-def level(name: str, proven: float, *values: float) -> Level:
-    return Level(name, dict(enumerate(values)), mean(values), dpsgd.ledger(epsilon_upper=proven))
+def level(name: str, epsilon: float, *values: float) -> Any:
+    """As much of a cell as is looked at."""
+    guarantee = SimpleNamespace(ledger=dpsgd.ledger(epsilon_upper=epsilon))
+    return SimpleNamespace(level=name, mean=mean(values), guarantee=guarantee)
 
 
 def test_between_two_levels_accuracy_is_linear_in_the_logarithm_of_epsilon() -> None:

@@ -133,11 +133,6 @@ def by_curve(curve: tuple[tuple[float, float], ...], near: float | None = None) 
     return list(test.ours({"t/one": chosen(row)}, toys.paper()))
 
 
-def test_the_gaussian_curve_has_its_limits() -> None:
-    assert (gaussian_error(0.0, 1.0), gaussian_error(1.0, 1.0)) == (1.0, 0.0)
-    assert gaussian_error(0.5, 1.0) == pytest.approx(0.15866, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("curve", "verdict", "text"),
     [

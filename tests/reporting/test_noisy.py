@@ -111,8 +111,10 @@ def test_a_search_at_another_level_does_not_count(tmp_path: Path) -> None:
 
 
 def test_on_a_reduced_budget_nothing_is_judged(table: TableResult) -> None:
-    cells = lookup.row(table, REDUCED_PLAIN).cells.values()
-    assert {(cell.caveat, cell.verdict) for cell in cells} == {(noisy.SHORT, None)}
+    cells = lookup.row(table, REDUCED_PLAIN).cells
+    judged = {(cell.caveat, cell.verdict, cell.why) for cell in cells.values()}
+    assert judged == {(noisy.SHORT, None, "too small a budget")}
+    assert cells["sigma=0"].difference is not None
     shown = source(table, REDUCED_PLAIN, wide_variants)["source"]
     assert shown == f"ours: {REDUCED_PLAIN}, N = 55,000 [{noisy.SHORT}] [{dpsgd.EXAMPLES}]"
 

@@ -172,7 +172,7 @@ def test_a_row_belongs_to_the_line_its_label_starts_with(
     assert (line.key if line else None, change) == (key, variant)
 
 
-def tested(**test: object) -> str:
+def claiming(**test: object) -> str:
     """A claim with this test of `SMALL`'s lines."""
     values = {"kind": "difference", "left": "t2/lenet", "right": 10, "at": ["sigma=0"], "above": 0} | test
     told = {key: value for key, value in values.items() if value is not None}
@@ -198,15 +198,15 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
         ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
         (BIG, "also: {loud: {sigma=0: 2.0}}", "lenet-big: also: not in the table's"),
         (BIG, "also: {last: {sigma=2: 2.0}}", "lenet-big: not in columns: sigma=2"),
-        (CLAIMS, tested(left="t2/vgg"), f"no line 't2/vgg'; {LINES}"),
-        (CLAIMS, tested(kind="ratio", right="t2/lenet:loud"), f"no line 't2/lenet:loud'; {LINES}"),
-        (CLAIMS, tested(above=None), "needs 'above', 'below' or both"),
+        (CLAIMS, claiming(left="t2/vgg"), f"no line 't2/vgg'; {LINES}"),
+        (CLAIMS, claiming(kind="ratio", right="t2/lenet:loud"), f"no line 't2/lenet:loud'; {LINES}"),
+        (CLAIMS, claiming(above=None), "needs 'above', 'below' or both"),
         (
             CLAIMS,
-            tested(**dict.fromkeys(("left", "right", "at", "above")), **SLOWDOWN),
+            claiming(**dict.fromkeys(("left", "right", "at", "above")), **SLOWDOWN),
             "needs 'above', 'below'",
         ),
-        (CLAIMS, tested(at=[]), "at least 1 item"),
+        (CLAIMS, claiming(at=[]), "at least 1 item"),
         (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
     ],
 )

@@ -46,14 +46,6 @@ def test_a_cell_holds_ours_the_papers_their_difference_and_a_verdict(table: Tabl
     assert {place: row(table, place[0]).cells[place[1]].verdict.name for place in verdicts} == verdicts
 
 
-def test_a_reduced_budget_shows_its_difference_and_is_not_judged(tmp_path: Path) -> None:
-    reduced = layer(tmp_path, budget="reduced")
-    assert words(reduced) == ["reduced budget: 8 epochs", dpsgd.EXAMPLES]
-    cell = reduced.cells["epsilon=3"]
-    assert cell.difference is not None
-    assert (cell.verdict, cell.why) == (None, "too small a budget")
-
-
 def test_synthetic_data_are_marked_and_not_compared(tmp_path: Path) -> None:
     synthetic = layer(tmp_path, "synthetic")
     assert words(synthetic) == [dpsgd.BUDGET, "synthetic data", dpsgd.EXAMPLES]

@@ -61,14 +61,14 @@ def settings() -> Settings:
     common = {"batch": 64, "epochs": 50, "learning_rate": 0.025, "clipping": "adaptive", "clip": 0.2}
     rows = {
         key: dpsgd.row(
-            table,
-            label,
-            "batch_clipping",
             "batch_bn",
-            common | own,
-            [{axis: level} for level in ACCURACY[key]],
             paper="nguyen2023",
+            table=table,
+            label=label,
             data="mnist-dpub",
+            method="batch_clipping",
+            settings=common | own,
+            levels=[{axis: level} for level in ACCURACY[key]],
             seeds=2,
             axis=axis,
         )

@@ -62,38 +62,24 @@ Reached = Callable[[Any, int], tuple[dict[str, float], Ledger] | None]
 
 def settings(**changes: dict[str, Any]) -> Settings:
     """The project's settings; ``changes`` override parts of rows."""
-    rows = {}
-    for key, (label, normalization) in LABELS.items():
-        own = {"batch": 1024, "epochs": 8, "learning_rate": 0.5}
-        levels = [{"epsilon": level} for level in LEVELS]
-        declared = row("t5", label, "dpsgd", normalization, own, levels)
-        rows[key] = declared | changes.get(key, {})
+    common = {
+        "table": "t5",
+        "method": "dpsgd",
+        "settings": {"batch": 1024, "epochs": 8, "learning_rate": 0.5},
+        "levels": [{"epsilon": level} for level in LEVELS],
+    }
+    rows = {
+        key: row(normalization, label=label, **common) | changes.get(key, {})
+        for key, (label, normalization) in LABELS.items()
+    }
     return parse({**DATA, "rows": rows})
 
 
-def row(
-    table: str,
-    label: str,
-    method: str,
-    normalization: str,
-    own: dict[str, Any],
-    levels: list[dict[str, Any]],
-    **more: Any,
-) -> dict[str, Any]:
-    """A row of params.yaml: three seeds of LeNet-5 on MNIST for Davody et al., but for what ``more`` says."""
-    return {
-        "paper": "davody2020",
-        "table": table,
-        "label": label,
-        "data": "mnist",
-        "model": {"name": "lenet5", "normalization": normalization},
-        "method": method,
-        "seeds": 3,
-        "reproducible": False,
-        "settings": own,
-        "levels": levels,
-        **more,
-    }
+def row(normalization: str, **said: Any) -> dict[str, Any]:
+    """A row of params.yaml: three seeds of LeNet-5 on MNIST for Davody et al., but for what is ``said``."""
+    model = {"name": "lenet5", "normalization": normalization}
+    common = {"paper": "davody2020", "data": "mnist", "model": model, "seeds": 3, "reproducible": False}
+    return common | said
 
 
 def record(key: str, declared: Settings, edition: str = "official", shift: float = 0.0) -> Record:

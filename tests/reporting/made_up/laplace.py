@@ -35,21 +35,32 @@ ROWS: dict[str, tuple[str, str, str, dict[str, Any], dict[float, float]]] = {
 
 def settings() -> Settings:
     """The project's settings."""
-    common: dict[str, Any] = {
-        "paper": "phan2017",
-        "model": {"name": "adlm_cnn", "normalization": "response"},
-    }
-    own = {"batch": 100, "epochs": 1, "learning_rate": 0.001, "draws": 1}
-    network = dpsgd.row("pretrained", "CNN", "noisy_weights", "response", own, [{"sigma": 0}], **common)
-    rows = {"network": network | {"seeds": 1, "reproducible": True}}
+    network = dpsgd.row(
+        "response",
+        paper="phan2017",
+        table="pretrained",
+        label="CNN",
+        method="noisy_weights",
+        model={"name": "adlm_cnn", "normalization": "response"},
+        seeds=1,
+        reproducible=True,
+        settings={"batch": 100, "epochs": 1, "learning_rate": 0.001, "draws": 1},
+        levels=[{"sigma": 0}],
+    )
+    rows = {"network": network}
     for key, (table, label, method, variant, accuracies) in ROWS.items():
-        own = {"batch": 1800, "epochs": 600, "learning_rate": 0.001, **variant}
-        levels = [{"epsilon": level} for level in accuracies]
-        rows[key] = dpsgd.row(table, label, method, "response", own, levels, **common) | {"seeds": 2}
-        if variant.get("variant") == "code":
-            rows[key]["model"] = {"name": "adlm_cnn", "normalization": "batch_bn"}
-        if method == "adlm":
-            rows[key]["data"] = "mnist-relevance"
+        normalization = "batch_bn" if variant.get("variant") == "code" else "response"
+        rows[key] = network | {
+            "table": table,
+            "label": label,
+            "data": "mnist-relevance" if method == "adlm" else "mnist",
+            "method": method,
+            "model": {"name": "adlm_cnn", "normalization": normalization},
+            "seeds": 2,
+            "reproducible": False,
+            "settings": {"batch": 1800, "epochs": 600, "learning_rate": 0.001, **variant},
+            "levels": [{"epsilon": level} for level in accuracies],
+        }
     relevances = {"mnist-relevance": {"data": "mnist", "row": "network"}}
     return parse({**dpsgd.DATA, "relevances": relevances, "rows": rows})
 

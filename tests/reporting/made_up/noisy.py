@@ -37,13 +37,22 @@ RATES = (0.001, 0.01, 0.1)
 
 def settings(**changes: dict[str, Any]) -> Settings:
     """The project's settings; ``changes`` override parts of rows."""
-    rows = {}
-    for ending, epochs, budget in (("", 40, "full"), (REDUCED, 10, "reduced")):
-        for key, (table, label, normalization) in LABELS.items():
-            own = {"batch": 128, "epochs": epochs, "learning_rate": 0.01}
-            levels = [{"sigma": sigma} for sigma in ACCURACY[key]]
-            more = {"reproducible": True, "search": PLAIN, "budget": budget} | changes.get(key + ending, {})
-            rows[key + ending] = dpsgd.row(table, label, "noisy_weights", normalization, own, levels) | more
+    rows = {
+        key + ending: dpsgd.row(
+            normalization,
+            table=table,
+            label=label,
+            method="noisy_weights",
+            settings={"batch": 128, "epochs": epochs, "learning_rate": 0.01},
+            levels=[{"sigma": sigma} for sigma in ACCURACY[key]],
+            reproducible=True,
+            search=PLAIN,
+            budget=budget,
+        )
+        | changes.get(key + ending, {})
+        for ending, epochs, budget in (("", 40, "full"), (REDUCED, 10, "reduced"))
+        for key, (table, label, normalization) in LABELS.items()
+    }
     searches = {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}}
     return parse({**dpsgd.DATA, "rows": rows, "searches": searches})
 

@@ -50,14 +50,14 @@ def settings() -> Settings:
     common = {"steps": 2500, "learning_rate": 4.0, "augment": "crop_flip"}
     rows = {
         key: dpsgd.row(
-            table,
-            label,
-            "tan",
             "group",
-            common | own,
-            [{axis: level} for level in ACCURACY[key]],
             paper="sander2022",
+            table=table,
+            label=label,
             data="cifar10-tan",
+            method="tan",
+            settings=common | own,
+            levels=[{axis: level} for level in ACCURACY[key]],
             axis=axis,
             simulates=whole,
         )

@@ -40,9 +40,16 @@ def settings(
     plans: dict[str, Any] | None = None, searches: dict[str, Any] | None = None, **rows: dict[str, Any]
 ) -> Settings:
     """Rows by key, with underscores for hyphens: LeNet-5 with noisy weights, but for what is said."""
-    own = {"batch": 100, "epochs": 50, "learning_rate": 0.1}
-    plain = dpsgd.row("t", "One", "noisy_weights", "none", own, [{"sigma": 0}, {"sigma": 1}])
-    plain |= {"paper": "toys", "reproducible": True}
+    plain = dpsgd.row(
+        "none",
+        paper="toys",
+        table="t",
+        label="One",
+        method="noisy_weights",
+        reproducible=True,
+        settings={"batch": 100, "epochs": 50, "learning_rate": 0.1},
+        levels=[{"sigma": 0}, {"sigma": 1}],
+    )
     declared = {key.replace("_", "-"): plain | changes for key, changes in rows.items()}
     return parse({**dpsgd.DATA, "plans": plans or {}, "searches": searches or {}, "rows": declared})
 
