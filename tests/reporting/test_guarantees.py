@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from pipeline.results.schema import Ledger, Replica
 from tests.reporting.made_up import dpsgd
 
 
-def ledger(claimed: float | None, epsilon_upper: float | None, **changes: object) -> Ledger:
+def ledger(claimed: float | None, epsilon_upper: float | None, **changes: Any) -> Ledger:
     return dpsgd.ledger(claimed=claimed, epsilon_upper=epsilon_upper, **changes)
 
 

@@ -119,10 +119,17 @@ def test_simulations_are_judged_apart_from_what_they_simulate(claims_of: dict[st
     assert verdicts == {"": ["fails"], "simulated at B 256": ["holds"]}
 
 
+def pair(kind: str, left: str, right: str, at: str, **said: Any) -> dict[str, Any]:
+    """A test of two lines at a level."""
+    return {"kind": kind, "left": left, "right": right, "at": [at], **said}
+
+
 RELU, NORM, VOTE = "f5/relu-norm", "f5/norm-relu", "f5/relu-norm:test_accuracy_vote"
-SMALL, LARGE = "rates/b64", "rates/b4096"
+SMALL, LARGE, HALF = "rates/b64", "rates/b4096", "t6/imagenet"
 WALL, TAN = "f2/cifar10", "f2/cifar10:epsilon_tan"
-BEST_OF_SMALL = {"left": LARGE, "right": LARGE, "at": ["best"], "right_at": f"best of {SMALL}"}
+MEANS = "CONV-ReLU-GN ÷ CONV-GN-ReLU at K = 16: 1.13"  # 78.1 / 69.1
+CARRIED = "B 4096, reference, learning rate = 4 − learning rate = 2: +0.30 ± 0.00 (n = 3), to be below 0."
+EACH_BEST = "B 4096, reference − B 64, simulation at learning rate = 4 and learning rate = 2: +0.50 ± 0.2"
 
 
 @pytest.mark.parametrize(
@@ -130,66 +137,35 @@ BEST_OF_SMALL = {"left": LARGE, "right": LARGE, "at": ["best"], "right_at": f"be
     [
         # computed numbers are related exactly
         (
-            {
-                "kind": "ratio", "left": "t6/imagenet", "right": "t6/imagenet", "at": ["examples=1281167"],
-                "right_at": "examples=640583", "below": 0.5,
-            },
+            pair("ratio", HALF, HALF, "examples=1281167", right_at="examples=640583", below=0.5),
             "holds",
             "ImageNet, examples = 1281167 ÷ examples = 640583: 0.446, to be below 0.5",
         ),
         (
-            {"kind": "ratio", "left": WALL, "right": TAN, "at": ["noise_multiplier=3"], "above": 0.9},
+            pair("ratio", WALL, TAN, "noise_multiplier=3", above=0.9),
             "holds",
             "CIFAR-10 ÷ CIFAR-10, ε of TAN (Eq. 4) at σ = 3: 0.949, to be above 0.9",
         ),
-        (
-            {"kind": "ratio", "left": WALL, "right": TAN, "at": ["noise_multiplier=0.5"], "below": 1.1},
-            "fails",
-            "CIFAR-10 ÷ ",
-        ),
-        (
-            {"kind": "ratio", "left": WALL, "right": TAN, "at": ["noise_multiplier=0.3"], "above": 0.9},
-            "not run",
-            "CIFAR-10 ÷ ",
-        ),
-        # means over seeds with their intervals: 78.1 / 69.1 = 1.130
-        *(
-            (
-                {"kind": "ratio", "left": RELU, "right": NORM, "at": ["copies=16"], **bounds},
-                verdict,
-                "CONV-ReLU-GN ÷ CONV-GN-ReLU at K = 16: 1.13",
-            )
-            for bounds, verdict in (
-                ({"above": 1.1, "below": 1.2}, "holds"),
-                ({"above": 1.2}, "fails"),
-                ({"below": 1.1}, "fails"),
-                ({"above": 1.1302}, "undecided"),
-            )
-        ),
+        (pair("ratio", WALL, TAN, "noise_multiplier=0.5", below=1.1), "fails", "CIFAR-10 ÷ "),
+        (pair("ratio", WALL, TAN, "noise_multiplier=0.3", above=0.9), "not run", "CIFAR-10 ÷ "),
+        # means over seeds with their intervals
+        (pair("ratio", RELU, NORM, "copies=16", above=1.1, below=1.2), "holds", MEANS),
+        (pair("ratio", RELU, NORM, "copies=16", above=1.2), "fails", MEANS),
+        (pair("ratio", RELU, NORM, "copies=16", below=1.1), "fails", MEANS),
+        (pair("ratio", RELU, NORM, "copies=16", above=1.1302), "undecided", MEANS),
         # the vote gains the same in every seed, though seeds differ by more than the bound
         (
-            {"kind": "difference", "left": VOTE, "right": RELU, "at": ["copies=16"], "above": 0.4},
+            pair("difference", VOTE, RELU, "copies=16", above=0.4),
             "holds",
             "CONV-ReLU-GN, majority vote − CONV-ReLU-GN at K = 16: +0.50 ± 0.00 (n = 3)",
         ),
         # a best level carries over where little is lost
-        (
-            {"kind": "difference", "below": 0.5, **BEST_OF_SMALL},
-            "holds",
-            "B 4096, reference, learning rate = 4 − learning rate = 2: +0.30 ± 0.00 (n = 3), to be below 0.5",
-        ),
-        ({"kind": "difference", "below": 0.2, **BEST_OF_SMALL}, "fails", "B 4096, reference, "),
+        (pair("difference", LARGE, LARGE, "best", right_at=f"best of {SMALL}", below=0.5), "holds", CARRIED),
+        (pair("difference", LARGE, LARGE, "best", right_at=f"best of {SMALL}", below=0.2), "fails", CARRIED),
         # each line at its best
-        (
-            {
-                "kind": "difference", "left": LARGE, "right": SMALL, "at": ["best"], "right_at": "best",
-                "above": 0,
-            },
-            "holds",
-            "B 4096, reference − B 64, simulation at learning rate = 4 and learning rate = 2: +0.50 ± 0.2",
-        ),
+        (pair("difference", LARGE, SMALL, "best", right_at="best", above=0), "holds", EACH_BEST),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_related_as_a_claim_says(
     result: PaperResult, said: dict[str, Any], verdict: str, text: str
 ) -> None:
@@ -198,7 +174,8 @@ def test_numbers_are_related_as_a_claim_says(
 
 
 def test_a_level_of_another_line_is_looked_at_and_nothing_is_best_of_none(result: PaperResult) -> None:
-    test = Contrast.model_validate({"kind": "difference", "below": 0.5, **BEST_OF_SMALL})
+    carried = pair("difference", LARGE, LARGE, "best", right_at=f"best of {SMALL}", below=0.5)
+    test = Contrast.model_validate(carried)
     assert set(test.references) == {SMALL, LARGE}
     nobody = test.ours(dict.fromkeys(test.references, chosen()), result.paper)
     assert [each.verdict for each in nobody] == ["not run"]

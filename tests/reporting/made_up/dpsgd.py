@@ -119,7 +119,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         for seed in range(line.seeds if isinstance(line, Row) else 1)
         if (measured := reached(own, seed)) is not None
     ]
-    origin = {
+    origin: dict[str, Any] = {
         "config": declared.row_digest(key) if trained else declared.account_digest(key),
         "made_by": {"method": 0, "model": 0},
         "revision": "0123456789abcdef0123456789abcdef01234567",
@@ -132,7 +132,13 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         "reproducible": isinstance(line, Row) and line.reproducible,
         "command": f"dprepro train {key}",
     }
-    what = {"data": "none", "model": {}, "method": "accounting", "budget": "full", "search": None}
+    what: dict[str, Any] = {
+        "data": "none",
+        "model": {},
+        "method": "accounting",
+        "budget": "full",
+        "search": None,
+    }
     if isinstance(line, Row):
         what = {name: getattr(line, name) for name in what} | {"model": line.model.model_dump(mode="json")}
     return Record(

@@ -79,7 +79,7 @@ def settings() -> Settings:
         )
     }
     data = {"raw": "cifar10", "train": 48800, "validation": 1200, "public": {"raw": "cifar100", "count": 128}}
-    raw = {"cifar10": {}, "cifar100": {}}
+    raw: dict[str, Any] = {"cifar10": {}, "cifar100": {}}
     return parse({"raw": raw, "data": {"cifar10-tan": data}, "rows": rows, "accounts": accounts})
 
 
