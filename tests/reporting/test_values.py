@@ -192,8 +192,8 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
     large = {"needs": "gpu", "levels": [{"sigma": 1}]}
     declared = toys.settings(row=large)
     paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
-    found = [value.status for value in values.judge(toys.judged(paper, declared))]
-    assert found == ["not run", "waits for a GPU"]
+    statuses = [value.status for value in values.judge(toys.judged(paper, declared))]
+    assert statuses == ["not run", "waits for a GPU"]
 
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
