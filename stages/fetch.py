@@ -21,5 +21,5 @@ def fetch(
     from pipeline.data.fetch import fetch as run
     from pipeline.params import load
 
-    done = run(name, load(), folder=mirror)
+    done = run(name, load(), mirror=mirror)
     print(f"{done.folder}: {len(done.files)} files, edition {done.edition}, {done.digest}")

@@ -60,6 +60,7 @@ def data(
     from pipeline.data.own.describe import PUBLIC, describe
     from pipeline.data.own.private import placed
     from pipeline.data.prepare import prepare
+    from pipeline.data.prepared import PREPARED
     from pipeline.errors import UserError
     from pipeline.files import write_text
     from pipeline.params import PARAMS, Public
@@ -92,10 +93,10 @@ def data(
     adding.entry("data", name, _data_entry(found))
     settings = adding.checked()
     fetched = fetch(name, settings)
-    done = prepare(name, settings)
+    splits = prepare(name, settings)["counts"]
     write_text(PARAMS, adding.text)
-    counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
-    print(f"{name}: declared in {PARAMS}; {fetched.folder} and {done.folder}: {counts}")
+    counts = ", ".join(f"{split} {count}" for split, count in splits.items())
+    print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if not unprotected:
         print("none is public: methods that need public examples say so (--public, --public-from)")
     elif found.data.public.raw == name:

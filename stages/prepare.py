@@ -10,10 +10,11 @@ def prepare(
 ) -> None:
     """Split raw data into train, validation, test and public, with a manifest."""
     from pipeline.data.prepare import prepare as run
+    from pipeline.data.prepared import PREPARED
     from pipeline.files import digest_json
     from pipeline.params import load
 
-    done = run(name, load())
-    counts = ", ".join(f"{split} {count}" for split, count in done.manifest["counts"].items())
-    editions = ", ".join(f"{raw} {about['edition']}" for raw, about in done.manifest["raw"].items())
-    print(f"{done.folder}: {counts}; editions: {editions}; {digest_json(done.manifest['digests'])}")
+    manifest = run(name, load())
+    counts = ", ".join(f"{split} {count}" for split, count in manifest["counts"].items())
+    editions = ", ".join(f"{raw} {about['edition']}" for raw, about in manifest["raw"].items())
+    print(f"{PREPARED / name}: {counts}; editions: {editions}; {digest_json(manifest['digests'])}")

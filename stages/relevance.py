@@ -13,7 +13,7 @@ def relevance(
 ) -> None:
     """Join a prepared data set with how relevant each feature is to a trained row, on average."""
     from pipeline.params import load
-    from pipeline.pretrained.average_relevance import make_relevance
+    from pipeline.pretrained.relevance import make_relevance
     from stages.train import enough_memory, execution
 
     loaded = load()

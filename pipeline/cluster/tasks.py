@@ -13,8 +13,7 @@ from pipeline.identity import entries
 from pipeline.identity.plan import Planned, plan
 from pipeline.identity.status import lacks_measuring
 from pipeline.params import Settings
-from pipeline.pretrained.relevance import check_relevance
-from pipeline.pretrained.starts import check_start
+from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.transport import dvclock
 
@@ -180,9 +179,7 @@ class _Work:
         if self.settings.derived[name].row in self.planned:
             return True
         try:
-            data = prepared.load(name)
-            check_start(data, self.settings)
-            check_relevance(data, self.settings)
+            check_joined(prepared.load(name), self.settings)
         except UserError:
             return True
         return False

@@ -40,19 +40,11 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Part:
-    """The training or the test part of an edition, in the order of its files."""
-
-    files: tuple[File, ...]
-    count: int  # examples
-
-
-@dataclass(frozen=True)
 class Edition:
     """One version of a data set's bytes. The canonical files are never archives."""
 
-    train: Part
-    test: Part
+    train: tuple[File, ...]  # in the order of its examples
+    test: tuple[File, ...]
     bases: tuple[str, ...] = ()  # addresses under which every file lies by its own name
     archives: tuple[Archive, ...] = ()
     note: str | None = None  # how it differs from the official edition
@@ -60,7 +52,7 @@ class Edition:
     @property
     def files(self) -> tuple[File, ...]:
         """All files, training part first."""
-        return self.train.files + self.test.files
+        return self.train + self.test
 
 
 @dataclass(frozen=True)

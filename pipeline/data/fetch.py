@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.data import download, mirror, synthetic
-from pipeline.data.catalog import SYNTHETIC, Entry
+from pipeline.data import sources, synthetic
+from pipeline.data.catalog import SYNTHETIC
 from pipeline.data.own import sets
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError
 from pipeline.files import digest_json, replacing_folder
-from pipeline.params import OWN, PARAMS, OwnFiles, Raw, Settings, pick
+from pipeline.params import OWN, PARAMS, OwnFiles, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
 
@@ -28,36 +28,31 @@ class Fetched:
         return digest_json(self.files)
 
 
-def fetch(name: str, settings: Settings, root: Path = Path(), folder: Path | None = None) -> Fetched:
+def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | None = None) -> Fetched:
     """Bring the raw data set ``name``, a key of ``raw`` or ``own`` in params.yaml, to ``data/raw/NAME``.
 
-    ``folder`` is a mirror to use instead of what params.yaml says; synthetic and own files ignore it.
+    ``mirror`` is a folder to take official files from instead of the network.
 
     Raises:
-        UserError: no place has the right bytes, or they can't be written.
+        UserError: no place has the right bytes, they can't be written, or synthetic ones have no count.
     """
-    wanted = pick(settings.raw, name, "raw data set")
+    wanted, edition = pick(settings.raw, name, "raw data set"), asked_edition(name, settings)
     target = root / RAW / name
-    if isinstance(wanted, OwnFiles):
-        with replacing_folder(target) as building:
-            sets.collect(name, wanted, root, building)
-            files = write_source(building, name, OWN)
-        return Fetched(target, OWN, files)
-    entry, edition = entry_of(name, settings), asked_edition(name, settings)
     with replacing_folder(target) as building:
-        if edition == SYNTHETIC:
-            _make(entry, wanted, building)
-        elif place := folder or settings.source.folder:
-            mirror.collect(entry, entry.edition(edition), place, building)
+        if isinstance(wanted, OwnFiles):
+            edition = OWN
+            sets.collect(name, wanted, root, building)
+        elif edition == SYNTHETIC:
+            if wanted.train is None or wanted.test is None:
+                lacking = "train" if wanted.train is None else "test"
+                raise UserError(f"{PARAMS}: raw.{name}.{lacking}: missing; source 'synthetic' needs a count")
+            synthetic.write(entry_of(name, settings), wanted.train, wanted.test, building)
         else:
-            download.collect(entry, entry.edition(edition), root / DOWNLOADS / name, building)
+            entry = entry_of(name, settings)
+            layout = entry.edition(edition)
+            if mirror:
+                sources.from_mirror(entry, layout, mirror, building)
+            else:
+                sources.from_publishers(entry, layout, root / DOWNLOADS / name, building)
         files = write_source(building, name, edition)
     return Fetched(target, edition, files)
-
-
-def _make(entry: Entry, wanted: Raw, target: Path) -> None:
-    """Synthetic files of the declared counts."""
-    if wanted.train is None or wanted.test is None:
-        lacking = "train" if wanted.train is None else "test"
-        raise UserError(f"{PARAMS}: raw.{entry.key}.{lacking}: missing; source 'synthetic' needs a count")
-    synthetic.write(entry, wanted.train, wanted.test, target)

@@ -6,7 +6,6 @@ checks the splits, and no training reads them.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from pipeline.data.catalog import SYNTHETIC, Entry
 from pipeline.data.own.sets import load
-from pipeline.data.prepared import PREPARED
+from pipeline.data.prepared import MANIFEST, PREPARED
 from pipeline.data.raw import RawSet
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError, writing
@@ -27,16 +26,8 @@ OWN_RULE = (
 )
 
 
-@dataclass(frozen=True)
-class Written:
-    """The folder that `prepare` wrote, and the manifest in it."""
-
-    folder: Path
-    manifest: dict[str, Any]
-
-
-def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
-    """Split raw data, the catalogue's or one's own, into ``data/prepared/NAME``.
+def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any]:
+    """Split raw data, the catalogue's or one's own, into ``data/prepared/NAME``; return its manifest.
 
     The same raw files and settings give the same bytes. ``name`` is a key of ``data`` in params.yaml.
 
@@ -53,8 +44,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
     }
     selections, passed_over = select(name, data, keys)
     check_disjoint(selections, keys)
-    target = root / PREPARED / name
-    with replacing_folder(target) as building:
+    with replacing_folder(root / PREPARED / name) as building:
         manifest = {
             "name": name,
             "rule": OWN_RULE if settings.has_own(name) else RULE,
@@ -73,8 +63,8 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> Written:
             **_write_arrays(building, data, sets, selections),
         }
         content = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        write_text(building / "manifest.json", content)
-    return Written(target, manifest)
+        write_text(building / MANIFEST, content)
+    return manifest
 
 
 def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:

@@ -89,7 +89,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         if digest_file(path) != (files.get(file.name) if edition == SYNTHETIC else file.checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
     parts = {
-        part: formats.read(entry.format, [folder / file.name for file in which.files])
+        part: formats.read(entry.format, [folder / file.name for file in which])
         for part, which in (("train", layout.train), ("test", layout.test))
     }
     return RawSet(entry, edition, files, parts)

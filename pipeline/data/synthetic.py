@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.catalog import OFFICIAL, Entry, Part
+from pipeline.data.catalog import OFFICIAL, Entry
 from pipeline.errors import writing
 
 # Pixels in a cell of a class's pattern.
@@ -35,7 +35,7 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
         UserError: ``folder`` can't be written.
     """
     official = entry.editions[OFFICIAL]
-    for number, (part, count) in enumerate(((official.train, train), (official.test, test))):
+    for number, (files, count) in enumerate(((official.train, train), (official.test, test))):
         # Patterns come from the seed alone; each part draws its examples from a stream of its own.
         draws = np.random.PCG64([SEEDS[entry.key], 1 + number])
         labels = _labels(count, len(entry.classes), draws)
@@ -46,8 +46,8 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
             if entry.format == "idx":
                 contents = [_gzip(_idx(images[:, 0])), _gzip(_idx(labels.astype(np.uint8)))]
             else:
-                contents = _cifar(images, labels, part, coarse=entry.format == "cifar100")
-        for file, content in zip(part.files, contents, strict=True):
+                contents = _cifar(images, labels, len(files), coarse=entry.format == "cifar100")
+        for file, content in zip(files, contents, strict=True):
             with writing(folder / file.name):
                 (folder / file.name).write_bytes(content)
 
@@ -105,11 +105,11 @@ def _gzip(content: bytes) -> bytes:
     return head + body + struct.pack("<II", zlib.crc32(content), len(content))
 
 
-def _cifar(images: np.ndarray, labels: np.ndarray, part: Part, *, coarse: bool) -> list[bytes]:
-    """Binary CIFAR files, as even as can be; the coarse label of CIFAR-100 is the fine one over five."""
+def _cifar(images: np.ndarray, labels: np.ndarray, files: int, *, coarse: bool) -> list[bytes]:
+    """So many binary CIFAR files, as even as can be; the coarse label of CIFAR-100 is the fine over five."""
     fine = labels.astype(np.uint8)[:, None]
     rows = np.hstack([*([fine // 5] if coarse else []), fine, images.reshape(len(images), -1)])
-    return [some.tobytes() for some in np.array_split(rows, len(part.files))]
+    return [some.tobytes() for some in np.array_split(rows, files)]
 
 
 def _words(count: int, draws: np.random.PCG64) -> list[str]:

@@ -13,7 +13,7 @@ SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
 PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py
 PREPARING_OWN = 1  # splits of files that somebody brought: pipeline/data/own/
 STARTING = 1  # weights to start from, and features: pipeline/pretrained/starts.py
-AVERAGING = 1  # relevances: pipeline/pretrained/average_relevance.py
+AVERAGING = 1  # relevances: pipeline/pretrained/relevance.py
 MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
 AUDITING = 3  # attacks: pipeline/audits/
 

@@ -12,44 +12,41 @@ from pipeline.fields import Count, Positive, Strict
 
 
 @cached
-def architectures() -> dict[str, frozenset[str]]:
-    """The models there are, with the names that their files define: those with a `build` are models.
+def architectures() -> dict[str, dict[str, ast.expr | None]]:
+    """The models there are, each with the names that its file defines: those with a `build` are models.
 
-    The files are read and not imported, as params.yaml is read without torch. `ORDERED` marks a model in
-    which normalisation stands before the convolution whose input it is, and so has an order with ReLU;
-    `FEATURES` one that can be built without its frozen part, for as many inputs.
+    The files are read and not imported, as params.yaml is read without torch; a constant comes with its
+    value, a function with None. `ORDERED` marks a model in which normalisation stands before the convolution
+    whose input it is, and so has an order with ReLU; `FEATURES` one that can be built without its frozen
+    part, for as many inputs.
     """
     defined = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in defined.items() if "build" in names}
 
 
-@cached
 def version(name: str) -> int:
-    """The version of a model's numbers: `VERSION` of its file, read as `architectures` reads it; else 1.
+    """The version of a model's numbers: `VERSION` of its file; 1 where there is none.
 
     Raises:
         UserError: it is no whole number above 0.
     """
-    path = extensions("models")[name].path
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "VERSION" for to in node.targets):
-            declared = getattr(node.value, "value", None)
-            if type(declared) is not int or declared < 1:
-                raise UserError(
-                    f"{path}: VERSION: {ast.unparse(node.value)}; allowed: a whole number above 0"
-                )
-            return declared
-    return 1
+    if (value := architectures()[name].get("VERSION")) is None:
+        return 1
+    declared = getattr(value, "value", None)
+    if type(declared) is not int or declared < 1:
+        path = extensions("models")[name].path
+        raise UserError(f"{path}: VERSION: {ast.unparse(value)}; allowed: a whole number above 0")
+    return declared
 
 
-def _defined(path: Path) -> frozenset[str]:
-    names: set[str] = set()
+def _defined(path: Path) -> dict[str, ast.expr | None]:
+    names: dict[str, ast.expr | None] = {}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            names.add(node.name)
+            names[node.name] = None
         elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return frozenset(names)
+            names |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+    return names
 
 
 class Model(Strict):

@@ -1,10 +1,11 @@
 """The light VGG of Davody et al. Table 1: 2x64, pool, 2x128, pool, 4x256, pool, avg-pool; linear 512, 10."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.models.vgg_stages import vgg_stages
 
 VERSION = 1  # raised where the same settings would give other numbers
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage
@@ -20,3 +21,22 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
         *(nn.Linear(STAGES[-1][-1], 512), normalization(model, 512, 1), nn.ReLU()),
         *(nn.Linear(512, classes), normalization(model, classes, 0)),
     )
+
+
+def vgg_stages(model: Model, channels: int, stages: Sequence[Sequence[int]], behind: int) -> list[nn.Module]:
+    """Layers of a VGG of any depth for images of ``channels``.
+
+    ``stages`` are the widths of each stage's convolutions; ``behind`` is how many trainable layers come
+    behind the last of them.
+    """
+    layers: list[nn.Module] = []
+    behind += sum(map(len, stages))
+    for stage in stages:
+        for width in stage:
+            behind -= 1
+            layers += [
+                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, behind), nn.ReLU()
+            ]  # fmt: skip
+            channels = width
+        layers.append(nn.MaxPool2d(2))
+    return layers

@@ -8,7 +8,7 @@ from torch import nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
-from pipeline.models.vgg_stages import vgg_stages
+from pipeline.models.vgg import vgg_stages
 
 VERSION = 1  # raised where the same settings would give other numbers
 STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each

@@ -1,7 +1,6 @@
 """What params.yaml holds: its entries, each checked by itself."""
 
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
@@ -33,15 +32,7 @@ PLANNED_SEED = 100
 class Source(Strict):
     """Where raw files come from."""
 
-    kind: Literal["official", "mirror", "synthetic"] = "official"
-    # mirror only: a folder that holds the official files, as archives or unpacked
-    folder: Path | None = None
-
-    @model_validator(mode="after")
-    def _folder_with_mirror(self) -> "Source":
-        if (self.kind == "mirror") != (self.folder is not None):
-            raise ValueError("'folder' goes with 'kind: mirror', and only with it")
-        return self
+    kind: Literal["official", "synthetic"] = "official"
 
 
 class Raw(Strict):

@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -10,7 +10,6 @@ from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
-from pipeline.params import digests
 from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
@@ -119,17 +118,32 @@ class Settings(Strict):
         return split.text is None and not own and not self.has_features(data)
 
     def row_digest(self, key: str) -> str:
-        """Digest of everything in params.yaml that decides a row's numbers."""
+        """Digest of everything in params.yaml that decides a row's numbers, so that these can say it.
+
+        Labels and comments don't count; the data's own bytes have digests of their own. Settings at their
+        default don't count either, so that a setting which is new here doesn't disown the rows that were
+        trained before it. A default must therefore never change its meaning (tested).
+        """
         row = self.rows[key]
         data = self.split(row.data)
-        start, relevance = self.starts.get(row.data), self.relevances.get(row.data)
-        return digests.row_digest(
-            row,
-            data,
-            {name: self.raw[name] for name in (data.raw, data.public.raw)},
-            start=self.start_digest(row.data) if start else None,
-            relevance=self.relevance_digest(row.data) if relevance else None,
-        )
+        seeds_of_levels = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
+        parts: dict[str, Any] = {
+            "data": _essence(data),
+            "edition": {name: _essence(self.raw[name]) for name in (data.raw, data.public.raw)},
+            "model": _essence(row.model),
+            "method": row.method,
+            "levels": [_essence(level) for level in row.resolved],
+            "seeds": row.seeds,
+            "reproducible": row.reproducible,
+        }
+        more = {
+            "axis": row.axis,
+            "start": self.start_digest(row.data) if row.data in self.starts else None,
+            "relevance": self.relevance_digest(row.data) if row.data in self.relevances else None,
+            "own_seeds": seeds_of_levels or None,
+            "plan": row.plan,  # it decides which seeds
+        }
+        return digest_json(parts | {name: value for name, value in more.items() if value is not None})
 
     def plan_digest(self, key: str) -> str | None:
         """Digest of the plan that a row names and of the row's own settings; None: it names none."""
@@ -152,8 +166,14 @@ class Settings(Strict):
     def account_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides an account's numbers: its levels and its axis."""
         account = self.accounts[key]
-        levels = [digests.essence(level) for level in account.resolved]
+        levels = [_essence(level) for level in account.resolved]
         return digest_json({"levels": levels, "axis": account.axis})
+
+
+def _essence(part: Strict) -> dict[str, Any]:
+    """What of an entry is not at its default; own files are known by their digest, wherever they lie."""
+    place = {"path"} if isinstance(part, OwnFiles) else None
+    return part.model_dump(mode="json", exclude_defaults=True, exclude=place)
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:

@@ -152,3 +152,22 @@ def read_arrays(path: Path) -> dict[str, torch.Tensor]:
         raise UserError(
             f"{path}: missing or damaged; run `dprepro {path.stem} {path.parent.name}` again"
         ) from problem
+
+
+def check_joined(data: Prepared, settings: Settings) -> None:
+    """Make sure that prepared data have the start and the relevances that params.yaml means, or none.
+
+    Raises:
+        UserError: they are other ones; the line says which command makes the right ones.
+    """
+    start = settings.start_digest(data.name) if data.name in settings.starts else None
+    relevance = settings.relevance_digest(data.name) if data.name in settings.relevances else None
+    for part, wanted, what in (
+        ("start", start, "weights of another pretraining"),
+        ("relevance", relevance, "other relevances"),
+    ):
+        if data.manifest.get(part, {}).get("config") != wanted:
+            raise UserError(
+                f"{PREPARED / data.name}: {what} than {PARAMS} has now; "
+                f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
+            )

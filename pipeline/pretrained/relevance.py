@@ -1,17 +1,126 @@
-"""How relevant features are to a trained network, as training takes it from prepared data.
+"""How relevant features are to a trained network, on average (Phan et al. 2017, Eq. 10).
 
 ``data/prepared/NAME/`` of an entry of ``relevances`` is its prepared data set's folder with one file more,
-``relevance.npz``: the array ``mean``, float64, of the shape of one example
-(`pipeline.pretrained.average_relevance`).
+``relevance.npz``: the array ``mean``, float64, of the shape of one example.
 """
 
-import torch
+from pathlib import Path
 
-from pipeline.data.prepared import PREPARED, Prepared
+import numpy as np
+import torch
+from torch import nn
+
+from pipeline.data import prepared
+from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.base import Relevances
-from pipeline.params import PARAMS, Settings
-from pipeline.pretrained.joining import read_arrays
+from pipeline.methods.base import Relevances, as_input
+from pipeline.methods.registry import build_net
+from pipeline.methods.rooms import method_settings
+from pipeline.models.model import Model
+from pipeline.models.normalization import initial_statistics
+from pipeline.params import PARAMS, Settings, pick
+from pipeline.pretrained import joining as joined
+from pipeline.pretrained.joining import Behind
+from pipeline.pretrained.lrp import relevances
+from pipeline.pretrained.starts import load_start
+
+BATCH = 250  # images at once
+INFORMED = (
+    "the network was trained on examples that are private here, so one of them may move each average by as "
+    "much as the scale is long, and not by its share in the average alone"
+)
+UNINFORMED = "the network was trained on other data than the private ones here"
+
+
+def make_relevance(
+    name: str, settings: Settings, root: Path = Path(), device: torch.device | None = None
+) -> Path:
+    """Write ``data/prepared/NAME``: a prepared data set and its features' relevances to a row's network.
+
+    A network that has seen private examples is what the paper takes; the manifest says so.
+
+    Args:
+        name: a key of ``relevances`` in params.yaml.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+        device: where to compute; None: on the CPU.
+
+    Raises:
+        UserError: data are not prepared; the row is not trained, or with other settings or data than those
+            here; its network is for other images, or relevance can't be propagated through it; or the folder
+            can't be written.
+    """
+    wanted = pick(settings.relevances, name, "relevance")
+    source = prepared.load(wanted.data, root)
+    before = joined.behind(wanted.row, settings, root)
+    net = trained_net(before)
+    if (shape := _input_shape(before)) != source.input_shape:
+        raise UserError(
+            f"{PARAMS}: relevances.{name}.row: {wanted.row!r} is for images of shape {shape}, and those of "
+            f"{wanted.data!r} have {source.input_shape}; allowed: rows on such images"
+        )
+    images = source.splits[wanted.of].inputs[: wanted.examples]
+    mean = average(net, images, device or torch.device("cpu"))
+    if not np.isfinite(mean).all():
+        raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
+    shared = joined.seen(_read_by(before, settings, root), source)
+    informed = shared["train"] + shared["validation"] > 0
+    about = {
+        **before.about(settings.relevance_digest(name)),
+        "of": wanted.of,
+        "examples": len(images),
+        "informed": informed,
+        "test_examples_seen": shared["test"],
+        "note": INFORMED if informed else UNINFORMED,
+    }
+    return joined.join(name, source, "relevance", {"mean": mean}, about, root)
+
+
+def average(net: nn.Module, images: np.ndarray, device: torch.device) -> np.ndarray:
+    """(C, H, W) float64: relevances to ``net``, averaged over ``images`` (N, C, H, W) as stored."""
+    net = net.to(device)
+    total = torch.zeros(images.shape[1:], dtype=torch.float64, device=device)
+    for start in range(0, len(images), BATCH):
+        part = torch.from_numpy(np.array(images[start : start + BATCH])).to(device)
+        total += relevances(net, as_input(part)).double().sum(0)
+    return (total / len(images)).cpu().numpy()
+
+
+def trained_net(before: Behind) -> nn.Module:
+    """The network of a row's first replica as it is tested, on the CPU.
+
+    Raises:
+        UserError: statistics of its batch norm are not kept with it.
+    """
+    model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
+    net = build_net(model, _input_shape(before), data.classes)
+    if data.start is not None:
+        load_start(net, data.start, model.trainable)
+    trained = {name for name, value in net.named_parameters() if value.requires_grad}
+    if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
+        raise UserError(
+            f"{before.path}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
+            "none, layer, group, response or running_bn"
+        )
+    if foreign := sorted(weights.keys() - net.state_dict().keys()):
+        raise UserError(
+            f"{before.path}: {foreign[0]}: no part of the network itself; allowed: rows that leave nothing "
+            "but a network"
+        )
+    net.load_state_dict(weights, strict=False)
+    return net.eval()
+
+
+def _input_shape(before: Behind) -> tuple[int, ...]:
+    """Shape of what the row's network takes."""
+    own = method_settings()[before.run.method].model_validate(before.run.replicas[0].settings)
+    return own.input_shape(before.data.input_shape)
+
+
+def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:
+    """The data that training the row has read, and those behind the weights that it started from."""
+    start = settings.starts.get(before.data.name)
+    return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
 def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:
@@ -22,24 +131,10 @@ def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:
     """
     if data.relevance is None:
         return None
-    mean, about = read_arrays(data.relevance).get("mean"), data.manifest["relevance"]
+    mean, about = joined.read_arrays(data.relevance).get("mean"), data.manifest["relevance"]
     if mean is None or mean.shape != data.input_shape:
         raise UserError(
             f"{data.relevance}: no relevances of features of shape {data.input_shape}; "
             f"run `dprepro relevance {data.name}` again"
         )
     return Relevances(mean.to(device), about["examples"], about["of"] == "public", about["informed"])
-
-
-def check_relevance(data: Prepared, settings: Settings) -> None:
-    """Make sure that prepared data have the relevances that params.yaml means, or none.
-
-    Raises:
-        UserError: they are other ones; the line says which command makes the right ones.
-    """
-    wanted = settings.relevance_digest(data.name) if data.name in settings.relevances else None
-    if data.manifest.get("relevance", {}).get("config") != wanted:
-        raise UserError(
-            f"{PREPARED / data.name}: other relevances than {PARAMS} has now; "
-            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
-        )

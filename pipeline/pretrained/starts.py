@@ -6,17 +6,14 @@
 linear layers.
 """
 
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
@@ -24,7 +21,6 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
-from pipeline.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # the part of a network that lies before its linear layers
@@ -53,27 +49,19 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
             f"{PARAMS}: starts.{name}.row: {start.row!r} was trained with {private} of the examples that are "
             f"private in {start.data!r}; allowed: rows on other data"
         )
+    weights, inputs = before.weights(), {}
+    if start.features:
+        net = build_net(settings.rows[start.row].model, source.input_shape, source.classes)
+        part, prefix = net.get_submodule(FEATURES).eval(), f"{FEATURES}."
+        frozen = {key: value for key, value in weights.items() if key.startswith(prefix)}
+        part.load_state_dict({key.removeprefix(prefix): value for key, value in frozen.items()})
+        inputs = {split: _features(part, examples.inputs) for split, examples in source.splits.items()}
+        weights = {key: value for key, value in weights.items() if key not in frozen}
     about = {
         **before.about(settings.start_digest(name)),
         "test_examples_seen": shared["test"],
         "note": NOTE,
     }
-    return join_start(name, settings, source, before.weights(), about, root)
-
-
-def join_start(
-    name: str, settings: Settings, source: Prepared, weights: Tensors, about: dict[str, Any], root: Path
-) -> Path:
-    """Write ``data/prepared/NAME`` from ``weights`` of the row that it starts from; see `make_start`."""
-    start, before = settings.starts[name], f"{FEATURES}."
-    inputs: dict[str, np.ndarray] = {}
-    if start.features:
-        net = build_net(settings.rows[start.row].model, source.input_shape, source.classes)
-        part = net.get_submodule(FEATURES).eval()
-        frozen = {key: value for key, value in weights.items() if key.startswith(before)}
-        part.load_state_dict({key.removeprefix(before): value for key, value in frozen.items()})
-        inputs = {split: _features(part, examples.inputs) for split, examples in source.splits.items()}
-        weights = {key: value for key, value in weights.items() if key not in frozen}
     arrays = {key: value.numpy() for key, value in weights.items()}
     return joined.join(name, source, "start", arrays, about, root, inputs)
 
@@ -90,50 +78,18 @@ def features_shape(model: Model) -> tuple[int, ...]:
     return (import_module(f"pipeline.models.{model.name}").FEATURES,)
 
 
-def check_start(data: Prepared, settings: Settings) -> None:
-    """Make sure that prepared data have the weights to start from that params.yaml means, or none.
-
-    Raises:
-        UserError: they are those of another pretraining; the line says which command makes the right ones.
-    """
-    start = settings.starts.get(data.name)
-    wanted = settings.start_digest(data.name) if start else None
-    if data.manifest.get("start", {}).get("config") != wanted:
-        raise UserError(
-            f"{PREPARED / data.name}: weights of another pretraining than {PARAMS} has now; "
-            f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
-        )
-
-
-@dataclass(frozen=True)
-class Found:
-    """Weights to start from, and the file they come from."""
-
-    path: Path
-    tensors: Tensors
-
-
-def read_start(path: Path) -> Found:
-    """Read a ``start.npz``, onto the CPU.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    return Found(path, joined.read_arrays(path))
-
-
-def load_start(net: nn.Module, found: Found, which: str) -> None:
-    """Put the weights ``found`` into ``net``, and freeze what is not trained from there on.
+def load_start(net: nn.Module, path: Path, which: str) -> None:
+    """Put the weights of a ``start.npz`` into ``net``, and freeze what is not trained from there on.
 
     Every tensor goes to its name when the shape is the same; another number of classes leaves the output
     layer with the fresh weights it has. Afterwards ``requires_grad`` is True for the parameters that
     `trainable` names and False for the others.
 
     Raises:
-        UserError: they are another network's: a tensor that ``net`` has no place for, none that fits, or too
-            few for the part that stays frozen.
+        UserError: the file is missing or damaged, or they are another network's: a tensor that ``net`` has no
+            place for, none that fits, or too few for the part that stays frozen.
     """
-    tensors, places, learned = found.tensors, net.state_dict(), trainable(net, which)
+    tensors, places, learned = joined.read_arrays(path), net.state_dict(), trainable(net, which)
     fitting = {
         name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape
     }
@@ -141,11 +97,10 @@ def load_start(net: nn.Module, found: Found, which: str) -> None:
     frozen = {name for name in places if _layer(name) not in learning}
     misfits = sorted((tensors.keys() - places.keys()) | (frozen - fitting.keys()))
     if not fitting:
-        raise UserError(f"{found.path}: weights of another network: none fits")
+        raise UserError(f"{path}: weights of another network: none fits")
     if misfits:
         raise UserError(
-            f"{found.path}: weights of another network: {misfits[0]}: only in one of the two, or of other "
-            "shapes"
+            f"{path}: weights of another network: {misfits[0]}: only in one of the two, or of other shapes"
         )
     net.load_state_dict(fitting, strict=False)
     for name, value in net.named_parameters():
@@ -160,13 +115,13 @@ def trainable(net: nn.Module, which: str) -> set[str]:
     """
     if which == "all":
         return {name for name, _ in net.named_parameters()}
-    found: set[str] = set()
+    names: set[str] = set()
     reached = False
     for name, layer in net.named_modules():
         reached = reached or isinstance(layer, nn.Linear)
         if reached and isinstance(layer, (nn.Linear, *NORM_LAYERS)):
-            found |= {f"{name}.{key}" for key, _ in layer.named_parameters(recurse=False)}
-    return found
+            names |= {f"{name}.{key}" for key, _ in layer.named_parameters(recurse=False)}
+    return names
 
 
 def _layer(name: str) -> str:

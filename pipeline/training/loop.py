@@ -18,7 +18,7 @@ from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
-from pipeline.pretrained.starts import load_start, read_start
+from pipeline.pretrained.starts import load_start
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams, initial_seed
@@ -117,14 +117,13 @@ def make_task(
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
-    public_weights = None if data.start is None else read_start(data.start)
     nets = []
     for replica in members:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
             nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
-        if public_weights is not None:
-            load_start(nets[-1], public_weights, model.trainable)
+        if data.start is not None:
+            load_start(nets[-1], data.start, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pipeline.data.prepared import Prepared
@@ -20,15 +21,14 @@ from pipeline.files import digest_file, digest_json, write_bytes, write_text
 from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution
+from pipeline.methods.rooms import method_settings
 from pipeline.params import Row, Settings
-from pipeline.pretrained.relevance import check_relevance
-from pipeline.pretrained.starts import check_start
+from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
 from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, alone
-from pipeline.training.inputs import check_inputs
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.not_covered import data_uses
 from pipeline.training.side_by_side import train_replicas
@@ -67,8 +67,7 @@ def train(
         UserError: another process trains this row; the disk can't be written; the data, or the weights to
             start from or the relevances that come with them, don't fit.
     """
-    check_start(data, settings)
-    check_relevance(data, settings)
+    check_joined(data, settings)
     row = settings.row(key)
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
@@ -95,6 +94,23 @@ def train(
         _write(key, row, groups, source, before, kept, data, root)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return Done(records.run_path(key, root), len(wanted), len(kept))
+
+
+def check_inputs(data: Prepared, method: str) -> None:
+    """Make sure that inputs lie in [0, 1] where noise is for such: bytes do, other numbers may not.
+
+    Raises:
+        UserError: they are not.
+    """
+    inputs = data.splits["train"].inputs
+    if not method_settings()[method].unit_inputs or inputs.dtype == np.uint8:
+        return
+    low, high = float(np.min(inputs)), float(np.max(inputs))
+    if not (low >= 0 and high <= 1):
+        raise UserError(
+            f"data/prepared/{data.name}: inputs lie between {low:g} and {high:g}; method {method!r} adds "
+            "noise for features in [0, 1]"
+        )
 
 
 def _write(

@@ -20,8 +20,7 @@ from pipeline.methods.base import Execution
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params import PARAMS, Row, Search, Settings, pick
-from pipeline.pretrained.relevance import check_relevance
-from pipeline.pretrained.starts import check_start
+from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -47,8 +46,7 @@ def search(
         UserError: a candidate is not a valid setting.
     """
     asked = pick(settings.searches, name, "search")
-    check_start(data, settings)
-    check_relevance(data, settings)
+    check_joined(data, settings)
     row = settings.row(asked.row)
     source = provenance_of(asked.row, settings, data, execution)
     identity = digest_json([asked.model_dump(mode="json"), source.config, source.made_by, source.data])
@@ -66,26 +64,22 @@ def search(
                 checkpoint / str(number), checkpoint_every=60,
             )  # fmt: skip
             groups = train_replicas(wanted, context, workers)
-            accuracies = _final_accuracies(groups)
+            accuracies, seconds = _final_accuracies(groups), _seconds(groups)
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
-                seeds = range(FIRST_SEED, FIRST_SEED + asked.seeds)
+                keys = [(f"{level}/{index}", FIRST_SEED + seed) for seed in range(asked.seeds)]
                 candidates.append(
                     {
                         "level": level,
                         "settings": values,
                         "seeds": asked.seeds,
-                        "validation_accuracy": [accuracies[f"{level}/{index}", seed] for seed in seeds],
-                        "seconds": round(
-                            sum(g.seconds * len(_of(g, level, index)) / len(g.replicas) for g in groups), 1
-                        ),
+                        "validation_accuracy": [accuracies[key] for key in keys],
+                        "seconds": round(sum(seconds[key] for key in keys), 1),
                     }
                 )
     best: dict[str, Any] = {}
-    for candidate in candidates:
-        rival = best.get(candidate["level"])
-        if rival is None or fmean(candidate["validation_accuracy"]) > fmean(rival["validation_accuracy"]):
-            best[candidate["level"]] = candidate
+    for candidate in sorted(candidates, key=lambda each: fmean(each["validation_accuracy"]), reverse=True):
+        best.setdefault(candidate["level"], candidate)
     target = records.search_path(name, root)
     write_json(
         target,
@@ -94,7 +88,7 @@ def search(
             "row": asked.row,
             "judged_on": f"validation split of {row.data} ({len(data.splits['validation'])} examples)",
             "candidates": candidates,
-            "chosen": {level: candidate["settings"] for level, candidate in best.items()},
+            "chosen": {each["level"]: best[each["level"]]["settings"] for each in candidates},
             "provenance": source.model_dump(mode="json"),
         },
     )
@@ -102,8 +96,9 @@ def search(
     return target
 
 
-def _of(group: Group, level: str, index: int) -> list[Replica]:
-    return [replica for replica in group.replicas if replica.level == f"{level}/{index}"]
+def _seconds(groups: list[Group]) -> dict[tuple[str, int], float]:
+    """Each replica's share of the time that those trained with it took, by (level, seed)."""
+    return {member.key: group.seconds / len(group.replicas) for group in groups for member in group.replicas}
 
 
 def _by_model(

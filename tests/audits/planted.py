@@ -44,7 +44,7 @@ from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import Bound
 from tests.audits import test_bounds
-from tests.ledgers import test_broken, test_composition
+from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -420,7 +420,10 @@ FAULTS: dict[str, Fault] = {
         ledger,
         "ledger_of",
         lambda trained, *others: LEDGER_OF(trained.model_copy(update={"broken": ()}), *others),
-        partial(test_broken.test_what_is_broken_has_no_bound_and_says_why, test_broken.GAUSSIAN),
+        partial(
+            test_of_a_replica.test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound,
+            *(test_of_a_replica.POISSON, False, (test_of_a_replica.FLAW,), test_of_a_replica.FLAW),
+        ),
     ),
     "alpha undivided over shares": Fault(
         bounds,

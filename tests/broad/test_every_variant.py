@@ -95,7 +95,7 @@ def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:
     for name in settings.raw:
         fetch.fetch(name, settings, tmp_path)
     for name, data in settings.data.items():
-        counts = prepare.prepare(name, settings, tmp_path).manifest["counts"]
+        counts = prepare.prepare(name, settings, tmp_path)["counts"]
         assert counts == {
             "train": data.train,
             "validation": data.validation,

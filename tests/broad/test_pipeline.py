@@ -12,7 +12,7 @@ from pipeline.ledgers import accounts
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings, load
-from pipeline.pretrained import average_relevance, starts
+from pipeline.pretrained import relevance, starts
 from pipeline.reporting import report
 from pipeline.results import records
 from pipeline.tracking import publishing
@@ -64,5 +64,5 @@ def _join(settings: Settings, name: str) -> None:
     """What comes with prepared data of `starts` and `relevances`, made where it isn't there yet."""
     if (prepared.PREPARED / name).exists():
         return
-    make = starts.make_start if name in settings.starts else average_relevance.make_relevance
+    make = starts.make_start if name in settings.starts else relevance.make_relevance
     make(name, settings)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import catalog, download, synthetic
-from pipeline.data.catalog import Edition, Entry, File, Part
+from pipeline.data import catalog, sources, synthetic
+from pipeline.data.catalog import Edition, Entry, File
 from pipeline.files import digest_file
 from pipeline.params import Settings, parse
 
@@ -38,8 +38,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         synthetic.write(entry, *COUNTS[key], folder)
         official = entry.editions["official"]
         train, test = (
-            Part(tuple(pin(folder / file.name) for file in part.files), count)
-            for part, count in zip((official.train, official.test), COUNTS[key], strict=True)
+            tuple(pin(folder / file.name) for file in part) for part in (official.train, official.test)
         )
         edition = Edition(train, test, **routes)
         entry = replace(entry, editions={**entry.editions, "official": edition})
@@ -110,8 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(download, "TIMEOUT", 2.0)
-    monkeypatch.setattr(download, "RETRIES", 0)
+    monkeypatch.setattr(sources, "TIMEOUT", 2.0)
+    monkeypatch.setattr(sources, "RETRIES", 0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))

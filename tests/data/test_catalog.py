@@ -31,10 +31,10 @@ def test_official_editions_have_more_than_one_address(key):
 
 
 @pytest.mark.parametrize(("key", "record"), [("cifar10", 3073), ("cifar100", 3074)])
-def test_cifar_sizes_follow_from_the_counts(key, record):
+def test_cifar_has_the_sizes_of_50000_and_10000_images(key, record):
     for edition in catalog.get(key).editions.values():
-        for part in (edition.train, edition.test):
-            assert sum(file.size for file in part.files) == part.count * record
+        for files, count in ((edition.train, 50_000), (edition.test, 10_000)):
+            assert sum(file.size for file in files) == count * record
 
 
 def test_classes():

@@ -10,7 +10,7 @@ from pipeline.audits.rows import audit_row
 from pipeline.cluster.costs import costs
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
-from pipeline.data.own import describe, npz
+from pipeline.data.own import describe
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.ledgers.rows import row_ledgers
@@ -27,12 +27,12 @@ from tests.training.running import quiet
 COUNT = 240
 
 
-def write(root: Path, shape: tuple[int, ...], **changes: np.ndarray) -> None:
+def write(root: Path, shape: tuple[int, ...]) -> None:
     """Features in [-3, 3] of three classes that the first of them tell apart."""
     labels = np.arange(COUNT) % 3
     features = np.random.default_rng(1).uniform(-1, 1, (COUNT, *shape))
     features[:, 0] += 2 * (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
-    np.savez(root / "mine.npz", **({"inputs": features, "labels": labels} | changes))
+    np.savez(root / "mine.npz", inputs=features, labels=labels)
 
 
 def declared(root: Path, model: str = "lenet_300_100", public: int = 0, **said: Any) -> dict[str, Any]:
@@ -92,9 +92,8 @@ def test_from_a_file_to_a_ledger_and_an_attack(
 def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_path: Path) -> None:
     write(tmp_path, (5, 8, 8))
     narrow = parse(declared(tmp_path, range=[-1.5, 1.5]))
-    assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in refusal_of(
-        lambda: fetch("mine", narrow, tmp_path)
-    )
+    line = refusal_of(lambda: fetch("mine", narrow, tmp_path))
+    assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in line
     clipped = parse(declared(tmp_path, range=[-1.5, 1.5], clip=True))
     data = made(tmp_path, clipped)
     assert data.input_shape == (5, 8, 8)
@@ -104,45 +103,16 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_pat
     assert list(data_uses(data, clipped.rows["row"].resolved[0])) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"range": [1, -1]}, "own.mine.range: [1.0, -1.0]; allowed: the lower end first, both finite"),
-        ({"range": [0, float("inf")]}, "own.mine.range: [0.0, inf]; allowed: the lower end first"),
-        ({"clip": True}, "own.mine.clip: goes with 'range', and only with it"),
-        ({"shape": [3, 4]}, "own.mine.shape"),
-    ],
-)
-def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line: str) -> None:
-    write(tmp_path, (12,))
-    found = declared(tmp_path)
-    found["own"]["mine"] |= change
-    with pytest.raises(UserError) as caught:
-        parse(found)
-    assert f"params.yaml: {line}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("features", "line"),
-    [
-        (np.zeros((COUNT, 4, 4)), "is float64 of shape (240, 4, 4); allowed: floats (N, D) or (N, C, H, W)"),
-        (np.full((COUNT, 4), np.nan), "'inputs' has values that are no finite float32"),
-        (np.full((COUNT, 4), 1e300), "'inputs' has values that are no finite float32"),
-    ],
-)
-def test_arrays_that_are_none(tmp_path: Path, features: np.ndarray, line: str) -> None:
-    write(tmp_path, (4,), inputs=features)
-    assert line in refusal_of(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
-
-
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
     write(tmp_path, (1, 8, 8))
     found = declared(tmp_path, "convnet", public=8)
     found["own"]["mine"]["kind"] = "npz"
-    assert "has float32; own.mine.kind in params.yaml says 'npz'" in refusal_of(
-        lambda: fetch("mine", parse(found), tmp_path)
-    )
+    line = refusal_of(lambda: fetch("mine", parse(found), tmp_path))
+    assert "has float32; own.mine.kind in params.yaml says 'npz'" in line
     found["rows"]["row"] |= {"method": "tan", "levels": [{"sigma": 2}]}
     found["rows"]["row"]["settings"] = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
-    found["own"]["mine"]["kind"] = "features"
+    found["own"]["mine"] |= {"kind": "features", "shape": [3, 4]}
+    with pytest.raises(UserError, match=r"own\.mine\.shape"):  # a line for each way to be one
+        parse(found)
+    found["own"]["mine"]["shape"] = [1, 8, 8]
     assert "settings.augment: is for images, and 'mine' has features" in refusal_of(lambda: parse(found))

@@ -20,6 +20,11 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
+def zipped(content: bytes) -> bytes:
+    """The same bytes in every process that collects these tests: gzip's header has the time in it."""
+    return gzip.compress(content, mtime=0)
+
+
 def test_idx(tmp_path):
     images = write(tmp_path / "images.gz", gzip.compress(idx(2, 2, 3, values=bytes(range(12)))))
     labels = write(tmp_path / "labels.gz", gzip.compress(idx(2, values=b"\x07\x01")))
@@ -29,11 +34,6 @@ def test_idx(tmp_path):
     assert examples.inputs[1, 0, 1].tolist() == [9, 10, 11]
     assert examples.labels.tolist() == [7, 1]
     assert examples.labels.dtype == np.int64
-
-
-def zipped(content: bytes) -> bytes:
-    """The same bytes in every process that collects these tests: gzip's header has the time in it."""
-    return gzip.compress(content, mtime=0)
 
 
 WHOLE = zipped(idx(2, 2, 3, values=bytes(12)))

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
-from pipeline.data.own import describe, images, npz, private, sets
+from pipeline.data.own import describe, images, npz, private, sets, texts
 from pipeline.data.prepare import prepare
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
@@ -23,6 +23,8 @@ from pipeline.params import Settings, parse
 from tests.refusal import refusal_of
 
 COUNT = 90
+CLASSES = ["class-0", "class-1", "class-2"]
+FEATURES = {"kind": "features", "shape": [12]}
 
 
 def drawn(count: int = COUNT, shape: tuple[int, ...] = (8, 6)) -> tuple[np.ndarray, np.ndarray]:
@@ -69,6 +71,15 @@ def settings_of(declared: dict[str, Any], raw: dict[str, Any] | None = None) -> 
     return parse({"source": {"kind": "synthetic"}, "raw": raw or {}, "rows": {}, **declared})
 
 
+def refused(root: Path, declared: dict[str, Any]) -> str:
+    """Why declared files are not fetched."""
+    return refusal_of(lambda: fetch("mine", settings_of(declared), root))
+
+
+def refused_npz(path: Path) -> str:
+    return refusal_of(lambda: npz.read(path, "inputs", "labels"))
+
+
 def made(root: Path, declared: dict[str, Any]) -> prepared.Prepared:
     settings = settings_of(declared)
     fetch("mine", settings, root)
@@ -105,30 +116,26 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
 
 def test_images_are_measured_before_they_are_scaled(tmp_path: Path) -> None:
     write_images(tmp_path / "mine")
-    larger = {"resize": True, "shape": (None, 4096, 4096)}
-    assert "has a side of 8 pixels; allowed: 1 to 32" in refusal_of(
-        lambda: declare(tmp_path, "images", "mine", **larger)
-    )
+    line = refusal_of(lambda: declare(tmp_path, "images", "mine", resize=True, shape=(None, 4096, 4096)))
+    assert "has a side of 8 pixels; allowed: 1 to 32" in line
     (tmp_path / "mine/class-9").mkdir()
     assert "class-9: no images of this class" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
 
 
 def test_members_of_an_npz_that_no_numpy_wrote(tmp_path: Path) -> None:
     inputs, labels = drawn()
-    whole = io.BytesIO()
+    whole, path = io.BytesIO(), tmp_path / "squeezed.npz"
     np.save(whole, inputs)
-    with zipfile.ZipFile(tmp_path / "squeezed.npz", "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("inputs.npy", whole.getvalue())
         archive.writestr("labels", labels.tobytes())
-    assert "no array 'labels'; there are: 'inputs'" in refusal_of(
-        lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels")
-    )
-    content = bytearray((tmp_path / "squeezed.npz").read_bytes())
+    assert "no array 'labels'; there are: 'inputs'" in refused_npz(path)
+    content = bytearray(path.read_bytes())
     content[200:260] = bytes(60)
-    (tmp_path / "squeezed.npz").write_bytes(content)
-    assert "truncated or corrupt" in refusal_of(
-        lambda: npz.read(tmp_path / "squeezed.npz", "inputs", "labels")
-    )
+    path.write_bytes(content)
+    assert "truncated or corrupt" in refused_npz(path)
+    path.write_bytes(b"PK\x03\x04 nothing")
+    assert "not an npz file" in refused_npz(path)
 
 
 def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
@@ -149,9 +156,7 @@ def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_
     found = made(tmp_path, declared)
     assert found.input_shape == (1, 10, 10)
     del declared["own"]["mine"]["resize"]
-    assert "12x20 pixels instead of 10x10" in refusal_of(
-        lambda: fetch("mine", settings_of(declared), tmp_path)
-    )
+    assert "12x20 pixels instead of 10x10" in refused(tmp_path, declared)
 
 
 def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
@@ -160,7 +165,7 @@ def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
     split = {"raw": "mnist", "train": 50, "validation": 10, "public": {"raw": "mnist", "count": 8}}
     settings = settings_of({"data": {"theirs": split}}, raw)
     fetch("mnist", settings, tmp_path)
-    theirs = prepare("theirs", settings, tmp_path).manifest
+    theirs = prepare("theirs", settings, tmp_path)
     parts = sets.load("mnist", settings, tmp_path).parts
     arrays = {f"{part}_{kind}": getattr(parts[part], kind) for part in parts for kind in ("inputs", "labels")}
     write_npz(tmp_path, **{name.removeprefix("train_"): array for name, array in arrays.items()})
@@ -192,7 +197,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     settings = settings_of(declared)
     made(tmp_path, declared)
     write_npz(tmp_path, labels=(np.arange(COUNT) + 1) % 3)
-    line = refusal_of(lambda: fetch("mine", settings, tmp_path))
+    line = refused(tmp_path, declared)
     assert f"its digest is {digest_file(tmp_path / 'mine.npz')}, but params.yaml has own.mine.digest" in line
     # once that is meant, what was fetched before isn't what is declared
     declared["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
@@ -233,12 +238,17 @@ def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
         ({"text": "review"}, "own.mine.text: unknown key"),
         ({"test_inputs": "x"}, "own.mine.test_inputs: goes with 'test_labels', and only with it"),
         ({"digest": None}, "own.mine.digest: None is not allowed"),
+        (FEATURES | {"range": [1, -1]}, "range: [1.0, -1.0]; allowed: the lower end first, both finite"),
+        (FEATURES | {"range": [0, float("inf")]}, "range: [0.0, inf]; allowed: the lower end first"),
+        (FEATURES | {"clip": True}, "own.mine.clip: goes with 'range', and only with it"),
     ],
 )
 def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line: str) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     declared["own"]["mine"] |= change
-    assert f"params.yaml: {line}" in refusal_of(lambda: settings_of(declared))
+    told = refusal_of(lambda: settings_of(declared))
+    assert told.startswith("params.yaml: own.mine.")
+    assert line in told
 
 
 def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
@@ -261,9 +271,7 @@ def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
 def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], line: str) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     declared["own"]["mine"] |= change
-    assert line in refusal_of(lambda: fetch("mine", settings_of(declared), tmp_path)).replace(
-        "all.npz", "mine.npz"
-    )
+    assert line in refused(tmp_path, declared).replace("all.npz", "mine.npz")
     assert not (tmp_path / "data/raw/mine").exists()
 
 
@@ -272,10 +280,9 @@ def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], 
     [
         ({"inputs": np.array([{}] * COUNT)}, "'inputs' holds pickled objects, which are not read"),
         ({"labels": np.array([{}] * COUNT)}, "'labels' holds pickled objects"),
-        (
-            {"inputs": np.zeros((COUNT, 8, 6))},
-            "'inputs' is float64 of shape (90, 8, 6); allowed: floats",
-        ),
+        ({"inputs": np.zeros((COUNT, 8, 6))}, "float64 of shape (90, 8, 6); allowed: floats (N, D) or (N,"),
+        ({"inputs": np.full((COUNT, 4), np.nan)}, "'inputs' has values that are no finite float32"),
+        ({"inputs": np.full((COUNT, 4), 1e300)}, "'inputs' has values that are no finite float32"),
         ({"inputs": np.full((COUNT, 8, 6), 256)}, "'inputs' is of int64; allowed: whole numbers from 0"),
         ({"inputs": np.zeros((COUNT, 8, 6, 5), np.uint8)}, "'inputs' is of shape (90, 8, 6, 5)"),
         ({"inputs": np.zeros((COUNT, 3, 6, 3), np.uint8)}, "'inputs' is of shape (90, 3, 6, 3)"),
@@ -291,7 +298,7 @@ def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], lin
     good = declare(tmp_path, "npz", write_npz(tmp_path))
     write_npz(tmp_path, "mine.npz", **arrays)
     good["own"]["mine"]["digest"] = digest_file(tmp_path / "mine.npz")
-    assert line in refusal_of(lambda: fetch("mine", settings_of(good), tmp_path))
+    assert line in refused(tmp_path, good)
 
 
 def header(shape: tuple[int, ...], kind: str = "|u1") -> bytes:
@@ -314,12 +321,7 @@ def test_an_array_promises_what_it_does_not_hold(tmp_path: Path, content: bytes,
     path = tmp_path / "mine.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("inputs.npy", content)
-    assert line in refusal_of(lambda: npz.read(path, "inputs", "labels"))
-
-
-def test_no_npz_at_all(tmp_path: Path) -> None:
-    (tmp_path / "mine.npz").write_bytes(b"PK\x03\x04 nothing")
-    assert "not an npz file" in refusal_of(lambda: npz.read(tmp_path / "mine.npz", "inputs", "labels"))
+    assert line in refused_npz(path)
 
 
 def png(width: int, height: int) -> bytes:
@@ -333,9 +335,9 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + ends
 
 
-def deep() -> bytes:
+def saved(pixels: np.ndarray) -> bytes:
     content = io.BytesIO()
-    Image.fromarray(np.zeros((8, 6), np.uint16)).save(content, "PNG")
+    Image.fromarray(pixels).save(content, "PNG")
     return content.getvalue()
 
 
@@ -349,34 +351,26 @@ def deep() -> bytes:
         (b"GIF89a", "not an image of PNG, JPEG, PPM, BMP, WEBP"),
         (b"", "not an image of PNG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image of PNG"),
-        (deep(), "more than 8 bits a value"),
+        (saved(np.zeros((8, 6), np.uint16)), "more than 8 bits a value"),
+        (saved(np.zeros((9, 6, 3), np.uint8)), "is in colour"),
     ],
 )
 def test_images_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
     folder = tmp_path / write_images(tmp_path / "mine", shape=(9, 6))
     (folder / "class-0/000.png").write_bytes(content)
-    classes = ["class-0", "class-1", "class-2"]
-    assert line in refusal_of(lambda: images.read(folder, classes, (1, 9, 6), False))
-
-
-def test_colour_is_not_made_grey(tmp_path: Path) -> None:
-    folder = tmp_path / write_images(tmp_path / "mine")
-    classes = ["class-0", "class-1", "class-2"]
-    assert "is in colour" in refusal_of(lambda: images.read(folder, classes, (1, 8, 6), False))
+    assert line in refusal_of(lambda: images.read(folder, CLASSES, (1, 9, 6), False))
 
 
 def test_folders_that_are_not_the_classes(tmp_path: Path) -> None:
     declared = declare(tmp_path, "images", write_images(tmp_path / "mine"))
-    settings = settings_of(declared)
     (tmp_path / "mine/other").mkdir()
-    assert "mine/other: no class of own.mine.classes" in refusal_of(lambda: fetch("mine", settings, tmp_path))
+    assert "mine/other: no class of own.mine.classes" in refused(tmp_path, declared)
     (tmp_path / "mine/other").rmdir()
     (tmp_path / "mine/class-1").rename(tmp_path / "away")
-    assert "mine/class-1: missing" in refusal_of(lambda: fetch("mine", settings, tmp_path))
+    assert "mine/class-1: missing" in refused(tmp_path, declared)
     (tmp_path / "mine/class-1").mkdir()
-    declared["own"]["mine"]["digest"] = refusal_of(lambda: fetch("mine", settings, tmp_path)).split()[4][:-1]
-    empty = settings_of(declared)
-    assert "no example of 'class-1'" in refusal_of(lambda: fetch("mine", empty, tmp_path))
+    declared["own"]["mine"]["digest"] = refused(tmp_path, declared).split()[4][:-1]
+    assert "no example of 'class-1'" in refused(tmp_path, declared)
 
 
 def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
@@ -386,10 +380,10 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     (root / "mine/class-0/000.png").rename(secret)
     os.symlink(secret, root / "mine/class-0/000.png")
-    assert "000.png: leads out of" in refusal_of(lambda: fetch("mine", settings_of(declared), root))
+    assert "000.png: leads out of" in refused(root, declared)
     (root / "mine").rename(tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", root / "mine")
-    assert "mine: leads out of" in refusal_of(lambda: fetch("mine", settings_of(declared), root))
+    assert "mine: leads out of" in refused(root, declared)
 
 
 @pytest.mark.parametrize(
@@ -407,15 +401,11 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
     ],
 )
 def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
-    from pipeline.data.own import texts
-
     (tmp_path / "mine.csv").write_bytes(content)
     assert line in refusal_of(lambda: texts.read(tmp_path / "mine.csv", "text", "label", ["b"]))
 
 
 def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:
-    from pipeline.data.own import texts
-
     (tmp_path / "mine.csv").write_bytes("\ufefftext,label\nNA,null\n007,1e5\n".encode())
     read = texts.read(tmp_path / "mine.csv", "text", "label", ["1e5", "null"])
     assert (read.inputs.tolist(), read.labels.tolist()) == (["NA", "007"], [1, 0])

@@ -33,7 +33,7 @@ def test_mnist_with_kmnist(mirror, tmp_path):
     }
     settings = parse({"raw": {"mnist": {}, "kmnist": {}}, "data": data, "rows": {}})
     for raw in ("mnist", "kmnist"):
-        assert fetch(raw, settings, tmp_path, folder=mirror).edition == "official"
+        assert fetch(raw, settings, tmp_path, mirror).edition == "official"
     for name, train, public in (("table", 55_000, 128), ("dpub", 49_000, 6_000)):
         prepare(name, settings, tmp_path)
         done = prepared.load(name, tmp_path)

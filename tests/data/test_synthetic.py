@@ -30,7 +30,7 @@ def made(tmp_path_factory):
 
 def read(root, key, part):
     entry = catalog.get(key)
-    files = getattr(entry.editions["official"], part).files
+    files = getattr(entry.editions["official"], part)
     return formats.read(entry.format, [root / key / file.name for file in files])
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.data import catalog, formats, prepared, transfer
+from pipeline.data import catalog, formats, prepared, sources
 from pipeline.data.catalog import Archive, File
 from pipeline.data.own.describe import describe
 from pipeline.errors import UserError
@@ -257,7 +257,7 @@ class Inputs:
         file = File("a.bin", 100, digest(bytes(100)))
         out = Path(".dprepro/archives")
         out.mkdir(parents=True, exist_ok=True)
-        transfer.extract(path, Archive(file, "cifar", ()), [file], out)
+        sources.extract(path, Archive(file, "cifar", ()), [file], out)
 
     def own_files(self, chance: random.Random) -> None:
         """An npz that no numpy wrote, and what is no file on a disk."""
@@ -337,7 +337,7 @@ class Inputs:
             given = [*given[:1], "other"]
         with pytest.MonkeyPatch.context() as patch:
             # nothing is downloaded, and what is written is put elsewhere
-            patch.setattr("pipeline.data.download.download", _no_network)
+            patch.setattr("pipeline.data.sources.download", _no_network)
             try:
                 app(given)
             except SystemExit as end:

@@ -119,10 +119,11 @@ def test_other_versions_move_their_stage(
 def test_a_models_version_is_a_whole_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "toy.py"
     monkeypatch.setattr(model, "extensions", lambda kind: {"toy": Extension("toy", path)})
-    for text, found in (("", 1), ("VERSION = 7\n", 7)):
+    monkeypatch.setattr(model, "architectures", model.architectures.__wrapped__)
+    for text, declared in (("build = None\n", 1), ("build = None\nVERSION = 7\n", 7)):
         path.write_text(text)
-        assert model.version.__wrapped__("toy") == found
+        assert model.version("toy") == declared
     for wrong in ("0", "True", "'2'", "one()"):
-        path.write_text(f"VERSION = {wrong}\n")
+        path.write_text(f"build = None\nVERSION = {wrong}\n")
         with pytest.raises(UserError, match=r"VERSION: .*; allowed: a whole number above 0"):
-            model.version.__wrapped__("toy")
+            model.version("toy")

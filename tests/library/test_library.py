@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import dprepro
 from pipeline.data import catalog, synthetic
-from pipeline.data.catalog import Edition, File, Part
+from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
 
 ROOT = Path(__file__).parents[2]
@@ -193,12 +193,12 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
     mnist = catalog.get("mnist")
     synthetic.write(mnist, 70, 20, mirror)
 
-    def part(which: Part, count: int) -> Part:
-        paths = [mirror / one.name for one in which.files]
-        return Part(tuple(File(path.name, path.stat().st_size, digest_file(path)) for path in paths), count)
+    def pinned(files: tuple[File, ...]) -> tuple[File, ...]:
+        paths = [mirror / file.name for file in files]
+        return tuple(File(path.name, path.stat().st_size, digest_file(path)) for path in paths)
 
     official = mnist.edition("official")
-    editions = {"official": Edition(part(official.train, 70), part(official.test, 20))}
+    editions = {"official": Edition(pinned(official.train), pinned(official.test))}
     entry = replace(mnist, key="shapes", editions=editions, folders=("",))
     (tmp_path / "others.py").write_text(f"from pipeline.data.catalog import *\nSHAPES = {entry}\n")
     entry_point(tmp_path, groups()[1], "others:SHAPES")
@@ -217,14 +217,14 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
     assert prepared.returncode == 0, prepared.stderr
     assert "train 50, validation 10, test 20, public 4" in prepared.stdout
 
-    first = mirror / official.train.files[1].name
+    first = mirror / official.train[1].name
     first.write_bytes(first.read_bytes()[:-1] + b"!")
     refused = dprepro("fetch", "shapes")
     assert refused.returncode != 0
     assert str(first) in refused.stderr
 
-    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{groups()[1]}]\nmine = others:Part\n")
-    assert "'others:Part' is no pipeline.data.catalog.Entry" in dprepro("fetch", "shapes").stderr
+    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{groups()[1]}]\nmine = others:File\n")
+    assert "'others:File' is no pipeline.data.catalog.Entry" in dprepro("fetch", "shapes").stderr
 
 
 def test_what_is_promised_is_there() -> None:

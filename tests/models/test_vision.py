@@ -15,26 +15,18 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, Bounds
 
+GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 SHAPES = {
-    "lenet5": (1, 28, 28),
-    "lenet_300_100": (1, 28, 28),
-    "resnet18": (3, 32, 32),
-    "vgg": (3, 32, 32),
-    "vgg16": (3, 32, 32),
-    "tf_tutorial": (3, 32, 32),
-    "convnet": (3, 32, 32),
+    **dict.fromkeys(("lenet5", "lenet_300_100"), GREY),
+    **dict.fromkeys(("resnet18", "vgg", "vgg16", "tf_tutorial", "convnet", "wrn16_4"), COLOUR),
     "lenet5_tanh": (1, 32, 32),
-    "wrn16_4": (3, 32, 32),
 }
-TRAINABLE = {
-    "lenet5": 5,
+# trainable layers
+TRAINABLE = dict.fromkeys(SHAPES, 5) | {
     "lenet_300_100": 3,
     "resnet18": 18,
     "vgg": 10,
     "vgg16": 14,
-    "tf_tutorial": 5,
-    "convnet": 5,
-    "lenet5_tanh": 5,
     "wrn16_4": 14,
 }
 ACTIVATION_FIRST = {"convnet": nn.ReLU, "lenet5_tanh": nn.Tanh}  # and then normalisation
@@ -86,13 +78,8 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
         ("wrn16_4", "none", 0, 2_747_530, 34),
         ("wrn16_4", "group", 0, 2_747_530 + 2 * 2016, 66),
         ("wrn16_4", "group", 1, 2_747_530 + 2 * 2016, 66),
-        (
-            "lenet5_tanh",
-            "none",
-            0,
-            61_706,
-            10,
-        ),  # as many as LeNet-5, whose first linear layer is a convolution
+        # as many as LeNet-5, whose first linear layer is a convolution
+        ("lenet5_tanh", "none", 0, 61_706, 10),
     ],
 )
 def test_sizes(name: str, normalization: str, unnormalized: int, count: int, tensors: int) -> None:
@@ -137,17 +124,18 @@ def test_activation_comes_before_normalisation_and_pooling_behind(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "unnormalized", "sizes"),
+    ("name", "unnormalized", "modules", "sizes"),
     [
-        ("convnet", 1, [(32, 16, 16), (64, 8, 8), (64, 4, 4), (128, 1, 1), (10,)]),
-        ("lenet5_tanh", 2, [(6, 14, 14), (16, 5, 5), (120, 1, 1), (84,), (10,)]),
+        ("convnet", 1, 9, [(32, 16, 16), (64, 8, 8), (64, 4, 4), (128, 1, 1), (10,)]),
+        ("lenet5_tanh", 2, 8, [(6, 14, 14), (16, 5, 5), (120, 1, 1), (84,), (10,)]),
     ],
 )
 def test_blocks_have_the_sizes_of_the_papers_tables(
-    name: str, unnormalized: int, sizes: list[tuple[int, ...]]
+    name: str, unnormalized: int, modules: int, sizes: list[tuple[int, ...]]
 ) -> None:
     """Of each trainable layer with all that follows it."""
     net = make(name, "batch_bn", unnormalized)
+    assert sum(any(True for _ in layer.parameters(recurse=False)) for layer in net.modules()) == modules
     value, _ = images(name, 2)
     found: list[tuple[int, ...]] = []
     for layer in net:  # type: ignore[attr-defined]
@@ -158,11 +146,6 @@ def test_blocks_have_the_sizes_of_the_papers_tables(
         if not isinstance(layer, nn.Flatten):
             found[-1] = tuple(value.shape[1:])
     assert found == sizes
-
-
-def test_lenet5_tanh_has_eight_modules() -> None:
-    net = make("lenet5_tanh", "batch_bn", 2)
-    assert sum(any(True for _ in layer.parameters(recurse=False)) for layer in net.modules()) == 8
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("convnet", 8), ("lenet5_tanh", 32)])
@@ -176,9 +159,10 @@ def test_too_small_inputs_are_refused(name: str, smallest: int) -> None:
             build(Model(name=name), shape, 3)
 
 
-def like_torchvision(net: nn.Module, theirs: nn.Module) -> None:
-    """Give both networks the same random tensors, in the order in which they lie there."""
-    norms = iter(statistics_layers(net).values())
+def compare_with_torchvision(net: nn.Module, theirs: nn.Module) -> None:
+    """Both networks with the same random tensors, in the order in which they lie there."""
+    theirs, norms = theirs.double(), iter(statistics_layers(net).values())
+    inputs, _ = images("resnet18", 6)
     with torch.no_grad():
         for own, other in zip(net.parameters(), theirs.parameters(), strict=True):
             own.copy_(other.uniform_(0.5, 1.5) if other.dim() == 1 else other)
@@ -187,13 +171,7 @@ def like_torchvision(net: nn.Module, theirs: nn.Module) -> None:
                 statistics = next(norms)
                 statistics.mean.copy_(layer.running_mean.uniform_(-0.1, 0.1))
                 statistics.var.copy_(layer.running_var.uniform_(0.5, 1.5))
-    assert next(norms, None) is None
-
-
-def compare_with_torchvision(net: nn.Module, theirs: nn.Module) -> None:
-    like_torchvision(net, theirs.double())
-    inputs, _ = images("resnet18", 6)
-    with torch.no_grad():
+        assert next(norms, None) is None
         torch.testing.assert_close(net(inputs), theirs.eval()(inputs), rtol=1e-6, atol=1e-8)
         with measuring(net, inputs.new_ones(6)):
             measured = net(inputs)

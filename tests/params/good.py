@@ -26,9 +26,9 @@ searches:
 """)
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """GOOD with one value replaced, or removed where ``value`` is ...."""
-    raw = copy.deepcopy(GOOD)
+def changed(path: str, value: Any, good: dict[str, Any] = GOOD) -> dict[str, Any]:
+    """What is good with one value replaced, or removed where ``value`` is ...."""
+    raw = copy.deepcopy(good)
     at = raw
     *parents, last = path.split("/")
     for key in parents:

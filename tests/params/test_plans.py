@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pipeline import params
-from pipeline.errors import UserError
 from pipeline.training.search import FIRST_SEED
 from tests.params.good import GOOD
+from tests.refusal import refusal_of
 from tests.there import there
 
 PLAN = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "step sizes, on validation data"}
@@ -27,10 +27,6 @@ def test_planned_seeds_are_none_that_a_row_without_a_plan_or_a_search_has() -> N
     seeds = [seed for _, seed in params.parse(planned()).rows["one"].trainings]
     assert seeds == [*range(100, 105)] * 2  # at each of two levels
     assert before.isdisjoint(seeds)
-    assert max(seeds) < FIRST_SEED
-
-
-def test_most_planned_seeds_stay_below_those_of_searches() -> None:
     most = params.parse(planned({"seeds": 900}, {"seeds": 900})).rows["one"]
     assert max(seed for _, seed in most.trainings) == FIRST_SEED - 1
 
@@ -44,16 +40,8 @@ def test_most_planned_seeds_stay_below_those_of_searches() -> None:
         ({"margin": "inf"}, {}, "plans.davody2020-t5.margin"),
         ({"budget": ""}, {}, "plans.davody2020-t5.budget"),
         ({"sead": 5}, {}, "plans.davody2020-t5.sead: unknown key"),
-        (
-            {},
-            {"plan": "davody2020-t6"},
-            "rows.one.plan: no such entry 'davody2020-t6'; allowed: davody2020-t5",
-        ),
-        (
-            {},
-            {"table": "t7"},
-            "rows.one.plan: 'davody2020-t5'; allowed: 'davody2020-t7', its paper and table",
-        ),
+        ({}, {"plan": "davody2020-t6"}, "rows.one.plan: no such entry 'davody2020-t6'; allowed: davody2020"),
+        ({}, {"table": "t7"}, "rows.one.plan: 'davody2020-t5'; allowed: 'davody2020-t7', its paper and"),
         ({}, {"seeds": 6}, "rows.one.seeds: 6; allowed: 5 at each level, as planned"),
         ({}, {"levels": [{"epsilon": 1}, {"epsilon": 2, "seeds": 8}]}, "rows.one.seeds: 8; allowed: 5"),
         ({}, {"budget": "reduced"}, "rows.one.budget: 'reduced'; allowed with a plan: 'full', 'own'"),
@@ -62,10 +50,7 @@ def test_most_planned_seeds_stay_below_those_of_searches() -> None:
 def test_what_is_not_as_planned_is_refused_in_one_line(
     plan: dict[str, Any], row: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
-        params.parse(planned(plan, row))
-    assert len(str(caught.value).splitlines()) == 1
-    assert line in str(caught.value)
+    assert line in refusal_of(lambda: params.parse(planned(plan, row)))
 
 
 @pytest.mark.parametrize(

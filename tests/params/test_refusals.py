@@ -10,8 +10,7 @@ from pipeline import params
 from pipeline.errors import UserError
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from tests.params.good import GOOD, changed
-
-ROOT = Path(__file__).parents[2]
+from tests.refusal import refusal_of
 
 
 @pytest.mark.parametrize(
@@ -21,85 +20,41 @@ ROOT = Path(__file__).parents[2]
         ("rows/one/settings/clipp", 1, "rows.one.settings.clipp: unknown key"),
         ("rows/one/seeds", ..., "rows.one.seeds: missing"),
         ("rows/one/seeds", "two", "rows.one.seeds: 'two' is not allowed: Input should be a valid integer"),
-        (
-            "rows/one/levels",
-            [{"epsilon": 1}, {"epsilon": 2, "seeds": 0}],
-            "rows.one.levels.1.seeds: 0 is not allowed: Input should be greater than or equal to 1",
-        ),
-        (
-            "rows/one/settings/delta",
-            1,
-            "rows.one.settings.delta: 1 is not allowed: Input should be less than 0.5",
-        ),
+        ("rows/one/levels", [{"epsilon": 1, "seeds": 0}], "rows.one.levels.0.seeds: 0 is not allowed: Input"),
+        ("rows/one/settings/delta", 1, "rows.one.settings.delta: 1 is not allowed: Input should be less"),
+        ("rows/one/settings/delta", 0.001, "settings.delta: 0.001 means nothing; allowed: below 1/1000"),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
-        (
-            "rows/one/settings/batch",
-            1001,
-            "rows.one.settings.batch: 1001 is larger than the training split of 'mnist'; allowed: 1 to 1000",
-        ),
-        (
-            "rows/one/model/normalization",
-            "batch",
-            "'batch' is not allowed: String should match pattern '^(none|layer|group|response|[a-z]+_bn)$'",
-        ),
-        (
-            "rows/one/model/name",
-            "lenet6",
-            "no model 'lenet6'; allowed: adlm_cnn, bilstm, convnet, lenet5, lenet5_tanh",
-        ),
-        (
-            "rows/one/method",
-            "sgd",
-            "rows.one.method: no method 'sgd'; allowed: adlm, batch_clipping, dpsgd, ilm, noisy_weights, tan",
-        ),
+        ("rows/one/settings/batch", 1001, "1001 is larger than the training split of 'mnist'; allowed: 1 to"),
+        ("rows/one/model/normalization", "batch", "'batch' is not allowed: String should match pattern '^("),
+        ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: adlm_cnn, bilstm, convnet, lenet5"),
+        ("rows/one/method", "sgd", "rows.one.method: no method 'sgd'; allowed: adlm, batch_clipping, dpsgd"),
         ("rows/one/model/normalization", "noisy_bn", "'noisy_bn' is made of noise; allowed: finite epsilons"),
-        (
-            "rows/one/model/normalization",
-            "running_bn",
-            "does not work with method 'dpsgd'; allowed: none",
-        ),
+        ("rows/one/model/normalization", "running_bn", "does not work with method 'dpsgd'; allowed: none"),
         ("rows/one/model/trainable", "linear", "rows.one.model.trainable: 'linear' needs data of 'starts'"),
-        (
-            "rows/one/model/order",
-            "relu_norm",
-            "rows.one.model: order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'",
-        ),
+        ("rows/one/model/order", "relu_norm", "order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'"),
         ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
         ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, activation_range"),
         ("starts/mnist", {"data": "mnist", "row": "one"}, "starts.mnist: 'data' has an entry of that name"),
         ("rows/one/levels", [{"epsilon": 1}, {"epsilon": 1.0000001}], "levels: the same epsilon twice"),
-        (
-            "rows/one/settings/delta",
-            0.001,
-            "rows.one.settings.delta: 0.001 means nothing; allowed: below 1/1000",
-        ),
         ("rows/one/data", "cifar", "rows.one.data: no such entry 'cifar'; allowed: mnist"),
         ("rows/one/search", "none", "rows.one.search: no such entry 'none'; allowed: grid"),
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
-        ("source", {"kind": "mirror"}, "'folder' goes with 'kind: mirror', and only with it"),
-        (
-            "source",
-            {"kind": "official", "folder": "/x"},
-            "'folder' goes with 'kind: mirror', and only with it",
-        ),
+        ("source/kind", "mirror", "'mirror' is not allowed: Input should be 'official' or 'synthetic'"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
     path: str, value: Any, line: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
-        params.parse(changed(path, value))
-    found = str(caught.value).splitlines()
-    assert len(found) == 1
-    assert found[0].startswith("params.yaml: ")
-    assert line in found[0]
+    refused = refusal_of(lambda: params.parse(changed(path, value)))
+    assert refused.startswith("params.yaml: ")
+    assert line in refused
 
 
 def test_a_method_refuses_a_normalisation_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DpsgdSettings, "normalizations", ("none",))
-    with pytest.raises(UserError, match="'layer' does not work with method 'dpsgd'; allowed: none"):
-        params.parse(changed("rows/one/model/normalization", "layer"))
+    line = refusal_of(lambda: params.parse(changed("rows/one/model/normalization", "layer")))
+    assert "'layer' does not work with method 'dpsgd'; allowed: none" in line
 
 
 def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
@@ -107,8 +62,8 @@ def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
     raw["data"]["other"] = raw["data"]["mnist"]
     raw["rows"]["two"] = {**raw["rows"]["one"], "data": "other", "search": None}
     raw["searches"]["grid"]["row"] = "two"
-    with pytest.raises(UserError, match=r"rows\.one\.search: 'grid' searched on other data, 'other'"):
-        params.parse(raw)
+    line = refusal_of(lambda: params.parse(raw))
+    assert "rows.one.search: 'grid' searched on other data, 'other'" in line
 
 
 def test_several_problems_are_a_line_each() -> None:
@@ -120,15 +75,11 @@ def test_several_problems_are_a_line_each() -> None:
 
 
 def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file"):
-        params.load(tmp_path / "params.yaml")
-    (tmp_path / "params.yaml").write_text("rows: [")
-    with pytest.raises(UserError, match="not YAML"):
-        params.load(tmp_path / "params.yaml")
-    for tagged in ("!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4"):
-        (tmp_path / "params.yaml").write_text(f"rows: {tagged}\n")
-        with pytest.raises(UserError, match=r"params\.yaml: not YAML"):
-            params.load(tmp_path / "params.yaml")
+    path = tmp_path / "params.yaml"
+    assert "No such file" in refusal_of(lambda: params.load(path))
+    for value in ("[", "!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4"):
+        path.write_text(f"rows: {value}\n")
+        assert "params.yaml: not YAML" in refusal_of(lambda: params.load(path))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +112,7 @@ def test_steps_are_epochs_in_expectation() -> None:
     assert not params.parse(GOOD).rows["one"].resolved[1].private
 
 
-def test_levels_are_named_by_the_axis(tmp_path: Path) -> None:
+def test_levels_are_named_by_the_axis() -> None:
     row = params.parse(GOOD).rows["one"]
     assert [row.level(own) for own in row.resolved] == ["epsilon=1", "epsilon=inf"]
     raw = changed("rows/one/levels", [{"epsilon": 1, "batch": size} for size in (50, 100)])

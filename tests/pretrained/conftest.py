@@ -2,19 +2,29 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared, Split
 from pipeline.files import digest_file
+from pipeline.methods.base import Execution
+from pipeline.params import Settings
+from pipeline.training import rows
 from tests.conftest import make_data
+from tests.training.running import quiet
+
+CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 
 
 def write(data: Prepared, name: str, root: Path) -> None:
     """Lay out prepared data as `prepare` does."""
     folder = root / PREPARED / name
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     digests = {}
     for split, examples in data.splits.items():
@@ -31,11 +41,20 @@ def letters() -> Prepared:
     return dataclasses.replace(data, splits=splits)
 
 
-def check_same_examples(source: Prepared, derived: Prepared) -> None:
-    """Data with something of a trained row are the data they were made of."""
+def train(row: str, settings: Settings, root: Path) -> None:
+    rows.train(row, settings, prepared.load(settings.rows[row].data, root), CPU, quiet, 60, root)
+
+
+def check_same_data(source: Prepared, derived: Prepared, part: str, path: Path | None) -> None:
+    """Data with something of a trained row are the data they were made of, with one file more."""
     for split, examples in source.splits.items():
         assert np.array_equal(derived.splits[split].inputs, examples.inputs)
         assert np.array_equal(derived.splits[split].labels, examples.labels)
+    for key in source.manifest.keys() - {"name", "digests"}:
+        assert derived.manifest[key] == source.manifest[key]
+    assert path is not None
+    assert path.name == f"{part}.npz"
+    assert derived.digests == {**source.digests, part: digest_file(path)}
 
 
 @pytest.fixture

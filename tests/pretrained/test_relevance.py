@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +14,36 @@ from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, RELEVANCE, Split
-from pipeline.errors import UserError
-from pipeline.files import digest_file
-from pipeline.methods.base import Execution
+from pipeline.data.prepared import PREPARED, Split
 from pipeline.models import lenet5
 from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained import starts
-from pipeline.pretrained.average_relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
+from pipeline.pretrained.joining import check_joined
 from pipeline.pretrained.lrp import relevances
-from pipeline.pretrained.relevance import check_relevance, read_relevance
+from pipeline.pretrained.relevance import (
+    INFORMED,
+    UNINFORMED,
+    average,
+    make_relevance,
+    read_relevance,
+    trained_net,
+)
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
-from pipeline.training import rows as training
 from stages.app import app
 from tests.conftest import make_data
-from tests.pretrained.conftest import check_same_examples, write
+from tests.pretrained import conftest
+from tests.pretrained.conftest import check_same_data, write
+from tests.refusal import refusal_of
 from tests.there import there
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+CPU = torch.device("cpu")
 BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
 ROW: dict[str, Any] = {
-    "paper": "phan2017",
-    "table": "pretrained",
-    "label": "CNN",
-    "data": "digits",
-    "model": BN,
-    "method": "noisy_weights",
-    "seeds": 2,
-    "reproducible": True,
+    **{"paper": "phan2017", "table": "pretrained", "label": "CNN", "data": "digits", "model": BN},
+    **{"method": "noisy_weights", "seeds": 2, "reproducible": True},
     "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
     "levels": [{"sigma": 0}],
 }
@@ -73,20 +73,6 @@ PARAMS: dict[str, Any] = {
             "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
             "levels": [{"epsilon": 3}],
         },
-        "adaptive": {
-            **ROW,
-            "data": "map",
-            "model": {"name": "lenet5"},
-            "method": "adlm",
-            "settings": {
-                "batch": 20,
-                "epochs": 1,
-                "learning_rate": 0.01,
-                "variant": "paper",
-                "sensitivity": 9800,
-            },
-            "levels": [{"epsilon": 8}],
-        },
     },
 }
 
@@ -99,9 +85,7 @@ def parsed(**row: Any) -> Settings:
 
 
 def train(row: str, root: Path) -> None:
-    own = parsed()
-    data = prepared.load(own.rows[row].data, root)
-    training.train(row, own, data, CPU, lambda progress: None, 60, root)
+    conftest.train(row, parsed(), root)
 
 
 @pytest.fixture
@@ -114,11 +98,8 @@ def mapped(world: Path) -> Path:
 
 def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> None:
     source, data = prepared.load("digits", mapped), prepared.load("map", mapped)
-    check_same_examples(source, data)
+    check_same_data(source, data, "relevance", data.relevance)
     assert source.relevance is None
-    assert data.relevance is not None
-    assert data.relevance.name == RELEVANCE
-    assert data.digests == {**source.digests, "relevance": digest_file(data.relevance)}
     # the first replica's network, with its running statistics, one example at a time
     path = weights_path("seeing", "sigma=0", 0, mapped)
     net = lenet5.build(Model(**BN), (1, 28, 28), 10)
@@ -127,7 +108,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    found = there(read_relevance(data, torch.device("cpu")))
+    found = there(read_relevance(data, CPU))
     assert found.mean.dtype == torch.float64
     torch.testing.assert_close(found.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert found.mean.std() > 0.01
@@ -150,9 +131,6 @@ def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
         "test_examples_seen": 0,
         "note": INFORMED,
     }
-    source = prepared.load("digits", mapped).manifest
-    for key in source.keys() - {"name", "digests"}:
-        assert manifest[key] == source[key]
 
 
 def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
@@ -161,17 +139,13 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     make_relevance("strange", parsed(), world)
     data = prepared.load("strange", world)
     about = data.manifest["relevance"]
-    assert (about["informed"], about["note"], about["of"], about["examples"]) == (
-        False,
-        UNINFORMED,
-        "public",
-        5,
-    )
-    found = there(read_relevance(data, torch.device("cpu")))
+    told = (about["informed"], about["note"], about["of"], about["examples"])
+    assert told == (False, UNINFORMED, "public", 5)
+    found = there(read_relevance(data, CPU))
     assert (found.examples, found.public, found.informed) == (5, True, False)
     net = trained_net(joined.behind("stranger", parsed(), world))
     images = digits.splits["public"].inputs[:5]
-    assert np.array_equal(found.mean.numpy(), average(net, images, torch.device("cpu")))
+    assert np.array_equal(found.mean.numpy(), average(net, images, CPU))
 
 
 def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
@@ -179,73 +153,66 @@ def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
     starts.make_start("tuned", parsed(), mapped)
     train("tuning", mapped)
     make_relevance("late", parsed(), mapped)
-    data = prepared.load("late", mapped)
-    assert data.manifest["relevance"]["informed"]
-    found, other = (
-        read_relevance(prepared.load(name, mapped), torch.device("cpu")) for name in ("late", "map")
-    )
-    assert found is not None
-    assert other is not None
-    assert not torch.allclose(found.mean, other.mean)
+    assert prepared.load("late", mapped).manifest["relevance"]["informed"]
+    late, other = (there(read_relevance(prepared.load(name, mapped), CPU)) for name in ("late", "map"))
+    assert not torch.allclose(late.mean, other.mean)
+
+
+def not_made(name: str, root: Path) -> str:
+    return refusal_of(lambda: make_relevance(name, parsed(), root))
 
 
 def test_what_can_not_be_made_is_one_line(world: Path) -> None:
-    with pytest.raises(UserError, match=r"params\.yaml: no relevance 'mop'; did you mean map"):
-        make_relevance("mop", parsed(), world)
-    with pytest.raises(UserError, match="or `dprepro relevance map` where 'relevances' has it"):
-        prepared.load("map", world)
+    assert "params.yaml: no relevance 'mop'; did you mean map" in not_made("mop", world)
+    line = refusal_of(lambda: prepared.load("map", world))
+    assert "or `dprepro relevance map` where 'relevances' has it" in line
     train("seeing", world)
     train("sharing", world)
-    with pytest.raises(UserError, match=r"seed=0\.safetensors: 1\.mean: not kept .*; allowed: .*running_bn"):
-        make_relevance("shared", parsed(), world)
+    line = not_made("shared", world)
+    assert "seed=0.safetensors: 1.mean: not kept with the weights; allowed: rows with" in line
     path, run = weights_path("seeing", "sigma=0", 0, world), there(records.read_run("seeing", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
     records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
-    with pytest.raises(UserError, match=r"sigma=0,seed=0\.safetensors: relevances to it are not finite"):
-        make_relevance("map", parsed(), world)
+    assert "sigma=0,seed=0.safetensors: relevances to it are not finite" in not_made("map", world)
     assert not (world / PREPARED / "map").exists()
 
 
 def test_a_network_for_other_images_is_refused(world: Path) -> None:
     data = make_data(60, 10, 10)
-    splits = {
-        name: Split(split.inputs.repeat(3, axis=1), split.labels) for name, split in data.splits.items()
-    }
-    write(dataclasses.replace(data, splits=splits), "colours", world)
+    colours = {name: Split(each.inputs.repeat(3, axis=1), each.labels) for name, each in data.splits.items()}
+    write(dataclasses.replace(data, splits=colours), "colours", world)
     train("colouring", world)
-    with pytest.raises(UserError) as caught:
-        make_relevance("grey", parsed(), world)
-    assert str(caught.value) == (
+    assert not_made("grey", world) == (
         "params.yaml: relevances.grey.row: 'colouring' is for images of shape (3, 28, 28), and those of "
         "'digits' have (1, 28, 28); allowed: rows on such images"
     )
 
 
 def test_other_relevances_than_are_meant_are_refused(mapped: Path) -> None:
+    """Of another network; none where there should be some; and some where there should be none."""
     data, digits = prepared.load("map", mapped), prepared.load("digits", mapped)
-    check_relevance(data, parsed())
-    check_relevance(digits, parsed())
-    line = "data/prepared/{}: other relevances than params.yaml has now; run `dprepro {} {}`"
-    # of another network; none where there should be some; and some where there should be none
-    for found, meant, command in (
+    for fine in (data, digits):
+        check_joined(fine, parsed())
+    for wrong, meant, command in (
         (data, parsed(seeds=3), "relevance"),
         (dataclasses.replace(digits, name="map"), parsed(), "relevance"),
         (dataclasses.replace(data, name="digits"), parsed(), "prepare"),
     ):
-        with pytest.raises(UserError) as caught:
-            check_relevance(found, meant)
-        assert str(caught.value) == line.format(found.name, command, found.name)
+        assert refusal_of(partial(check_joined, wrong, meant)) == (
+            f"data/prepared/{wrong.name}: other relevances than params.yaml has now; "
+            f"run `dprepro {command} {wrong.name}`"
+        )
 
 
 def test_a_damaged_file_is_one_line(mapped: Path) -> None:
     data = prepared.load("map", mapped)
-    assert data.relevance is not None
     for name, shape in (("mean", (1, 28, 27)), ("average", (1, 28, 28))):
-        np.savez(data.relevance, allow_pickle=False, **{name: np.zeros(shape)})
-        with pytest.raises(UserError, match=r"relevance\.npz: .*; run `dprepro relevance map` again"):
-            read_relevance(data, torch.device("cpu"))
+        np.savez(there(data.relevance), allow_pickle=False, **{name: np.zeros(shape)})
+        line = refusal_of(lambda: read_relevance(data, CPU))
+        assert "relevance.npz: " in line
+        assert "; run `dprepro relevance map` again" in line
 
 
 def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 import copy
 import dataclasses
 import io
-import shutil
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,25 @@ from torch import Tensor, nn
 
 from pipeline import params
 from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, START, Prepared
-from pipeline.errors import UserError
-from pipeline.files import digest_file
+from pipeline.data.prepared import PREPARED, START
 from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.base import Execution
 from pipeline.models import bilstm, lenet5, resnet18
 from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import starts
+from pipeline.pretrained.joining import check_joined, read_arrays
 from pipeline.results import records
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import loop
 from pipeline.training import rows as training
-from tests.pretrained.conftest import check_same_examples, letters, write
+from tests.pretrained import conftest
+from tests.pretrained.conftest import CPU, check_same_data, letters, write
+from tests.refusal import refusal_of
 from tests.there import there
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
 ROW: dict[str, Any] = {
-    "paper": "davody2020",
-    "table": "t6",
-    "label": "LeNet-5",
-    "seeds": 2,
-    "reproducible": True,
+    **{"paper": "davody2020", "table": "t6", "label": "LeNet-5"},
+    **{"seeds": 2, "reproducible": True},
 }
 PARAMS: dict[str, Any] = {
     "raw": {"mnist": {}, "kmnist": {}},
@@ -76,9 +72,7 @@ def parsed(**before: Any) -> Settings:
 
 def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
-    own = own or parsed()
-    data = prepared.load(own.rows[row].data, root)
-    training.train(row, own, data, CPU, lambda progress: None, 60, root)
+    conftest.train(row, own or parsed(), root)
     run = there(records.read_run(row, root))
     every = [
         read_weights(weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
@@ -100,21 +94,16 @@ def test_a_start_is_the_data_and_the_first_replicas_weights(
 ) -> None:
     root, before = started
     source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
-    check_same_examples(source, tuned)
+    check_same_data(source, tuned, "start", tuned.start)
     assert source.start is None
-    assert tuned.start is not None
-    assert tuned.start.name == START
-    weights = starts.read_start(tuned.start).tensors
+    weights = read_arrays(there(tuned.start))
     assert weights.keys() == before.keys()
     assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
     assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
-    assert tuned.digests == {**source.digests, "start": digest_file(tuned.start)}
     about = tuned.manifest["start"]
     assert (about["row"], about["data"], about["seed"]) == ("before", "letters", 0)
     assert about["test_examples_seen"] == 0
     assert about["config"] == parsed().row_digest("before")
-    for key in source.manifest.keys() - {"name", "digests"}:
-        assert tuned.manifest[key] == source.manifest[key]
 
 
 def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]]) -> None:
@@ -150,22 +139,24 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
         assert not torch.equal(after[name], value)
 
 
+def not_made(root: Path, own: Settings | None = None, name: str = "tuned") -> str:
+    """Why there is no start."""
+    return refusal_of(lambda: starts.make_start(name, own or parsed(), root))
+
+
 def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
-    with pytest.raises(UserError, match=r"before\.json: not there; run `dprepro train before` first"):
-        starts.make_start("tuned", parsed(), world)
+    assert "before.json: not there; run `dprepro train before` first" in not_made(world)
+    assert "params.yaml: no start 'tune'; did you mean tuned" in not_made(world, name="tune")
     train("before", world)
-    with pytest.raises(UserError, match=r"before\.json: trained with other settings"):
-        starts.make_start("tuned", parsed(levels=[{"sigma": 0.5}]), world)
-    with pytest.raises(UserError, match="run `dprepro prepare tuned` first, or `dprepro start tuned`"):
-        prepared.load("tuned", world)
-    with pytest.raises(UserError, match=r"params\.yaml: no start 'tune'; did you mean tuned"):
-        starts.make_start("tune", parsed(), world)
+    other = parsed(levels=[{"sigma": 0.5}])
+    assert "before.json: trained with other settings" in not_made(world, other)
+    line = refusal_of(lambda: prepared.load("tuned", world))
+    assert "run `dprepro prepare tuned` first, or `dprepro start tuned`" in line
+    data = letters()
+    data.splits["train"].inputs[0] = 0
+    write(data, "letters", world)
+    assert "before.json: trained on other data than data/prepared/letters; run `dpre" in not_made(world)
     assert not (world / PREPARED / "tuned").exists()
-
-
-def rewrite(data: Prepared, name: str, root: Path) -> None:
-    shutil.rmtree(root / PREPARED / name)
-    write(data, name, root)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +167,9 @@ def test_weights_that_saw_a_private_example_are_not_public(world: Path, split: s
     digits = prepared.load("digits", world)
     data = letters()
     data.splits[seen].inputs[[3, 5]] = digits.splits[split].inputs[[0, 7]]
-    rewrite(data, "letters", world)
+    write(data, "letters", world)
     train("before", world)
-    with pytest.raises(UserError) as caught:
-        starts.make_start("tuned", parsed(), world)
-    assert str(caught.value) == (
+    assert not_made(world) == (
         "params.yaml: starts.tuned.row: 'before' was trained with 2 of the examples that are private in "
         "'digits'; allowed: rows on other data"
     )
@@ -192,44 +181,30 @@ def test_test_examples_that_the_weights_saw_are_counted(world: Path) -> None:
     data.splits["train"].inputs[:3] = prepared.load("digits", world).splits["test"].inputs[:3]
     # nothing is trained on these
     data.splits["test"].inputs[:] = prepared.load("digits", world).splits["test"].inputs
-    rewrite(data, "letters", world)
+    write(data, "letters", world)
     train("before", world)
     starts.make_start("tuned", parsed(), world)
     assert prepared.load("tuned", world).manifest["start"]["test_examples_seen"] == 3
 
 
-def test_a_row_trained_on_other_data_than_is_compared_is_refused(world: Path) -> None:
-    train("before", world)
-    data = letters()
-    data.splits["train"].inputs[0] = 0
-    rewrite(data, "letters", world)
-    with pytest.raises(
-        UserError, match=r"before\.json: trained on other data than data/prepared/letters; run `dpre"
-    ):
-        starts.make_start("tuned", parsed(), world)
-
-
 def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str, Tensor]]) -> None:
+    """Of another network; none where there should be one; and one where there should be none."""
     root, _ = started
     tuned, digits = prepared.load("tuned", root), prepared.load("digits", root)
-    starts.check_start(tuned, parsed())
-    starts.check_start(digits, parsed())
-    line = (
-        "data/prepared/tuned: weights of another pretraining than params.yaml has now; run `dprepro {} tuned`"
-    )
-    with pytest.raises(UserError) as caught:
-        starts.check_start(tuned, parsed(seeds=3))
-    assert str(caught.value) == line.format("start")
-    # without weights where there should be some, and the other way round
-    with pytest.raises(UserError) as caught:
-        starts.check_start(dataclasses.replace(digits, name="tuned"), parsed())
-    assert str(caught.value) == line.format("start")
+    for fine in (tuned, digits):
+        check_joined(fine, parsed())
     raw = copy.deepcopy(PARAMS)
     raw["data"]["tuned"] = raw["data"]["digits"]
     del raw["starts"], raw["rows"]["after"]
-    with pytest.raises(UserError) as caught:
-        starts.check_start(tuned, params.parse(raw))
-    assert str(caught.value) == line.format("prepare")
+    for data, own, stage in (
+        (tuned, parsed(seeds=3), "start"),
+        (dataclasses.replace(digits, name="tuned"), parsed(), "start"),
+        (tuned, params.parse(raw), "prepare"),
+    ):
+        assert refusal_of(partial(check_joined, data, own)) == (
+            "data/prepared/tuned: weights of another pretraining than params.yaml has now; "
+            f"run `dprepro {stage} tuned`"
+        )
 
 
 def lenet(normalization: str = "running_bn", classes: int = 10) -> nn.Module:
@@ -243,16 +218,12 @@ def save(net: nn.Module, path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def load(net: nn.Module, path: Path, which: str) -> None:
-    starts.load_start(net, starts.read_start(path), which)
-
-
 @pytest.mark.parametrize("which", ["all", "linear"])
 def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path, which: str) -> None:
     saved = save(lenet(classes=12), tmp_path / START)
     net = lenet()
     fresh = {name: value.clone() for name, value in net.state_dict().items()}
-    load(net, tmp_path / START, which)
+    starts.load_start(net, tmp_path / START, which)
     for name, value in net.state_dict().items():
         output = name.startswith(("15.", "16."))
         assert torch.equal(value, fresh[name] if output else saved[name])
@@ -276,8 +247,8 @@ def test_weights_of_another_network_are_refused(
 ) -> None:
     save(saved, tmp_path / START)
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(UserError, match=f"start.npz: weights of another network: {line}"):
-        load(net, tmp_path / START, which)
+    refused = refusal_of(lambda: starts.load_start(net, tmp_path / START, which))
+    assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
@@ -285,8 +256,8 @@ def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
     saved = save(lenet("none"), tmp_path / START)
     saved["0.weight"] = torch.zeros(6, 3, 5, 5)
     np.savez(tmp_path / START, allow_pickle=False, **{name: value.numpy() for name, value in saved.items()})
-    with pytest.raises(UserError, match=r"0\.weight: .*of other shapes"):
-        load(lenet("none"), tmp_path / START, "linear")
+    line = refusal_of(lambda: starts.load_start(lenet("none"), tmp_path / START, "linear"))
+    assert "0.weight: only in one of the two, or of other shapes" in line
 
 
 def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path) -> None:
@@ -300,10 +271,8 @@ def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path) -> None:
     for content in (None, b"", whole.getvalue()[:500], changed, objects.getvalue(), array.getvalue()):
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(
-            UserError, match=r"start\.npz: missing or damaged; run `dprepro start tuned` again"
-        ):
-            starts.read_start(path)
+        line = refusal_of(lambda: starts.load_start(lenet(), path, "all"))
+        assert "start.npz: missing or damaged; run `dprepro start tuned` again" in line
 
 
 def test_what_is_trainable() -> None:
@@ -350,16 +319,16 @@ def test_training_on_features_is_training_behind_frozen_convolutions(world: Path
 def test_features_are_for_networks_that_can_be_divided_and_rows_that_train_the_rest() -> None:
     raw = copy.deepcopy(PARAMS)
     raw["starts"]["tuned"]["features"] = True
-    with pytest.raises(UserError, match=r"features: 'before' trains 'lenet5'; allowed.*tf_tutorial"):
-        params.parse(raw)
-    with pytest.raises(UserError, match=r"only features, for linear layers; allowed: 'linear'"):
-        of_tutorial(True, trainable="all")
-    before = parsed().rows["before"]
+    line = refusal_of(lambda: params.parse(raw))
+    assert "features: 'before' trains 'lenet5'; allowed with features: rows of tf_tutorial" in line
+    line = refusal_of(lambda: of_tutorial(True, trainable="all"))
+    assert "only features, for linear layers; allowed: 'linear'" in line
+    before = PARAMS["rows"]["before"]
     augmented: dict[str, Any] = {
-        "model": before.model.model_dump() | {"name": "tf_tutorial", "trainable": "linear"},
-        "method": before.method,
-        "settings": before.settings | {"augment": "crop_flip"},
-        "levels": before.levels,
+        "model": before["model"] | {"name": "tf_tutorial", "trainable": "linear"},
+        "method": before["method"],
+        "settings": before["settings"] | {"augment": "crop_flip"},
+        "levels": before["levels"],
     }
-    with pytest.raises(UserError, match=r"augment: is for images, and 'tuned' has features"):
-        of_tutorial(True, **augmented)
+    line = refusal_of(lambda: of_tutorial(True, **augmented))
+    assert "augment: is for images, and 'tuned' has features" in line

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import UserError
-from pipeline.training.inputs import check_inputs
+from pipeline.training.rows import check_inputs
 
 
 def scaled(data: Prepared, factor: float) -> Prepared:

@@ -44,10 +44,11 @@ from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
-from pipeline.training.loop import Progress, Replica
+from pipeline.training.loop import Context, Group, Progress, Replica
 from pipeline.training.rows import Done
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
+from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import context, quiet, weights
 
@@ -78,6 +79,28 @@ class Killed(Exception):
     """Stands for a kill in the middle of training."""
 
 
+def kill(_: Progress) -> None:
+    raise Killed
+
+
+def train_noted(
+    wanted: list[Replica], how: Context, after: int | None = None
+) -> tuple[list[int], list[Group]]:
+    """The steps whose numbers the history got, up to a kill ``after`` so many, and what came of them."""
+    steps: list[int] = []
+
+    def show(state: Progress) -> None:
+        steps.extend([state.step] if state.noted else [])
+        if len(steps) == after:
+            raise Killed
+
+    if after is None:
+        return steps, train_replicas(wanted, replace(how, show=show))
+    with pytest.raises(Killed):
+        train_replicas(wanted, replace(how, show=show, checkpoint_every=0.0))
+    return steps, []
+
+
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     tiny: Prepared, cpu: Execution, tmp_path: Path, at: int
@@ -85,22 +108,10 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     wanted = [Replica("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
     wanted.append(Replica("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
     unbroken = train_replicas(wanted, context(tiny, cpu, tmp_path / "unbroken"))
-    calls = []
-
-    def note(state: Progress) -> None:
-        if state.noted:
-            calls.append(state.step)
-
-    def kill(state: Progress) -> None:
-        note(state)
-        if len(calls) == at:
-            raise Killed
-
-    broken = context(tiny, cpu, tmp_path / "broken", show=kill, checkpoint_every=0.0)
-    with pytest.raises(Killed):
-        train_replicas(wanted, broken)
-    resumed = train_replicas(wanted, replace(broken, show=note))
-    assert calls[at] == calls[at - 1]  # it went on one step back, where the last checkpoint was
+    broken = context(tiny, cpu, tmp_path / "broken")
+    before, _ = train_noted(wanted, broken, after=at)
+    again, resumed = train_noted(wanted, broken)
+    assert again[0] == before[-1]  # it went on one step back, where the last checkpoint was
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
     assert [group.history for group in resumed] == [group.history for group in unbroken]
@@ -108,14 +119,8 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
 
 def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
-
-    def kill(state: Progress) -> None:
-        if state.noted:
-            raise Killed
-
-    fresh = context(tiny, cpu, tmp_path / "one", reproducible=False, checkpoint_every=0.0)
-    with pytest.raises(Killed):
-        train_replicas(wanted, replace(fresh, show=kill))
+    fresh = context(tiny, cpu, tmp_path / "one", reproducible=False)
+    train_noted(wanted, fresh, after=1)
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     ends = [
         weights(train_replicas(wanted, replace(fresh, checkpoint=tmp_path / name)))
@@ -287,14 +292,14 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     }
 
 
+THREE = [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]
+
+
 @pytest.mark.parametrize(
     ("changes", "new"),
     [
         ({"seeds": 3}, [("epsilon=3", 2), ("epsilon=inf", 2)]),
-        (
-            {"levels": [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]},
-            [("epsilon=5", 0), ("epsilon=5", 1)],
-        ),
+        ({"levels": THREE}, [("epsilon=5", 0), ("epsilon=5", 1)]),
     ],
     ids=["seed", "level"],
 )
@@ -376,25 +381,18 @@ def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Exec
     own, data = loaded(project)
     # short: over more steps training enlarges how differently it rounds beside other replicas
     own = changed(own, settings={"batch": 30, "epochs": 2, "learning_rate": 0.2, "clip": 1.0, "delta": 1e-3})
-
-    def kill(state: Progress) -> None:
-        raise Killed
-
     with pytest.raises(Killed):
         training.train("quick", own, data, cpu, kill, 0.0, project)
     # one of them comes from elsewhere in the meantime
-    elsewhere = shutil.copytree(
-        project, project.parent / "elsewhere", ignore=shutil.ignore_patterns(".dprepro")
-    )
+    without = shutil.ignore_patterns(".dprepro", "reports")
+    elsewhere = shutil.copytree(project, project.parent / "elsewhere", ignore=without)
     training.train("quick", changed(own, seeds=1), data, cpu, quiet, 1e9, elsewhere)
     for path in (records.run_path, records.history_path):
         path("quick", project).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path("quick", elsewhere), path("quick", project))
     found = training.train("quick", own, data, cpu, quiet, 1e9, project)
     assert (found.trained, found.kept) == (2, 2)
-    whole = shutil.copytree(
-        project, project.parent / "whole", ignore=shutil.ignore_patterns(".dprepro", "reports")
-    )
+    whole = shutil.copytree(project, project.parent / "whole", ignore=without)
     training.train("quick", own, data, cpu, quiet, 1e9, whole)
     one, other = (load_file(weights_path("quick", "epsilon=3", 1, root)) for root in (project, whole))
     for name, value in one.items():
@@ -404,13 +402,8 @@ def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Exec
 def test_a_killed_process_resumes_to_the_unbroken_numbers(
     project: Path, trained_project: Path, cpu: Execution
 ) -> None:
-    process = subprocess.Popen(
-        command("train", "quick", "--checkpoint-every", "0", "--physical", "64"),
-        cwd=project,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=ONE_THREAD,
-    )
+    line = command("train", "quick", "--checkpoint-every", "0", "--physical", "64")
+    process = subprocess.Popen(line, cwd=project, stdout=subprocess.PIPE, text=True, env=ONE_THREAD)
     checkpoints = project / CHECKPOINTS / "quick"
     deadline = time.monotonic() + 60
     while not list(checkpoints.glob("*/*.pt")) and time.monotonic() < deadline:
@@ -423,18 +416,7 @@ def test_a_killed_process_resumes_to_the_unbroken_numbers(
     kept = there(restore(saved, torch.device("cpu")))
     assert 0 < kept.done < 60
     # and a machine with the packages for training alone, and no network, can do it
-    absent = (
-        "dvc",
-        "mlflow",
-        "parsl",
-        "torchtext",
-        "pandas",
-        "matplotlib",
-        "jinja2",
-        "PIL",
-        "pooch",
-        "requests",
-    )
+    absent = ("dvc", "mlflow", "parsl", "torchtext", "pandas", "matplotlib", "jinja2", "PIL", "requests")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
     again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
     assert again.returncode == 0, again.stderr
@@ -468,12 +450,9 @@ def test_a_finished_row_says_what_it_bought(done: Path) -> None:
     assert record.provenance.edition == {"mnist": "synthetic", "kmnist": "synthetic"}
     lines = list(csv.DictReader(records.history_path("quick", done).open()))
     assert tuple(lines[0]) == records.HISTORY_COLUMNS
-    final = [
-        line
-        for line in lines
-        if line["metric"] == "validation_accuracy" and line["seed"] == "1" and line["level"] == "epsilon=3"
-    ]
-    assert float(final[-1]["value"]) == pytest.approx(record.replicas[1].metrics["validation_accuracy"])
+    final = {(line["level"], line["seed"], line["metric"]): float(line["value"]) for line in lines}
+    expected = record.replicas[1].metrics["validation_accuracy"]
+    assert final["epsilon=3", "1", "validation_accuracy"] == pytest.approx(expected)
 
 
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
@@ -608,21 +587,18 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None
     assert path.read_bytes() == before
 
 
-def test_a_model_that_does_not_fit_is_one_clear_line() -> None:
+def test_a_model_that_does_not_fit_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Model(name="lenet5", normalization="group", groups=4)
-    with pytest.raises(UserError, match="model 'lenet5' can't be built for inputs of shape"):
-        build_net(groups, (1, 28, 28), 10)
-    with pytest.raises(UserError, match="can't be built for inputs of shape"):
-        build_net(Model(name="lenet5"), (64,), 4)
-
-
-def test_a_layer_without_a_size_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise and clipping need to know every weight."""
+    line = refusal_of(lambda: build_net(groups, (1, 28, 28), 10))
+    assert "model 'lenet5' can't be built for inputs of shape" in line
+    line = refusal_of(lambda: build_net(Model(name="lenet5"), (64,), 4))
+    assert "can't be built for inputs of shape" in line
+    # noise and clipping need to know every weight
     module = SimpleNamespace(build=lambda model, shape, classes: torch.nn.LazyLinear(classes))
     mine = SimpleNamespace(load=lambda: module)
     monkeypatch.setattr(registry, "extensions", lambda kind: {"mine": mine})
-    with pytest.raises(UserError, match="model 'mine': weight: has no size before data pass through it"):
-        registry.build_net(Model.model_construct(name="mine"), (12,), 4)
+    line = refusal_of(lambda: build_net(Model.model_construct(name="mine"), (12,), 4))
+    assert "model 'mine': weight: has no size before data pass through it" in line
 
 
 def test_a_gpu_that_is_too_small_is_one_line() -> None:
@@ -651,17 +627,11 @@ def test_a_replica_has_its_share_of_processor_time_however_often_it_was_resumed(
     tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
     wanted = [Replica("epsilon=3", seed, dpsgd(epochs=2, batch=50)) for seed in range(2)]
-
-    def kill(state: Progress) -> None:
-        if state.step > 2:
-            raise Killed
-
-    broken = context(tiny, cpu, tmp_path, show=kill, checkpoint_every=0.0)
+    broken = context(tiny, cpu, tmp_path)
     begun = time.process_time()
-    with pytest.raises(Killed):
-        train_replicas(wanted, broken)
+    train_noted(wanted, broken, after=2)
     saved = there(restore(checkpoint_in(tmp_path), cpu.device))
-    (group,) = train_replicas(wanted, replace(broken, show=quiet))
+    (group,) = train_replicas(wanted, broken)
     assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
 
 

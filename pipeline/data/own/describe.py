@@ -57,16 +57,16 @@ def describe(
     first = next(iter(parts.values()))
     if kind != "images":
         declared.check_regular(first)
-    found, count = _READ[kind](first, said)
+    read_off, count = _READ[kind](first, said)
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
     test = None
     if "all" in parts and not said.get("test_inputs"):
         test = said.get("test", count // TEST)
         count -= test
-    fields = {"kind": kind, "digest": UNKNOWN, **said, **found, "test": test}
-    own = _declared(name, fields)
+    own = _declared(name, {"kind": kind, "digest": UNKNOWN, **said, **read_off, "test": test})
     digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
+    own = own.model_copy(update={"digest": digest})
     public = public or Public(raw=name, count=0)
     validation = count // VALIDATION
     train = count - validation - (public.count if public.raw == name else 0)
@@ -75,14 +75,8 @@ def describe(
             f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to "
             "train on and to validate on"
         )
-    splits = Data(
-        raw=name,
-        train=train,
-        validation=validation,
-        public=public,
-        text=TEXT if kind == "texts" else None,
-    )
-    return Described(_declared(name, {**fields, "digest": digest}), splits)
+    text = TEXT if kind == "texts" else None
+    return Described(own, Data(raw=name, train=train, validation=validation, public=public, text=text))
 
 
 def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:

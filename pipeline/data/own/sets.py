@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from pipeline.data import catalog, raw
-from pipeline.data.catalog import Edition, Entry, Features, Format, Part
+from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
 from pipeline.data.own import private
@@ -31,7 +31,6 @@ def entry_of(name: str, settings: Settings) -> Entry:
 
 def entry(name: str, own: OwnFiles) -> Entry:
     """A declaration as an entry of the catalogue. Its files stand in ``source.json``, and not here."""
-    nothing = Edition(Part((), 0), Part((), 0))
     return Entry(
         key=name,
         title=f"own data {name!r}",
@@ -39,7 +38,7 @@ def entry(name: str, own: OwnFiles) -> Entry:
         format=cast(Format, OWN),
         classes=tuple(own.classes),
         shape=own.example_shape,
-        editions={OWN: nothing},
+        editions={OWN: Edition((), ())},
         features=Features(own.range, own.clip) if isinstance(own, OwnFeatures) else None,
     )
 

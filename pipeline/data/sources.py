@@ -1,0 +1,225 @@
+"""Where the official raw files come from: their publishers' addresses, or a folder that mirrors them.
+
+A file is recognised by its size and checksum alone, before anything may use it, so that where it came from
+can't change a result; its name and the folders in the catalogue only say where to look.
+"""
+
+import hashlib
+import posixpath
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pooch
+from requests import RequestException
+
+from pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
+from pipeline.errors import UserError, reading, writing
+from pipeline.files import locked
+
+TIMEOUT = 30.0  # seconds without a single byte before a connection counts as dropped
+RETRIES = 3  # of one address
+INTERVAL = 10.0  # seconds between two lines of progress
+
+# it announces every file that it downloads
+pooch.get_logger().setLevel("WARNING")
+
+
+class Unavailable(Exception):
+    """A file is nowhere to be had; the text says what was tried."""
+
+
+def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
+    """Download the canonical files of ``edition``, or an archive of them, and put them into ``target``.
+
+    ``downloads`` is a folder that survives between runs, and keeps what was downloaded.
+
+    Raises:
+        UserError: no address gave the right bytes; the line lists what each of them did.
+    """
+    if not edition.bases and not edition.archives:
+        raise UserError(
+            f"{entry.title}: this edition is not published anywhere; give the folder that holds it with "
+            f"--mirror DIR, or set raw.{entry.key}.edition: {OFFICIAL} in params.yaml"
+        )
+    with locked(downloads / ".lock", "another `dprepro fetch` is downloading here; wait for it"):
+        try:
+            _collect(edition, lambda file, addresses: download(addresses, file, downloads), target)
+        except Unavailable as problem:
+            raise UserError(
+                f"{entry.title}: can't be downloaded: {problem}. "
+                "Run it again, or give a folder with the files: --mirror DIR"
+            ) from problem
+
+
+def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
+    """Put the canonical files of ``edition``, or those in an archive, from ``folder`` into ``target``.
+
+    Raises:
+        UserError: a file is missing, wrong or of another edition; the line names it.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; a mirror is a folder that holds the files of {entry.title}"
+        )
+
+    def find(file: File, _: Sequence[str]) -> Path:
+        if (path := _find(entry, file, folder)) is None:
+            raise Unavailable
+        return path
+
+    try:
+        _collect(edition, find, target)
+    except Unavailable:
+        raise UserError(_complaint(entry, edition, folder)) from None
+
+
+def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], target: Path) -> None:
+    """Put the canonical files into ``target``, one by one or out of an archive.
+
+    ``find`` gives a path at which a file lies, from the addresses that it has, or raises `Unavailable`.
+
+    Raises:
+        Unavailable: some file, and every archive.
+        UserError: what was found is something else, or ``target`` can't be written.
+    """
+    problems = []
+    try:
+        for file in edition.files:
+            source = find(file, [base + file.name for base in edition.bases])
+            with reading(source):
+                content = source.read_bytes()
+            _put(content, str(source), target / file.name, file)
+        return
+    except Unavailable as problem:
+        problems.append(str(problem))
+    for archive in edition.archives:
+        try:
+            path = find(archive.file, archive.addresses)
+        except Unavailable as problem:
+            problems.append(str(problem))
+        else:
+            extract(path, archive, edition.files, target)
+            return
+    raise Unavailable("; ".join(filter(None, problems)))
+
+
+def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
+    """Bring ``file`` into ``folder`` from the first address that has these very bytes; returns its path.
+
+    Raises:
+        Unavailable: no address gave these bytes; the text says what each of them did.
+        UserError: the folder can't be written.
+    """
+    problems = []
+    for address in addresses:
+        downloader = pooch.HTTPDownloader(
+            progressbar=_Progress(file), timeout=TIMEOUT, headers={"User-Agent": "dprepro"}
+        )
+        place = {"registry": {file.name: file.checksum}, "urls": {file.name: address}}
+        with writing(folder):
+            try:
+                source = pooch.create(folder, "", retry_if_failed=RETRIES, **place)
+                return Path(source.fetch(file.name, downloader=downloader))
+            except (RequestException, ValueError) as problem:
+                problems.append(f"{address}: {problem}")
+    raise Unavailable("; ".join(problems))
+
+
+class _Progress:
+    """What pooch takes for a progress bar: a line now and then, and an end to what is too long.
+
+    pooch counts whole chunks, so that the last one may reach beyond the file.
+    """
+
+    def __init__(self, file: File):
+        self.file, self.total, self.received, self.printed = file, 0, 0, time.monotonic()
+
+    def update(self, size: int) -> None:
+        if self.received > self.file.size:
+            raise ValueError(f"sends more than {self.file.size} bytes")
+        self.received += size
+        if time.monotonic() - self.printed >= INTERVAL:
+            self.printed = time.monotonic()
+            print(f"{self.file.name}: {self.received / 1e6:.1f} of {self.file.size / 1e6:.1f} MB", flush=True)
+
+    def reset(self) -> None:
+        self.received = 0
+
+    close = reset
+
+
+def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:
+    """Where a file called ``name`` exists in a mirror, likeliest place first."""
+    return (path for place in entry.folders if (path := folder / place / name).is_file())
+
+
+def _find(entry: Entry, file: File, folder: Path) -> Path | None:
+    """A place in a mirror that holds exactly these bytes."""
+    return next((path for path in _places(entry, file.name, folder) if _fault_at(path, file) is None), None)
+
+
+def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
+    """Why a mirror doesn't serve: what lies there is another edition, wrong, or nothing."""
+    for name, other in entry.editions.items():
+        for file in set(other.files) - set(edition.files):
+            if path := _find(entry, file, folder):
+                kind = "the official one" if name == OFFICIAL else f"not official ({other.note})"
+                return (
+                    f"{path}: this is edition {name!r} of {entry.title}, {kind}; "
+                    f"to take it, set raw.{entry.key}.edition: {name} in params.yaml"
+                )
+    lacking = next(file for file in edition.files if _find(entry, file, folder) is None)
+    for file in (lacking, *(archive.file for archive in edition.archives)):
+        for path in _places(entry, file.name, folder):
+            return f"{path}: not the file of {entry.title}: {_fault_at(path, file)}"
+    archives = "".join(f" or {archive.file.name}" for archive in edition.archives)
+    places = ", ".join(place or "." for place in entry.folders)
+    return f"{folder}: lacks {lacking.name}{archives} of {entry.title}; looked in its {places}"
+
+
+def extract(archive: Path, described: Archive, files: Sequence[File], target: Path) -> None:
+    """Take exactly ``files`` out of an archive into the folder ``target`` and check them.
+
+    Members are found by their catalogued names and written under our own, so no path in the archive, no link
+    and no other member is ever followed.
+
+    Raises:
+        UserError: the archive is corrupt or lacks a file, or ``target`` can't be written.
+    """
+    wanted = {f"{described.folder}/{file.name}": file for file in files}
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = posixpath.normpath(member.name)
+                if name in wanted and member.isfile() and (stream := tar.extractfile(member)):
+                    file = wanted.pop(name)
+                    _put(stream.read(file.size + 1), f"{archive}: {name}", target / file.name, file)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as problem:
+        raise UserError(f"{archive}: truncated or corrupt: {problem}") from problem
+    if wanted:
+        raise UserError(f"{archive}: lacks {', '.join(wanted)}")
+
+
+def _put(content: bytes, source: str, target: Path, expected: File) -> None:
+    """Write what was read from ``source``, which must be ``expected``."""
+    if wrong := _fault(content, expected):
+        raise UserError(f"{source}: wrong file: {wrong}")
+    with writing(target):
+        target.write_bytes(content)
+
+
+def _fault_at(path: Path, expected: File) -> str | None:
+    """What is wrong with ``path`` as a copy of ``expected``; None when nothing is."""
+    with reading(path):
+        if (size := path.stat().st_size) != expected.size:
+            return f"{size} bytes instead of {expected.size}"
+        return _fault(path.read_bytes(), expected)
+
+
+def _fault(content: bytes, expected: File) -> str | None:
+    algorithm = expected.checksum.partition(":")[0]
+    actual = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
+    return None if actual == expected.checksum else f"{actual} instead of {expected.checksum}"

@@ -1,0 +1,93 @@
+"""A replica's ledger, from what ran: what holds, what voids it, and what it says besides epsilon."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.ledgers import ledger
+from pipeline.privacy.laplace import Laplace, Releases
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.statements import Statement, statement
+from pipeline.results.schema import Trained
+
+OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")
+POISSON, FIXED = (
+    SampledGaussian(sampling=sampling, noise_multiplier=2.0, examples=200, batch=20)
+    for sampling in ("poisson", "fixed")
+)
+RELEASES = Releases(
+    laplace=(
+        Laplace(quantity="inputs", claimed=0.5, distance=1.0, scales=(1.0, 2.0, 8.0), span=2.0),
+        Laplace(quantity="labels", claimed=0.5, distance=1.0, scales=(4.0,), span=1.0),
+    )
+)
+
+
+def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any) -> Trained:
+    values: dict[str, Any] = {
+        "level": "sigma=1", "seed": 0, "settings": {}, "steps": 10, "spending": spending, "delta": 1e-5,
+        "claimed_by": "clt", "broken": (), "not_covered": (OWN,), "weights": None, "seconds": 1,
+        "started": 0, "ended": 1, "origin": 0,
+    }  # fmt: skip
+    return Trained.model_validate(values | changes)
+
+
+@pytest.mark.parametrize("spending", [POISSON, FIXED, RELEASES], ids=["poisson", "fixed", "laplace"])
+@pytest.mark.parametrize(
+    ("seeded", "broken", "reason"), [(True, (), SEEDED), (False, (FLAW,), FLAW), (True, (FLAW,), FLAW)]
+)
+def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
+    spending: SampledGaussian | Releases, seeded: bool, broken: tuple[Statement, ...], reason: Statement
+) -> None:
+    whole = ledger.ledger_of(trained(spending), False, None, (5, 10))
+    assert None not in (whole.epsilon_upper, whole.accountant, whole.epsilon_lower)
+    void = ledger.ledger_of(trained(spending, broken=broken), seeded, None, (5, 10))
+    assert (void.epsilon_upper, void.accountant, void.epsilon_lower, void.spent) == (None, None, None, ())
+    assert (void.reasons, void.claimed, void.protects) == ((reason,), whole.claimed, None)
+    assert void.claimed is not None
+
+
+def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
+    choices, search = statement("other_choices"), statement("search", search="s")
+    always = (statement("examples_public"), statement("validation"), statement("timing"))
+    assert ledger.ledger_of(trained(), False, None).not_covered == (choices, OWN, *always)
+    assert ledger.ledger_of(trained(), False, "s").not_covered == (search, choices, OWN, *always)
+    among_others = ledger.ledger_of(trained(), False, None, among_others=True)
+    assert among_others.not_covered[-1] == statement("all_replicas")
+
+
+def test_nothing_private_leaves_an_empty_ledger() -> None:
+    plain = statement("no_noise")
+    empty = ledger.ledger_of(trained(None, delta=None, broken=(plain,)), False, "s", [5, 10])
+    assert (empty.event, empty.claimed, empty.epsilon_upper, empty.reasons) == (None, None, None, (plain,))
+    assert empty.spent == ()
+
+
+def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
+    bought = ledger.ledger_of(trained(), False, None, [1, 5, 10])
+    assert bought.epsilon_upper is not None
+    assert [step for step, _ in bought.spent] == [1, 5, 10]
+    spent = [epsilon for _, epsilon in bought.spent]
+    assert spent == sorted(spent)
+    assert spent[-1] >= bought.epsilon_upper
+
+
+def test_a_ledger_from_before_its_numbers_were_kept_speaks_todays_words() -> None:
+    then = ledger.ledger_of(trained(), False, None)
+    old = trained(None, delta=None, broken=(FLAW,), accounted_then=then)
+    bought = ledger.ledger_of(old, False, "s")
+    assert (bought.claimed, bought.event) == (then.claimed, then.event)
+    assert bought.reasons == old.broken
+    assert bought.not_covered[0] == statement("search", search="s")
+
+
+def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
+    own = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
+    bought = ledger.ledger_of(own, False, "s", [1, 10])
+    pure = 1 + 1 / 2 + 1 / 8 + 1 / 4
+    assert (bought.claimed, bought.epsilon_upper, bought.delta) == (1.0, pure, 0.0)
+    assert bought.spent == ((1, pure), (10, pure))
+    assert bought.protects == own.protects
+    assert ledger.ledger_of(own, True, None).protects is None
+    as_kept = Trained.model_validate_json(own.model_dump_json())
+    assert ledger.ledger_of(as_kept, False, "s", [1, 10]) == bought
