@@ -59,7 +59,7 @@ def accounted(line: str) -> Iterator[str]:
 
 def buys(ledger: "Ledger") -> str:
     """What a ledger comes to."""
-    from pipeline.reporting.statements import joined
+    from pipeline.reporting.vocabulary import joined
     from pipeline.reporting.wording import claim, downwards, upwards
 
     if ledger.epsilon_upper is None:

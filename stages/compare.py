@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pipeline.params import Settings
-    from pipeline.reporting.compare import Pair
+    from pipeline.reporting.compare import Comparison
     from pipeline.reporting.judging.intervals import Mean
 
 
 def compare(
-    one: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that was run.")],
-    other: Annotated[str, typer.Argument(help="Another.")],
+    first: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that was run.")],
+    second: Annotated[str, typer.Argument(help="Another.")],
 ) -> None:
     """Set the accuracies of two rows side by side where they spend the same proven epsilon."""
     from pipeline import params
@@ -24,34 +24,35 @@ def compare(
     from stages.answers import answering
 
     settings = params.load()
-    console, pairs = answering(120), compared(one, other, settings)
-    console.print(_table(one, other, pairs))
+    console, comparisons = answering(120), compared(first, second, settings)
+    console.print(_table(first, second, comparisons))
     console.print(
         "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "
         "beside what the second reaches at the same proven epsilon, measured or by interpolation between its "
         "two levels next to it; else beside the best of its levels that spend less."
     )
-    for sentence in (*_missing(other, settings, pairs), *_composition(one, other)):
+    for sentence in (*_lacking(second, settings, comparisons), *_composition(first, second)):
         console.print(sentence)
 
 
-def _missing(other: str, settings: "Settings", pairs: list["Pair"]) -> Iterator[str]:
+def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
     """What the second row lacks to be compared at the same epsilon, and the command that adds it."""
+    from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import upwards
 
-    planned = settings.rows[other].plan
-    for pair in pairs:
-        if pair.missing is None:
+    planned = settings.rows[second].plan
+    for comparison in comparisons:
+        if not comparison.lacking:
             continue
-        lacks = f"{other} has no level that is proven to spend {upwards(pair.one.proven)}"
-        if pair.missing.epsilon is None or planned:
-            asked = "" if pair.missing.epsilon is None else f", at epsilon {pair.missing.epsilon:g}"
-            why = f", as {other} has a plan" if planned else ""
+        lacks = f"{second} has no level that is proven to spend {upwards(proven(comparison.cell))}"
+        if comparison.asked is None or planned:
+            asked = "" if comparison.asked is None else f", at epsilon {comparison.asked:g}"
+            why = f", as {second} has a plan" if planned else ""
             yield f"{lacks}: declare a row with one{asked}{why}."
         else:
             yield (
-                f"{lacks}: `dprepro new level {other} --epsilon {pair.missing.epsilon:g}` adds one, "
-                f"`dprepro repro {other}` trains it."
+                f"{lacks}: `dprepro new level {second} --epsilon {comparison.asked:g}` adds one, "
+                f"`dprepro repro {second}` trains it."
             )
 
 
@@ -66,29 +67,31 @@ def _composition(*rows: str) -> Iterator[str]:
             yield f"{row}: {composition(ledgers.composition)}"
 
 
-def _table(one: str, other: str, pairs: list["Pair"]) -> "Table":
+def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
     from rich import box
     from rich.table import Table
 
+    from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import bound, level_words, signed
 
-    table = Table(title=f"{one} and {other}", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"{first} and {second}", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("first", "accuracy", "privacy", "second", "accuracy", "privacy", "difference"):
         table.add_column(
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
-    for pair in pairs:
-        level, gap = pair.one, pair.difference
-        first = (level_words(level.level), f"{level.mean.value:.2f}{_half(level.mean)}", bound(level.ledger))
-        names = " to ".join(level_words(rival.level) for _, rival in pair.others)
+    for comparison in comparisons:
+        cell, rivals, gap = comparison.cell, comparison.rivals, comparison.difference
+        accuracy = f"{cell.mean.value:.2f}{_half(cell.mean)}"
+        measured = (level_words(cell.level), accuracy, bound(cell.guarantee.ledger))
+        names = " to ".join(level_words(rival.level) for _, rival in rivals)
         if gap is None:
-            none = "none spends so little" if isfinite(level.proven) else "nothing is comparable"
-            table.add_row(*first, none, "", "", "")
+            none = "none spends so little" if isfinite(proven(cell)) else "nothing is comparable"
+            table.add_row(*measured, none, "", "", "")
             continue
-        reached = f"{sum(weight * rival.mean.value for weight, rival in pair.others):.2f}"
-        privacy = "interpolated" if pair.interpolated else bound(pair.others[0][1].ledger)
-        half = "" if pair.interpolated else _half(pair.others[0][1].mean)
-        table.add_row(*first, names, reached + half, privacy, signed(gap.value, 2) + _half(gap))
+        reached = f"{sum(weight * rival.mean.value for weight, rival in rivals):.2f}"
+        privacy = "interpolated" if comparison.interpolated else bound(rivals[0][1].guarantee.ledger)
+        half = "" if comparison.interpolated else _half(rivals[0][1].mean)
+        table.add_row(*measured, names, reached + half, privacy, signed(gap.value, 2) + _half(gap))
     return table
 
 

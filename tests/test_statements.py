@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.privacy.statements import Statement, statement
-from pipeline.reporting.statements import joined, words
-from pipeline.reporting.vocabulary import WORDS
+from pipeline.reporting.vocabulary import WORDS, joined, words
 from pipeline.results import records
 
 ROOT = Path(__file__).parents[1]

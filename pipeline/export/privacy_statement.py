@@ -11,7 +11,7 @@ from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results.schema import FLOATING_POINT, Attack, Probability, Record, Replica, Versions
 
 SAMPLING = {

@@ -5,7 +5,6 @@ from math import inf, sqrt
 from statistics import fmean
 from typing import Any
 
-from pipeline.params import Settings
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
@@ -19,37 +18,16 @@ STEP_SIZES, SPAN = 3, 100.0
 
 
 @dataclass(frozen=True)
-class Preregistration:
-    """The plan that a row names: its digest with the row's settings, and its seeds of each level."""
-
-    digest: str
-    seeds: int
-
-    def kept(self, record: Record, replicas: tuple[Replica, ...]) -> bool:
-        """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
-        made = {record.origins[replica.origin].plan for replica in replicas}
-        return made == {self.digest} and len(replicas) == self.seeds
-
-
-def plan_of(key: str, settings: Settings) -> Preregistration | None:
-    """The plan that the row names; None of a row without one."""
-    row = settings.rows.get(key)
-    digest = settings.plan_digest(key) if row else None
-    if row is None or row.plan is None or digest is None:
-        return None
-    return Preregistration(digest, settings.plans[row.plan].seeds)
-
-
-@dataclass(frozen=True)
 class Ran:
     """A record, and all by which its numbers are judged."""
 
     record: Record
     table: Table
     marks: tuple[Mark, ...]  # of its row
-    search: dict[str, Any] | None  # that chose its settings
+    search: dict[str, Any]  # that chose its settings; empty where none was run
     converged_above: float | None  # percent; see `Paper`
-    plan: Preregistration | None
+    plan: str | None  # digest of what its row names, with the row's settings; None: exploratory
+    planned_seeds: int  # of each level
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
         """What it reached by ``metric``, by level; an account lacks what is too large for a number."""
@@ -79,7 +57,7 @@ class Ran:
         against = [mark for mark in self.marks if mark.inconclusive and (trained or not mark.training)]
         comparable = not any(mark.incomparable for mark in self.marks)
         theirs = printed.value if printed and comparable else None
-        planned = self.plan is not None and self.plan.kept(self.record, replicas)
+        planned = self._as_planned(replicas)
         verdict, why = None, ""
         if printed is not None and not (why := self._why_not(untried, len(replicas), planned)):
             margin, rounding = self.table.margin_at(printed), printed.rounding(self.table.decimals)
@@ -107,6 +85,11 @@ class Ran:
             draws=_draws(replicas, metric, scale),
         )
 
+    def _as_planned(self, replicas: tuple[Replica, ...]) -> bool:
+        """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
+        plans = {self.record.origins[replica.origin].plan for replica in replicas}
+        return self.plan is not None and plans == {self.plan} and len(replicas) == self.planned_seeds
+
     def _why_not(self, untried: str | None, n: int, planned: bool) -> str:
         """Why the numbers of ``n`` seeds decide nothing about a printed value; nothing where they may."""
         against = [mark for mark in self.marks if mark.inconclusive]
@@ -121,7 +104,7 @@ class Ran:
         if n < FEWEST_SEEDS and not self.accounted:
             return "one seed" if n == 1 else f"{n} seeds"
         if self.plan and not planned:
-            return f"trained otherwise than planned, or fewer than {self.plan.seeds} seeds"
+            return f"trained otherwise than planned, or fewer than {self.planned_seeds} seeds"
         return ""
 
     def _converged(self, replica: Replica) -> bool:
@@ -132,9 +115,9 @@ class Ran:
         return replica.metrics.get("converged", 1.0) > 0
 
 
-def _untried(search: dict[str, Any] | None, level: str) -> str | None:
+def _untried(search: dict[str, Any], level: str) -> str | None:
     """Why another step size might have converged at the level; None: enough of them were tried."""
-    if search is None:
+    if not search:
         return "no convergence, without a search for step sizes"
     rates = {
         candidate["settings"]["learning_rate"]

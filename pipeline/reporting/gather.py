@@ -1,15 +1,16 @@
 """Joins what was declared (params.yaml), what was run (records) and what was printed (the paper's file)."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from pipeline.errors import UserError
 from pipeline.params import PAPERS, Account, Row, Settings
 from pipeline.reporting import budgets, marks, papers
-from pipeline.reporting.cells import Ran, plan_of
+from pipeline.reporting.cells import Ran
 from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import VARIANT, Line, Table
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
@@ -17,6 +18,7 @@ from pipeline.results import records
 from pipeline.results.schema import Record
 
 PLANNED = "planned"  # what the label of a planned row says beside its line
+OBJECT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
         UserError: a record, search or paper file is not one.
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
-    hours = _read(root / budgets.GPU_HOURS, "hours by row") or {}
+    hours = _read(root / budgets.GPU_HOURS)
     names = sorted({line.paper for line in settings.lines.values()})
     return [
         fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours)) for name in names
@@ -110,15 +112,19 @@ def _row(
     key: str, declared: Row | Account, line: Line | None, variant: str, table: Table, sources: Sources
 ) -> RowResult:
     settings, root, record = sources.settings, sources.root, sources.records[key]
-    search, history = _search(declared, root), records.history_path(key, root)
+    history = records.history_path(key, root)
+    searched = declared.search if isinstance(declared, Row) else None
+    search = _read(records.search_path(searched, root)) if searched else {}
     told = list(marks.of_declared(key, declared, settings, table))
     cells: dict[str, Cell] = {}
     further: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
         told += marks.of_record(record, table)
         told += marks.of_staleness(record, declared, settings, root)
-        above, plan = sources.paper.converged_above, plan_of(key, settings)
-        ran = Ran(record, table, tuple(told), search, above, plan)
+        plan = settings.plan_digest(key) if isinstance(declared, Row) else None
+        above = sources.paper.converged_above
+        seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
+        ran = Ran(record, table, tuple(told), search, above, plan, seeds)
         cells = ran.cells(table.metric, line.values if line else {})
         further = {metric: ran.cells(metric, line.also.get(metric, {}) if line else {}) for metric in further}
     elif isinstance(declared, Row) and declared.needs == "gpu":
@@ -138,21 +144,9 @@ def _row(
     )
 
 
-def _search(row: Row | Account, root: Path) -> dict[str, Any] | None:
-    """The search that chose the row's settings, once it has been run."""
-    if not isinstance(row, Row) or row.search is None:
-        return None
-    return _read(records.search_path(row.search, root), "a search")
-
-
-def _read(path: Path, what: str) -> dict[str, Any] | None:
-    """A JSON object, once it is there."""
-    if not path.exists():
-        return None
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty until it is there."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{path}: not JSON: {problem}") from problem
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: not {what}")
-    return content
+        return OBJECT.validate_json(path.read_bytes()) if path.exists() else {}
+    except ValidationError as problem:
+        raise UserError(f"{path}: not a JSON object: {problem.errors()[0]['msg']}") from problem

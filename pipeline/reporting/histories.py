@@ -1,14 +1,12 @@
 """Reads training curves: `reports/histories/ROW.csv`."""
 
-import csv
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from pipeline.errors import UserError
-from pipeline.results import records
+from pipeline.results.histories import read_history
 from pipeline.results.schema import Record
 
 Curve = list[tuple[float, float]]  # (epoch, value), in order of epochs
@@ -22,14 +20,8 @@ def read(path: Path) -> History:
         UserError: the file is not a history.
     """
     history: History = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    with path.open(newline="", encoding="utf-8") as file:
-        try:
-            for line in csv.DictReader(file):
-                point = (float(line["epoch"]), float(line["value"]))
-                insort(history[line["metric"]][line["level"]][int(line["seed"])], point)
-        except (KeyError, ValueError, TypeError) as problem:
-            columns = ", ".join(records.HISTORY_COLUMNS)
-            raise UserError(f"{path}: not a history; columns are {columns}") from problem
+    for level, seed, _, epoch, metric, value in read_history(path):
+        insort(history[metric][level][seed], (epoch, value))
     return history
 
 

@@ -13,7 +13,7 @@ from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.kept import Kept
+from pipeline.reporting.kept import Kept, of_page
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
 from pipeline.reporting.results import PaperResult, TableResult
@@ -70,7 +70,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     Raises:
         UserError: a record, history, search or paper is not one, or a file can't be written.
     """
-    papers, kept, folder = gather(settings, root), Kept(settings, root), root / REPORTS
+    papers, kept, folder = gather(settings, root), Kept(root), root / REPORTS
     chapters = [_chapter(result, kept) for result in papers]
     files: dict[str, list[Path]] = {}
     for chapter in chapters:
@@ -78,7 +78,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         drawn = {name: text for section in chapter.sections for name, text in section.files.items()}
         files[key] = [folder / name for name in drawn]
         tables = (section.source for section in chapter.sections)
-        source = kept.of_page(chapter.result, tables, len(papers))
+        source = of_page(chapter.result, tables, len(papers))
         page = kept.files(source, partial(_page, chapter, len(papers)))
         _put({**drawn, **page}, folder)
         write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))

@@ -77,7 +77,7 @@ class RowResult:
     cells: dict[str, Cell]
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
-    search: dict[str, Any] | None  # that chose its settings
+    search: dict[str, Any]  # that chose its settings; empty until it was run
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
     budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
 

@@ -1,14 +1,17 @@
 """Every verdict and attack that the report knows, and what is said of guarantees, as `words.yaml` has it.
 
-Tables, pages, CSV files and MLflow take them from here.
+Tables, pages, CSV files and MLflow take them from here. Records keep keys (`pipeline.privacy.statements`), so
+that a better word reaches every number there ever was.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from ruamel.yaml import YAML
 
 from pipeline.fields import Strict
+from pipeline.privacy.statements import Statement
 
 
 class Word(Strict):
@@ -44,3 +47,13 @@ VALUES, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
     WORDS.outcomes,
     WORDS.claims,
 )
+
+
+def words(statement: Statement) -> str:
+    """A statement in words: why a guarantee doesn't hold, what it leaves out, whom it protects."""
+    return WORDS.statements[statement.key].format(**statement.values)
+
+
+def joined(statements: Iterable[Statement]) -> str | None:
+    """Several in one sentence; None of none."""
+    return "; ".join(map(words, statements)) or None

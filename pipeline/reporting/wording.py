@@ -16,19 +16,6 @@ from pipeline.rounding import rounded_down, rounded_up
 NOT_RUN = "not run"
 LARGE = 1e6
 MINUS = "−"
-# Declared wherever a cell says that training failed; the factor is evaluation's (tested), which needs torch.
-CONVERGED = "A seed has converged when its last validation accuracy is above 1.5 times chance. That none has "
-# where the paper itself tells what it calls so
-CONVERGED_ABOVE = (
-    "A seed has converged when its last validation accuracy is above {:g} %, by the paper's words."
-)
-CONVERGENCE_RULE = (
-    CONVERGED + "counts as a finding only on the full budget and after a search of at least 3 step sizes, a "
-    "factor of 100 apart."
-)
-CONVERGENCE_RULE_GIVEN = (
-    CONVERGED + "counts as a finding only on the full budget, with the paper's step size."
-)
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
 _SYMBOLS |= {"clip": "C", "copies": "K", "order": "α"}
 
@@ -209,9 +196,14 @@ def convergence(cell: Cell) -> str:
 
 def convergence_rule(result: TableResult) -> str:
     """When a training counts as converged, and when that none did as a finding."""
+    rule = "A seed has converged when its last validation accuracy is above"
     if result.converged_above is not None:
-        return CONVERGED_ABOVE.format(result.converged_above)
-    return CONVERGENCE_RULE_GIVEN if result.table.rates_given else CONVERGENCE_RULE
+        return f"{rule} {result.converged_above:g} %, by the paper's words."
+    search = " and after a search of at least 3 step sizes, a factor of 100 apart"
+    if result.table.rates_given:
+        search = ", with the paper's step size"
+    # the factor is evaluation's (tested), which needs torch
+    return f"{rule} 1.5 times chance. That none has counts as a finding only on the full budget{search}."
 
 
 def verdict_words(cell: Cell) -> str:

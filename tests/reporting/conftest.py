@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.reporting import report
-from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, TableResult
+from tests.reporting import lookup
 from tests.reporting.made_up import dpsgd
 
 
@@ -18,6 +19,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def written(root: Path) -> Report:
     return report.write(dpsgd.fill(root), root)
+
+
+@pytest.fixture
+def table(written: Report) -> TableResult:
+    """The example's one table, Table 5."""
+    return written.papers[0].tables[0]
 
 
 # Of a module's own example, which its `MADE_UP` fills a folder with: its one paper, tables and claims
@@ -40,9 +47,15 @@ def result(report_of: Report) -> PaperResult:
 
 @pytest.fixture
 def tables_of(result: PaperResult) -> dict[str, TableResult]:
-    return {table.key: table for table in result.tables}
+    return {table.name.removeprefix(f"{table.paper}-"): table for table in result.tables}
 
 
 @pytest.fixture
 def claims_of(result: PaperResult) -> dict[str, ClaimResult]:
-    return {found.claim.key: found for found in assess(result)}
+    return lookup.claims(result)
+
+
+@pytest.fixture
+def text(report_of: Report) -> str:
+    """The paper's page as read."""
+    return lookup.text(report_of)

@@ -1,24 +1,41 @@
 """What tests look up in results."""
 
 import xml.etree.ElementTree as ElementTree
+from io import StringIO
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from pipeline.params import Settings
 from pipeline.reporting.drawing import curves
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.claim_test import Chosen, Rows
+from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.claim_test import Chosen, ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
+from pipeline.reporting.tables import flat
+from tests.reporting import markup
 
 
 def row(table: TableResult, key: str) -> RowResult:
     return next(declared for declared in table.rows if declared.key == key)
 
 
-def table(declared: Settings, root: Path, key: str) -> TableResult:
-    """A table of the one paper that there are rows of."""
-    return next(part for part in gather(declared, root)[0].tables if part.key == key)
+def table(declared: Settings, root: Path, key: str = "") -> TableResult:
+    """A table of the first paper that there are rows of, its first if it isn't named."""
+    return next(part for part in gather(declared, root)[0].tables if key in ("", part.key))
+
+
+def claims(result: PaperResult) -> dict[str, ClaimResult]:
+    """Its claims by their keys."""
+    return {claim.claim.key: claim for claim in assess(result)}
+
+
+def csv(table: TableResult) -> pd.DataFrame:
+    """The table's CSV by row and level."""
+    return pd.read_csv(StringIO(flat.csv(flat.of_table(table)))).set_index(["row", "level"])
 
 
 def chosen(*rows: RowResult) -> Chosen:
@@ -32,9 +49,21 @@ def plain(result: PaperResult, *references: str) -> Rows:
     return {reference: chosen(*line.rows[:1]) for reference, line in lines.items() if line}
 
 
+def outcome(result: PaperResult, kind: type[ClaimTest], /, **said: Any) -> Outcome:
+    """The one outcome of a test on each line's first row."""
+    test = kind.model_validate(said)
+    (outcome,) = test.ours(plain(result, *test.references), result.paper)
+    return outcome
+
+
 def page_of(written: Report) -> Path:
     """The page of the first of its papers."""
     return next(iter(written.pages.values()))
+
+
+def text(written: Report) -> str:
+    """The same as read."""
+    return markup.words(page_of(written).read_text(encoding="utf-8"))
 
 
 def drawn(svg: str | None, *texts: str) -> str:

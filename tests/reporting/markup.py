@@ -16,17 +16,17 @@ class Elements(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, f"</{tag}> closes something else"
@@ -42,15 +42,15 @@ def check(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     elements = Elements(text)
     assert elements.open == [], page
-    ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in elements.elements if "id" in attributes]
     assert len(ids) == len(set(ids)), page
-    tags = [tag for tag, _ in elements.found]
+    tags = [tag for tag, _ in elements.elements]
     assert all(after == "caption" for before, after in pairwise(tags) if before == "table"), page
     headings = [0, *(int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag))]
     assert all(after <= before + 1 for before, after in pairwise(headings)), page
     assert "@import" not in text
     assert "url(http" not in text
-    for tag, attributes in elements.found:
+    for tag, attributes in elements.elements:
         assert tag not in {"link", "iframe", "img"}
         assert not LOADING & set(attributes), tag
         # a link may lead elsewhere, but nothing else may

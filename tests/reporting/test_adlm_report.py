@@ -3,40 +3,32 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from base64 import b64decode
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.reporting import papers, report
+from pipeline.reporting import papers
 from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.figures import relevance_pictures
-from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import PaperResult, TableResult
-from pipeline.reporting.tables import flat, released_noise
+from pipeline.reporting.tables import released_noise
 from pipeline.reporting.tables.latex import latex
-from pipeline.reporting.tables.reading import wide
 from tests.keeping import keep
 from tests.reporting import lookup
-from tests.reporting.lookup import chosen, drawn, markdown, page_of, plain, row
-from tests.reporting.made_up import dpsgd, laplace
-from tests.reporting.markup import check, words
+from tests.reporting.lookup import chosen, drawn, markdown, outcome, page_of, row
+from tests.reporting.made_up import dpsgd, laplace, toys
+from tests.reporting.markup import check
 
 PAPER = papers.load("phan2017")
 MADE_UP = laplace  # whose report `report_of` is
-
-
-@pytest.fixture
-def page(report_of: Report) -> str:
-    return page_of(report_of).read_text(encoding="utf-8")
 
 
 # -- releases ----------------------------------------------------------------------------------------
@@ -46,72 +38,57 @@ def test_every_release_says_what_it_claims_and_buys_and_how_noisy_it_is(
     tables_of: dict[str, TableResult],
 ) -> None:
     table = tables_of["f4a"]
-    found = {
-        (one.row.key, one.quantity): dict(zip(table.levels, one.cells, strict=True))
-        for one in released_noise.releases(table)
+    releases = {
+        (release.row.key, release.quantity): dict(zip(table.levels, release.cells, strict=True))
+        for release in released_noise.releases(table)
     }
-    assert list(found)[:3] == [(laplace.ADLM, name) for name in ("relevances", "inputs", "labels")]
-    assert (laplace.PSGD, "inputs") not in found
-    inputs = found[laplace.ILM, "inputs"]
+    assert list(releases)[:3] == [(laplace.ADLM, name) for name in ("relevances", "inputs", "labels")]
+    assert (laplace.PSGD, "inputs") not in releases
+    inputs = releases[laplace.ILM, "inputs"]
     # levels are told apart; 1/|L| of the noise costs |L| d / Delta_h0 = 28.1 times the epsilon
     assert inputs["epsilon=0.25"] == ("ε 0.125 → 3.52", "noise 223 (112 to 4,460)", "223 × span")
     assert inputs["epsilon=8"] == ("ε 4 → 113", "noise 6.97 (3.48 to 139)", "6.97 × span")
     assert inputs["epsilon=2"] == ()  # not run
-    assert found[laplace.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
-    assert found[laplace.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
-    assert found[laplace.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
+    assert releases[laplace.ADLM, "relevances"]["epsilon=8"][1:] == ("noise 0.0202", "0.0403 × span")
+    assert releases[laplace.CODE, "labels"]["epsilon=8"][0] == "ε 4 → no bound"
+    assert releases[laplace.RUN, "labels"]["epsilon=8"] == ("ε 4 → no bound", "no noise")
 
 
-def test_rows_alike_share_the_sentence_that_says_what_they_protect(
-    tables_of: dict[str, TableResult],
-) -> None:
-    found = [([laplace.ADLM, laplace.ILM, laplace.SOUND], laplace.LOCAL)]
-    found += [([laplace.CODE, laplace.RUN], laplace.NOBODY)]
-    assert released_noise.protections(tables_of["f4a"]) == found
-
-
-def test_they_stand_in_the_ledger_of_the_page(page: str, report_of: Report) -> None:
+def test_they_stand_in_the_ledger_of_the_page(text: str, report_of: Report) -> None:
     check(page_of(report_of))
-    text = words(page)
+    # rows alike share a sentence
+    assert f"{laplace.ADLM} , {laplace.ILM} , {laplace.SOUND} : {laplace.LOCAL}" in text
     assert f"{laplace.CODE} , {laplace.RUN} : {laplace.NOBODY}" in text
     assert f"{laplace.ILM} inputs ε 0.125 → 3.52 noise 223 (112 to 4,460) 223 × span" in text
     assert released_noise.RULE in text
     assert "0 (pure)" in text
     assert "DP noise fresh in every run" in text
+    # noise is a number of spans and no percent
+    assert "noise on a pixel (std ÷ span) 223 ± 0 112 ± 0" in text
     # pSGD alone has a delta
+    page = page_of(report_of).read_text(encoding="utf-8")
     assert re.search(rf'id="row-{laplace.PSGD}".*?<dt>δ</dt><dd>1e-5</dd>', page, re.DOTALL)
 
 
-def test_where_nothing_is_released_nothing_is_said_of_it(tmp_path: Path) -> None:
-    text = words(page_of(report.write(dpsgd.fill(tmp_path), tmp_path)).read_text())
-    assert released_noise.RULE not in text
-    assert "pure" not in text
-    assert "→ no bound" not in text
+def test_where_nothing_is_released_nothing_is_said_of_it(written: Report) -> None:
+    text = lookup.text(written)
+    assert not [words for words in (released_noise.RULE, "pure", "→ no bound") if words in text]
 
 
-def test_they_stand_under_the_markdown_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
+def test_they_stand_under_the_markdown_in_latex_and_in_the_csv(tables_of: dict[str, TableResult]) -> None:
     table = tables_of["f4a"]
     text = markdown(table)
     assert f"- {laplace.CODE}, {laplace.RUN}: {laplace.NOBODY}" in text
     assert f"| {laplace.ILM} | inputs | ε 0.125 → 3.52; noise 223 (112 to 4,460); 223 × span | " in text
     assert released_noise.RULE in text
-    frame = pd.read_csv(StringIO(flat.csv(flat.of_table(table)))).set_index(["row", "level"])
-    one = frame.loc[(laplace.CODE, "epsilon=8")]
-    assert one["delta"] == 0
-    assert one["protects"] == laplace.NOBODY
-    assert one["releases"].startswith("inputs: claimed 4, accounted none, noise 0.680556 / 1.36111 / 27.2222")
+    assert r"std $\div$ span" in latex(table)
+    frame = lookup.csv(table)
+    code = frame.loc[(laplace.CODE, "epsilon=8")]
+    assert (code["delta"], code["protects"]) == (0, laplace.NOBODY)
+    assert code["releases"].startswith(
+        "inputs: claimed 4, accounted none, noise 0.680556 / 1.36111 / 27.2222"
+    )
     assert pd.isna(frame.loc[(laplace.PSGD, "epsilon=8"), "releases"])
-
-
-# -- how much noise ----------------------------------------------------------------------------------
-
-
-def test_noise_is_a_number_of_spans_and_no_percent(tables_of: dict[str, TableResult], page: str) -> None:
-    frame = wide(tables_of["f4a"])
-    noisy = frame[frame["source"] == "noise on a pixel (std ÷ span)"]
-    assert noisy.iloc[1]["0.25"] == "223 ± 0 (n = 2)"
-    assert "noise on a pixel (std ÷ span) 223 ± 0 112 ± 0" in words(page)
-    assert r"std $\div$ span" in latex(tables_of["f4a"])
 
 
 @pytest.mark.parametrize("converged", [0.0, 1.0])
@@ -121,60 +98,29 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(
     declared = laplace.settings()
     reduced = declared.rows[laplace.ILM].model_copy(update={"budget": "reduced"})
     declared = declared.model_copy(update={"rows": {**declared.rows, laplace.ILM: reduced}})
-    found = laplace.record(laplace.ILM, declared)
-    metrics = {"converged": converged}
-    replicas = [one.model_copy(update={"metrics": one.metrics | metrics}) for one in found.replicas]
-    keep(found.model_copy(update={"replicas": replicas, "budget": "reduced"}), tmp_path)
-    (result,) = gather(declared, tmp_path)
-    (table,) = [one for one in result.tables if one.key == "f4a"]
-    own = row(table, laplace.ILM)
-    assert own.cells["epsilon=8"].caveat == "reduced budget: 600 epochs"
-    noise = own.also["noise_inputs"]["epsilon=8"]
+    record = laplace.record(laplace.ILM, declared)
+    metrics = record.replicas[-1].metrics | {"converged": converged}
+    keep(dpsgd.altered(record, metrics=metrics), tmp_path)
+    ilm = row(lookup.table(declared, tmp_path, "f4a"), laplace.ILM)
+    assert ilm.cells["epsilon=8"].caveat == "reduced budget: 600 epochs"
+    noise = ilm.also["noise_inputs"]["epsilon=8"]
     assert (noise.caveat, noise.untried, noise.converged) == (None, None, 2)
     test = next(claim for claim in PAPER.claims if claim.key == "small-noise").tests[0]
-    verdicts = {
-        one.verdict: one.caveat
-        for one in test.ours({"f4a/ilm:noise_inputs": chosen(own.measured("noise_inputs"))}, PAPER)
-    }
-    assert verdicts == {"not run": None, "fails": None}
-
-
-def test_seeded_laplace_noise_is_marked(tmp_path: Path) -> None:
-    declared = laplace.settings()
-    found = laplace.record(laplace.SOUND, declared)
-    made = found.provenance.model_copy(update={"reproducible": True})
-    keep(found.model_copy(update={"origins": (made,)}), tmp_path)
-    table = lookup.table(declared, tmp_path, "f4a")
-    assert any(mark.seeded for mark in row(table, laplace.SOUND).marks)
+    outcomes = test.ours({"f4a/ilm:noise_inputs": chosen(ilm.measured("noise_inputs"))}, PAPER)
+    assert {each.verdict: each.caveat for each in outcomes} == {"not run": None, "fails": None}
 
 
 # -- claims ------------------------------------------------------------------------------------------
 
 
 def test_theorem_1_stands_and_falls_with_the_accounted_epsilon(claims_of: dict[str, ClaimResult]) -> None:
-    assert [one.status for one in claims_of["theorem-1"].assessments] == ["not reproduced"]
-    found = {one.variant: one.status for one in claims_of["ilm-private"].assessments}
-    assert found == {
+    assert [each.status for each in claims_of["theorem-1"].assessments] == ["not reproduced"]
+    assert {each.variant: each.status for each in claims_of["ilm-private"].assessments} == {
         "": "not reproduced",
         "sound": "reproduced",
         "as in the code": "not reproduced",
         "as the code runs": "not reproduced",
     }
-
-
-def average(result: PaperResult, **bounds: float) -> Outcome:
-    test = Contrast.model_validate(
-        {
-            "kind": "difference",
-            "mean": True,
-            "left": "f4a/adlm",
-            "right": "f4a/psgd",
-            "at": ["epsilon=0.25", "epsilon=0.5"],
-            **bounds,
-        }
-    )
-    (found,) = test.ours(plain(result, str(test.left), str(test.right)), PAPER)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -189,22 +135,19 @@ def average(result: PaperResult, **bounds: float) -> Outcome:
 def test_a_gap_may_be_of_averages_over_levels(
     result: PaperResult, bounds: dict[str, float], verdict: str
 ) -> None:
-    found = average(result, **bounds)  # 8 and 7 points
-    assert found.verdict == verdict
-    assert found.text.startswith("AdLM − pSGD, mean over ε = 0.25, ε = 0.5: +7.50 ± 0.6")
+    over: dict[str, Any] = {"kind": "difference", "mean": True, "at": ["epsilon=0.25", "epsilon=0.5"]}
+    gap = outcome(result, Contrast, left="f4a/adlm", right="f4a/psgd", **over, **bounds)  # 8 and 7 points
+    assert gap.verdict == verdict
+    assert gap.text.startswith("AdLM − pSGD, mean over ε = 0.25, ε = 0.5: +7.50 ± 0.6")
 
 
-def test_an_average_needs_every_level(result: PaperResult, claims_of: dict[str, ClaimResult]) -> None:
-    assert [one.status for one in claims_of["adaptive-average"].assessments][:1] == ["not run"]
-    values = {level: Printed(value=value) for level, value in (("a=1", 90.0), ("a=2", 94.0))}
-    lines = (Line(key="x", label="X", values=values), Line(key="y", label="Y", values=values))
-    table = Table(name="T", title="t", axis="a", margin=1, columns=["a=1", "a=2"], lines=lines)
-    test = Contrast(kind="difference", mean=True, left="t/x", right="t/y", at=["a=1", "a=2"], above=-1)
-    (found,) = test.on_paper(papers.Paper(title="p", tables={"t": table}))
-    assert (found.verdict, found.text) == ("holds", "X − Y, mean over a = 1, a = 2: +0.00, to be above -1")
-    short = lines[1].model_copy(update={"values": {"a=1": values["a=1"]}})
-    table = table.model_copy(update={"lines": (lines[0], short)})
-    assert not list(test.on_paper(papers.Paper(title="p", tables={"t": table})))
+def test_an_average_needs_every_level(claims_of: dict[str, ClaimResult]) -> None:
+    assert [each.status for each in claims_of["adaptive-average"].assessments][:1] == ["not run"]
+    test = Contrast(kind="difference", mean=True, left="t/one", right="t/two", at=list(toys.LEVELS), above=-1)
+    values = {"sigma=0": 90.0, "sigma=1": 94.0}
+    for theirs, said in ((values, ["One − Two, mean over σ = 0, σ = 1: +0.00, to be above -1"]), ({}, [])):
+        paper = toys.paper(values=values, lines=[{"key": "two", "label": "Two", "values": theirs}])
+        assert [each.text for each in test.on_paper(paper)] == said
 
 
 @pytest.mark.parametrize(
@@ -234,17 +177,17 @@ def test_the_epoch_of_overtaking(
 def test_curves_cross_where_the_claim_says(
     result: PaperResult, bounds: dict[str, float], verdict: str
 ) -> None:
-    test = Overtakes.model_validate(
-        {"kind": "overtakes", "left": "f4b/adlm", "right": "f4b/psgd", "at": ["epsilon=0.5"], **bounds}
+    said: dict[str, Any] = {"kind": "overtakes", "at": ["epsilon=0.5"], **bounds}
+    crossed = outcome(result, Overtakes, left="f4b/adlm", right="f4b/psgd", **said)
+    assert crossed.verdict == verdict
+    assert crossed.text.startswith(
+        "AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs"
     )
-    rows = plain(result, str(test.left), str(test.right))
-    (found,) = test.ours(rows, PAPER)
-    assert found.verdict == verdict
-    assert found.text.startswith("AdLM overtakes pSGD for good at ε = 0.5: after 600.0 ± 0.0 (n = 2) epochs")
     # the other way round it never happens
-    (never,) = test.ours({test.left: rows[test.right], test.right: rows[test.left]}, PAPER)
+    never = outcome(result, Overtakes, left="f4b/psgd", right="f4b/adlm", **said)
     assert (never.verdict, never.text[-15:]) == ("fails", "in 0 of 2 seeds")
-    (missing,) = test.ours(dict.fromkeys((test.left, test.right), chosen()), PAPER)
+    test = Overtakes.model_validate({"left": "f4b/adlm", "right": "f4b/psgd", **said})
+    (missing,) = test.ours(dict.fromkeys(test.references, chosen()), PAPER)
     assert missing.verdict == "not run"
 
 
@@ -252,50 +195,36 @@ def test_curves_cross_where_the_claim_says(
 
 
 def test_relevances_are_pictures_of_the_first_seed(
-    report_of: Report, tables_of: dict[str, TableResult]
+    report_of: Report, tables_of: dict[str, TableResult], text: str
 ) -> None:
     svg = drawn(relevance_pictures.draw(tables_of["f3"]), "AdLM, ε = 0.25", "AdLM, ε = 8", laplace.FIGURE)
-    found = [
+    embedded = [
         element.attrib["{http://www.w3.org/1999/xlink}href"].partition("base64,")[2]
         for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}image")
     ]
-    images = [matplotlib.image.imread(BytesIO(b64decode(one))) for one in found]
-    shown = [one for one in images if one.shape[:2] == laplace.PICTURE]
-    assert len(shown) == 2
+    images = [matplotlib.image.imread(BytesIO(b64decode(image))) for image in embedded]
+    pictures = [image for image in images if image.shape[:2] == laplace.PICTURE]
+    assert len(pictures) == 2
     # one pixel a feature; the green fades from yellow to dark red as relevance grows, row by row
-    assert np.all(np.diff(shown[0][:, :, 1].flatten()) < 0)
+    assert np.all(np.diff(pictures[0][:, :, 1].flatten()) < 0)
     assert len(svg) < 50_000
     assert "phan2017-f3-relevance.svg" in {path.name for path in report_of.files["phan2017"]}
-    assert "The noisy relevance of every input feature" in words(page_of(report_of).read_text())
+    assert "The noisy relevance of every input feature" in text
 
 
 def test_channels_are_added_up_and_the_last_note_counts(tmp_path: Path) -> None:
     declared = laplace.settings()
-    found = laplace.record(laplace.FIGURE, declared)
+    keep(laplace.record(laplace.FIGURE, declared), tmp_path)
+    assert relevance_pictures.draw(lookup.table(declared, tmp_path, "f3")) is None
     lines = [
-        (
-            "epsilon=8",
-            seed,
-            note,
-            1.0 * note,
-            f"relevance/{channel}/0/{column}",
-            10.0 * note + column + 5 * seed,
-        )
+        ("epsilon=8", seed, note, float(note), f"relevance/{channel}/0/{column}", value)
         for seed in (0, 1)
         for note in (1, 2)
         for channel in (0, 1, 2)
         for column in (0, 1)
+        for value in [10.0 * note + column + 5 * seed]
     ]
     dpsgd.write_history(laplace.FIGURE, tmp_path, lines)
-    keep(found, tmp_path)
     table = lookup.table(declared, tmp_path, "f3")
     ((level, picture),) = relevance_pictures.pictures(row(table, laplace.FIGURE))
     assert (level, picture.tolist()) == ("epsilon=8", [[60.0, 63.0]])
-
-
-def test_without_relevances_there_is_no_picture(tmp_path: Path, tables_of: dict[str, TableResult]) -> None:
-    assert relevance_pictures.draw(tables_of["f4a"]) is None
-    declared = laplace.settings()
-    keep(laplace.record(laplace.FIGURE, declared), tmp_path)
-    table = lookup.table(declared, tmp_path, "f3")
-    assert relevance_pictures.draw(table) is None

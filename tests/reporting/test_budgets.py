@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from pipeline.params import parse
 from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
@@ -21,22 +19,15 @@ def share(key: str, table: Table = TABLE, **rows: Any) -> str:
     return budgets.share(key, declared.rows[key], declared, table, declared.rows[key].budget)
 
 
-def test_a_reduced_row_has_a_share_of_its_full_twin() -> None:
+def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
     assert share("row-reduced", row={}, row_reduced=short(10)) == "10 of 50 epochs"
     assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 of 50 epochs"
-    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
-
-
-def test_levels_of_several_lengths_are_a_range() -> None:
     levels = [{"sigma": 0, "epochs": 2}, {"sigma": 1, "epochs": 6}]
-    own = {**short(1), "levels": levels}
-    assert share("row-reduced", row={}, row_reduced=own) == "2 to 6 of 50 epochs"
-
-
-def test_without_a_twin_the_papers_file_says_how_long() -> None:
+    assert share("row-reduced", row={}, row_reduced=short(1) | {"levels": levels}) == "2 to 6 of 50 epochs"
     told = toys.paper(table={"budget": {"epochs": 25}}).tables["t"]
     assert share("row-reduced", told, row_reduced=short(5)) == "5 of 25 epochs"
     assert share("row-reduced", row_reduced=short(5)) == "reduced budget: 5 epochs"
+    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
 
 
 def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
@@ -57,17 +48,11 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
     assert budgets.share(tan.SIMULATED, row, declared, TABLE, row.budget) == "batch 256 of 4,096"
 
 
-@pytest.mark.parametrize(
-    ("row", "needed"), [({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)]
-)
-def test_rows_that_need_a_gpu_wait_for_one(row: dict[str, Any], needed: bool) -> None:
-    declared = toys.settings(row=row)
-    (result,) = toys.judged(toys.paper(), declared).tables[0].rows
-    assert result.waits is needed
-    assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
-
-
-def test_a_row_that_was_run_waits_for_nothing() -> None:
+def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
+    for changes, needed in (({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)):
+        (result,) = toys.judged(toys.paper(), toys.settings(row=changes)).tables[0].rows
+        assert result.waits is needed
+        assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
     declared = toys.settings(row={"needs": "gpu"})
     record = toys.record("row", declared, sigma_0=(90.0,) * 3)
     assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from scipy import stats
@@ -29,35 +30,32 @@ def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
 
 
-def test_a_mean_has_scipys_student_interval() -> None:
-    low, high = stats.ttest_1samp(LEFT, 0).confidence_interval()
-    found = mean(LEFT)
-    assert found.half is not None
-    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
-    assert found.n == 4
-
-
-def test_a_difference_has_scipys_welch_interval() -> None:
-    low, high = stats.ttest_ind(LEFT, RIGHT, equal_var=False).confidence_interval()
-    found = difference(LEFT, RIGHT)
-    assert found.half is not None
-    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
-
-
-def test_pairs_are_of_the_same_seed_and_have_scipys_interval() -> None:
+def paired() -> Mean:
+    """Of one row's cells, whose seeds go together."""
     left, right = {0: 97.0, 1: 97.4, 2: 97.1}, {2: 96.9, 1: 97.3, 0: 96.5, 7: 50.0}
-    low, high = stats.ttest_rel([97.0, 97.4, 97.1], [96.5, 97.3, 96.9]).confidence_interval()
-    found = contrast([(1, "row", Seeds(left)), (-1, "row", Seeds(right))])
-    assert found.half is not None
-    assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high))
+    return contrast([(1, "row", Seeds(left)), (-1, "row", Seeds(right))])
+
+
+@pytest.mark.parametrize(
+    ("ours", "scipys"),
+    [
+        (mean(LEFT), stats.ttest_1samp(LEFT, 0)),
+        (difference(LEFT, RIGHT), stats.ttest_ind(LEFT, RIGHT, equal_var=False)),
+        (paired(), stats.ttest_rel([97.0, 97.4, 97.1], [96.5, 97.3, 96.9])),
+    ],
+)
+def test_intervals_are_scipys(ours: Mean, scipys: Any) -> None:
+    assert ours.half is not None
+    interval = scipys.confidence_interval()
+    assert (ours.value - ours.half, ours.value + ours.half) == pytest.approx((interval.low, interval.high))
 
 
 def test_rows_are_independent_and_weights_scale_their_spread() -> None:
     left, right = Seeds(dict(enumerate(LEFT))), Seeds(dict(enumerate(RIGHT)))
-    found = contrast([(1, "one", left), (-0.5, "other", right)], less=2)
+    weighted = contrast([(1, "one", left), (-0.5, "other", right)], less=2)
     expected = difference(LEFT, [value / 2 for value in RIGHT])
-    assert found.value == pytest.approx(expected.value - 2)
-    assert found.half == pytest.approx(expected.half)
+    assert weighted.value == pytest.approx(expected.value - 2)
+    assert weighted.half == pytest.approx(expected.half)
 
 
 def test_what_is_computed_has_no_spread() -> None:
@@ -68,9 +66,9 @@ def test_what_is_computed_has_no_spread() -> None:
 
 
 def test_one_seed_has_no_interval_and_decides_nothing() -> None:
-    for found in (mean([97.0]), difference([97.0], RIGHT)):
-        assert found.half is None
-        assert found.where(above=0, below=None) == "undecided"
+    for single in (mean([97.0]), difference([97.0], RIGHT)):
+        assert single.half is None
+        assert single.where(above=0, below=None) == "undecided"
 
 
 def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:

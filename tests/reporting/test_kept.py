@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,11 @@ from pipeline.reporting import budgets, kept, report
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import TableResult
-from pipeline.results import records
-from tests.keeping import lay_papers
+from tests.keeping import keep, lay_papers
 from tests.reporting.made_up import dpsgd
 
 # a row of a second paper, which shares nothing with the first but the folder
-OTHER = {dpsgd.LAYER: {"paper": "mine", "table": "first", "label": "idea"}}
+OTHER = {"paper": "mine", "table": "first", "label": "idea"}
 DRAW = """
 import sys
 from pipeline.reporting.drawing.style import svg
@@ -33,32 +32,23 @@ print(svg("figure", (6 + float(sys.argv[1]), 3), draw))
 """
 
 
-@pytest.fixture
-def declared(tmp_path: Path) -> Settings:
-    """Two papers with all rows run, and their report written."""
-    lay_papers(tmp_path)
-    declared = dpsgd.settings(**OTHER)
+def reported(root: Path, shift: float = 0.0) -> Settings:
+    """Two papers with all rows run, the second's ``shift``ed, and their report written."""
+    lay_papers(root)
+    declared = dpsgd.settings(**{dpsgd.LAYER: OTHER})
     for key in dpsgd.ACCURACY:
-        dpsgd.put(dpsgd.record(key, declared), tmp_path)
-    report.write(declared, tmp_path)
+        dpsgd.put(dpsgd.record(key, declared, shift=shift if key == dpsgd.LAYER else 0.0), root)
+    report.write(declared, root)
     return declared
 
 
-def contents(root: Path) -> dict[str, tuple[bytes, int]]:
-    """By name the bytes of what a report writes, and when they were written."""
+def contents(root: Path) -> dict[str, bytes]:
+    """By name the bytes of what a report writes."""
     folder = root / report.REPORTS
-    written = [
-        folder / name for name in ("README.md", "index.html", "results.html", "ledger.html", "summary.csv")
-    ]
-    written += [path for name in ("papers", "tables", "figures") for path in (folder / name).rglob("*.*")]
-    return {
-        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns) for path in written
-    }
-
-
-def source(declared: Settings, root: Path) -> str:
-    """The digest of all that the second paper's table is drawn from."""
-    return kept.Kept(declared, root).of_table(gather(declared, root)[1].tables[0])
+    names = ["README.md", "index.html", "results.html", "ledger.html", "summary.csv"]
+    written = [path for name in ("papers", "tables", "figures") for path in (folder / name).rglob("*.*")]
+    written += [folder / name for name in names]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in written}
 
 
 def test_another_process_on_another_machine_draws_the_same_bytes() -> None:
@@ -77,12 +67,11 @@ def test_another_process_on_another_machine_draws_the_same_bytes() -> None:
 
 
 def test_one_changed_record_draws_its_own_pages_and_what_is_over_all(
-    tmp_path: Path,
-    declared: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    declared = reported(tmp_path)
     before, tables, draw = contents(tmp_path), list[str](), levels.draw
+    untouched = {path: path.stat().st_mtime_ns for path in (tmp_path / report.REPORTS / "tables").iterdir()}
 
     def noting(table: TableResult) -> str | None:
         tables.append(table.name)
@@ -93,7 +82,8 @@ def test_one_changed_record_draws_its_own_pages_and_what_is_over_all(
     report.write(declared, tmp_path)
     after = contents(tmp_path)
     assert tables == ["mine-first"]
-    assert {name for name in after if after[name] != before[name]} == {
+    moved = {name for name in after if after[name] != before[name]}
+    assert moved == {
         *(f"tables/mine-first.{suffix}" for suffix in ("md", "csv", "tex")),
         "figures/mine-first.svg",
         f"figures/{dpsgd.LAYER}-curves.svg",
@@ -103,56 +93,54 @@ def test_one_changed_record_draws_its_own_pages_and_what_is_over_all(
         "summary.csv",
         "figures/accuracy-privacy.svg",
     }
+    assert all(
+        (path.stat().st_mtime_ns != when) == (f"tables/{path.name}" in moved)
+        for path, when in untouched.items()
+    )
     # and is as whoever has never drawn anything draws it
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    lay_papers(elsewhere)
-    for key in dpsgd.ACCURACY:
-        dpsgd.put(dpsgd.record(key, declared, shift=-2.0 if key == dpsgd.LAYER else 0.0), elsewhere)
-    report.write(declared, elsewhere)
-    assert {name: text for name, (text, _) in contents(elsewhere).items()} == {
-        name: text for name, (text, _) in after.items()
-    }
-
-
-def test_nothing_is_shown_of_what_was_changed_or_lost_since(tmp_path: Path, declared: Settings) -> None:
-    """Pages that somebody touched are made whole, and drawings that were damaged are drawn anew."""
-    before = contents(tmp_path)
+    reported(elsewhere, shift=-2.0)
+    assert contents(elsewhere) == after
+    # pages that somebody touched since are made whole, and drawings that were damaged are drawn anew
     (tmp_path / "reports/papers/mine.html").write_text("mine")
     (tmp_path / "reports/figures/mine-first.svg").unlink()
     for path in (tmp_path / kept.FOLDER).iterdir():
         path.write_bytes(path.read_bytes()[:-9])
     report.write(declared, tmp_path)
-    assert {name: text for name, (text, _) in contents(tmp_path).items()} == {
-        name: text for name, (text, _) in before.items()
-    }
+    assert contents(tmp_path) == after
 
 
-@pytest.mark.parametrize("place", kept.RECORDS[:3], ids=["run", "evaluation", "ledger"])
 def test_whatever_a_table_is_drawn_from_moves_its_digest(
-    tmp_path: Path, declared: Settings, place: Callable[[str, Path], Path]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = source(declared, tmp_path)
-    assert source(declared, tmp_path) == before
-    path = place(dpsgd.LAYER, tmp_path)
-    path.write_text(path.read_text() + "\n")
-    assert source(declared, tmp_path) != before
+    """Settings, what was run, measured and accounted, a row's cost, curves and code."""
+    sources: list[str] = []
 
+    def note(**changes: Any) -> None:
+        declared = dpsgd.settings(**{dpsgd.LAYER: OTHER | changes})
+        sources.append(kept.Kept(tmp_path).of_table(gather(declared, tmp_path)[1].tables[0]))
 
-def test_so_do_settings_marks_curves_and_code(
-    tmp_path: Path, declared: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [source(declared, tmp_path)]
-    sources.append(
-        source(dpsgd.settings(**{dpsgd.LAYER: {**OTHER[dpsgd.LAYER], "label": "thought"}}), tmp_path)
-    )
-    sources.append(source(dpsgd.settings(**{dpsgd.LAYER: {**OTHER[dpsgd.LAYER], "seeds": 2}}), tmp_path))
+    declared = dpsgd.settings(**{dpsgd.LAYER: OTHER})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    layer = dpsgd.put(dpsgd.record(dpsgd.LAYER, declared), tmp_path)
+    note()
+    note()
+    assert sources.pop() == sources[0]
+    note(label="thought")
+    note(seeds=2)
+    for changed in (
+        {"seconds": 99.0},
+        {"metrics": {"test_accuracy": 0.5, "validation_accuracy": 0.5}},
+        {"ledger": dpsgd.ledger(epsilon_upper=0.5)},
+    ):
+        keep(dpsgd.altered(layer, **changed), tmp_path)
+        note()
     write_json(tmp_path / budgets.GPU_HOURS, {dpsgd.LAYER: 2.0})
-    sources.append(source(declared, tmp_path))
+    note()
     dpsgd.write_history(dpsgd.LAYER, tmp_path, [("epsilon=1", 0, 54, 1, "validation_accuracy", 0.5)])
-    sources.append(source(declared, tmp_path))
-    records.audit_path(dpsgd.LAYER, tmp_path).unlink(missing_ok=True)
+    note()
     monkeypatch.setattr(kept, "LIBRARIES", ("jinja2",))
-    sources.append(source(declared, tmp_path))
+    note()
     monkeypatch.setattr(kept, "_bytes_of", lambda package: "other code")
-    sources.append(source(declared, tmp_path))
+    note()
     assert len(set(sources)) == len(sources)

@@ -15,7 +15,7 @@ from pipeline.reporting import findings, papers, wording
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.report import Report
-from tests.reporting import readme
+from tests.reporting import lookup, readme
 from tests.reporting.made_up import dpsgd, toys
 from tests.reporting.markup import check, words
 
@@ -56,7 +56,7 @@ def luminance(colour: str) -> float:
 
 def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: Report) -> None:
     text = words(read(written.index))
-    cell = next(row for row in written.papers[0].tables[0].rows if row.key == dpsgd.PUBLIC).cells["epsilon=7"]
+    cell = lookup.row(written.papers[0].tables[0], dpsgd.PUBLIC).cells["epsilon=7"]
     assert (
         f"it reaches {wording.with_interval(cell.mean, 2).replace(' (', ' % (')} on MNIST, layer norm" in text
     )
@@ -75,18 +75,20 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
 
 def test_every_result_is_a_line_of_the_summary(written: Report) -> None:
     lines = list(csv.DictReader(StringIO(read(written.index.parent / "summary.csv"))))
-    cells = [cell for table in written.papers[0].tables for row in table.rows for cell in row.cells.values()]
-    assert len(lines) == len(cells)
-    one = next(line for line in lines if (line["row"], line["level"]) == (dpsgd.LITERAL, "epsilon=7"))
-    assert (one["privacy"], one["proven"], one["decides"]) == ("DOES NOT HOLD", "", "False")
+    assert len(lines) == len(written.papers[0].tables[0].cells)
+    literal = next(line for line in lines if (line["row"], line["level"]) == (dpsgd.LITERAL, "epsilon=7"))
+    assert (literal["privacy"], literal["proven"], literal["decides"]) == ("DOES NOT HOLD", "", "False")
     page = read(written.index.parent / "results.html")
     waiting = page.count('data-evidence=""')
     assert page.count("<tr data-paper=") == len(lines) + waiting
+    # and can be read without its script
+    assert '<form id="filter" hidden>' in page
+    assert "<tr hidden" not in page
 
 
 def test_counts_are_there_for_dvc(written: Report) -> None:
     counts = json.loads(read(written.index.parent / f"metrics/{written.papers[0].key}.json"))
-    cells = [cell for table in written.papers[0].tables for row in table.rows for cell in row.cells.values()]
+    cells = written.papers[0].tables[0].cells
     assert counts["results"] == len(cells)
     unjudged = ("inconclusive", "not_judged", "wait_for_gpu", "not_run", "not_counted")
     decided = counts["agree"] + counts["differ"]
@@ -96,12 +98,6 @@ def test_counts_are_there_for_dvc(written: Report) -> None:
     assert 0 < counts["and_of_use"] <= counts["proven_within_claim"] < counts["claim_privacy"] < len(cells)
     # DVC's tables take a metric of this name for something of their own
     assert "values" not in counts
-
-
-def test_the_table_can_be_read_without_its_script(written: Report) -> None:
-    page = read(written.index.parent / "results.html")
-    assert '<form id="filter" hidden>' in page
-    assert "<tr hidden" not in page
 
 
 def test_a_finding_quotes_only_what_it_names() -> None:
@@ -123,51 +119,40 @@ SAYS = {"says": "{a.ours} and {b.ours}: {a.verdict}", "table": "t"}
 CELLS = {name: {"row": key, "at": "sigma=0"} for name, key in (("a", "one"), ("b", "two"))}
 
 
-def found(finding: dict[str, Any], accuracy: float = 90.0, seeds: int = 3, **row: Any) -> list[str]:
+def sentences(finding: dict[str, Any], accuracy: float = 90.0, seeds: int = 3, **row: Any) -> list[str]:
     """What is said of two rows of which the second is as told."""
     searches = {"s": {"row": "one", "grid": {"learning_rate": [0.1]}}}
     declared = toys.settings(one={"search": "s"}, two={"search": "s", **row}, searches=searches)
     reached = {"one": (90.1, 90.2, 90.3), "two": (accuracy, accuracy + 0.1, accuracy + 0.2)[:seeds]}
     records = [toys.record(key, declared, sigma_0=accuracies) for key, accuracies in reached.items()]
-    claims = [
-        {"key": "c", "says": "so", "where": "there", "tests": [
-            {"kind": "difference", "left": "t/one", "right": 95, "at": ["sigma=0"], "above": 0}]}
-    ]  # fmt: skip
-    paper = toys.paper(claims=claims, values={"sigma=0": 90.0}, findings=[{**SAYS, **finding}])
+    test = {"kind": "difference", "left": "t/one", "right": 95, "at": ["sigma=0"], "above": 0}
+    values = {"sigma=0": 90.0}
+    paper = toys.paper(claims=[toys.claim(test)], values=values, findings=[{**SAYS, **finding}])
     result = toys.judged(paper, declared, *records)
-    return [one.text for one in findings.said(paper.findings, result.tables, assess(result))]
+    return [said.text for said in findings.said(paper.findings, result.tables, assess(result))]
 
 
 def test_a_finding_has_seeds_intervals_and_budget_in_it() -> None:
-    assert found({"cells": CELLS}) == [
+    assert sentences({"cells": CELLS}) == [
         "90.20 ± 0.25 % (n = 3) and 90.10 ± 0.25 % (n = 3): agrees (Own budget: 50 epochs, exploratory.)"
     ]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"budget": "reduced"},
-        {"seeds": 1},
-        {"search": None},  # beside a row that was searched
-    ],
-)
+# the last stands beside a row that was searched
+@pytest.mark.parametrize("change", [{"budget": "reduced"}, {"seeds": 1}, {"search": None}])
 def test_a_finding_is_refused_that_its_rows_cannot_carry(change: dict[str, Any]) -> None:
-    assert found({"cells": CELLS})
-    assert not found({"cells": CELLS}, **change)
+    assert not sentences({"cells": CELLS}, **change)
 
 
-@pytest.mark.parametrize(
-    ("above", "accuracy", "said"), [(1, 80.0, True), (1, 89.5, False), (1, 100.0, False)]
-)
-def test_a_finding_is_said_where_what_it_needs_holds(above: float, accuracy: float, said: bool) -> None:
-    needs = [{"left": "a", "right": "b", "above": above}]
-    assert bool(found({"cells": CELLS, "provided": needs}, accuracy)) == said
+@pytest.mark.parametrize(("accuracy", "said"), [(80.0, True), (89.5, False), (100.0, False)])
+def test_a_finding_is_said_where_what_it_needs_holds(accuracy: float, said: bool) -> None:
+    needs = [{"left": "a", "right": "b", "above": 1}]
+    assert bool(sentences({"cells": CELLS, "provided": needs}, accuracy)) == said
 
 
 @pytest.mark.parametrize(("status", "said"), [("not reproduced", True), ("reproduced", False)])
 def test_a_finding_may_rest_on_how_a_claim_came_out(status: str, said: bool) -> None:
-    assert found({"says": "So.", "claims": {"c": status}}) == (["So."] if said else [])
+    assert sentences({"says": "So.", "claims": {"c": status}}) == (["So."] if said else [])
 
 
 def test_every_finding_of_the_papers_is_said_by_the_records_here() -> None:

@@ -1,3 +1,4 @@
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,20 +145,12 @@ def test_noisy_running_averages_have_a_line_of_their_own_with_a_comma() -> None:
     assert (line.label if line else None, variant) == (label, "momentum 0.5")
 
 
-def test_every_paper_file_is_a_paper() -> None:
-    for name in NAMES:
-        assert papers.load(name).tables
-
-
 def test_cells_may_be_numbers_with_errors_or_words(tmp_path: Path) -> None:
-    values = load(tmp_path, SMALL).tables["t2"].lines[0].values
+    values, whole = (line.values for line in load(tmp_path, SMALL).tables["t2"].lines)
     assert (values["sigma=0"].value, values["sigma=0"].error) == (98.2, 0.07)
     assert (values["sigma=1"].value, values["sigma=1"].words) == (None, "No-convergence")
-
-
-def test_a_number_without_decimals_is_shown_and_rounded_as_printed(tmp_path: Path) -> None:
-    whole = load(tmp_path, SMALL).tables["t2"].lines[1].values["sigma=0"]
-    assert (printed(whole, 2), whole.rounding(2)) == ("99", 0.5)
+    # a number without decimals is shown and rounded as printed
+    assert (printed(whole["sigma=0"], 2), whole["sigma=0"].rounding(2)) == ("99", 0.5)
     exact = load(tmp_path, SMALL.replace("sigma=0: 99}", "sigma=0: 99.0}")).tables["t2"].lines[1].values
     assert (printed(exact["sigma=0"], 2), exact["sigma=0"].rounding(2)) == ("99.00", 0.005)
 
@@ -175,66 +168,46 @@ def test_a_number_without_decimals_is_shown_and_rounded_as_printed(tmp_path: Pat
 def test_a_row_belongs_to_the_line_its_label_starts_with(
     tmp_path: Path, label: str, key: str | None, variant: str
 ) -> None:
-    line, found = load(tmp_path, SMALL).tables["t2"].line_of(label)
-    assert (line.key if line else None, found) == (key, variant)
+    line, change = load(tmp_path, SMALL).tables["t2"].line_of(label)
+    assert (line.key if line else None, change) == (key, variant)
+
+
+def claiming(**test: object) -> str:
+    """A claim with this test of `SMALL`'s lines."""
+    values = {"kind": "difference", "left": "t2/lenet", "right": 10, "at": ["sigma=0"], "above": 0} | test
+    told = {key: value for key, value in values.items() if value is not None}
+    return f"claims: {json.dumps([{'key': 'a', 'says': 'b', 'where': 'c', 'tests': [told]}])}"
+
+
+LINES = "there are: t2/lenet, t2/lenet:last, t2/lenet-big"
+FIGURES = "gradient_norms, layer_norms, relevance_pictures, tradeoff"
+SLOWDOWN = {"kind": "slowdown", "of": "t2/lenet", "from": "sigma=0", "to": "sigma=1"}
+CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
         ("title: A paper", "title: A paper\nauthor: me", "small.yaml: author: Extra inputs"),
-        ("sigma=1: No", "sigma=3: No", "not in columns: sigma=3"),
-        (
-            "claims: []",
-            "claims: [{key: a, says: b, where: c, tests: "
-            "[{kind: difference, left: t2/vgg, right: t2/lenet, at: [sigma=0], above: 0}]}]",
-            "no line 't2/vgg'; there are: t2/lenet, t2/lenet:last, t2/lenet-big",
-        ),
-        (
-            "claims: []",
-            "claims: [{key: a, says: b, where: c, tests: "
-            "[{kind: difference, left: t2/lenet, right: 10, at: [sigma=0]}]}]",
-            "needs 'above', 'below' or both",
-        ),
-        (
-            "claims: []",
-            "claims: [{key: a, says: b, where: c, tests: "
-            "[{kind: slowdown, of: t2/lenet, from: sigma=0, to: sigma=1}]}]",
-            "needs 'above', 'below' or both",
-        ),
-        (
-            "claims: []",
-            "claims: [{key: a, says: b, where: c, tests: "
-            "[{kind: difference, left: t2/lenet, right: 1, at: [], below: 0}]}]",
-            "at least 1 item",
-        ),
-        (
-            "axis: noise σ",
-            "axis: noise σ\n    figures: [trade]",
-            "no figure trade; allowed: gradient_norms, layer_norms, relevance_pictures, tradeoff",
-        ),
-        ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("title: A paper", "title: [", "not YAML"),
+        ("sigma=1: No", "sigma=3: No", "not in columns: sigma=3"),
+        ("axis: noise σ", "axis: noise σ\n    figures: [trade]", f"no figure trade; allowed: {FIGURES}"),
+        ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("    margin: 1\n", "", "margin: a table that prints values needs one"),
-        ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
-        (
-            "values: {sigma=0: 99}",
-            "also: {loud: {sigma=0: 2.0}}",
-            "lenet-big: also: not in the table's",
-        ),
-        (
-            "values: {sigma=0: 99}",
-            "also: {last: {sigma=2: 2.0}}",
-            "lenet-big: not in columns: sigma=2",
-        ),
-        (
-            "claims: []",
-            "claims: [{key: a, says: b, where: c, tests: "
-            "[{kind: ratio, left: t2/lenet, right: 't2/lenet:loud', at: [sigma=0], above: 1}]}]",
-            "no line 't2/lenet:loud'; there are: t2/lenet, t2/lenet:last, t2/lenet-big",
-        ),
-        ("claims: []", "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
         ("margin: 1", "margin: 3", "margin: above 2 'margin_why' must say why"),
+        ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
+        (BIG, "also: {loud: {sigma=0: 2.0}}", "lenet-big: also: not in the table's"),
+        (BIG, "also: {last: {sigma=2: 2.0}}", "lenet-big: not in columns: sigma=2"),
+        (CLAIMS, claiming(left="t2/vgg"), f"no line 't2/vgg'; {LINES}"),
+        (CLAIMS, claiming(kind="ratio", right="t2/lenet:loud"), f"no line 't2/lenet:loud'; {LINES}"),
+        (CLAIMS, claiming(above=None), "needs 'above', 'below' or both"),
+        (
+            CLAIMS,
+            claiming(**dict.fromkeys(("left", "right", "at", "above")), **SLOWDOWN),
+            "needs 'above', 'below'",
+        ),
+        (CLAIMS, claiming(at=[]), "at least 1 item"),
+        (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
     ],
 )
 def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
@@ -262,13 +235,13 @@ def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
 
 def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
     known: dict[str, set[str]] = defaultdict(set)
-    found = {name: papers.load(name) for name in NAMES}
+    loaded = {name: papers.load(name) for name in NAMES}
     for key, row in load_settings(ROOT / "params.yaml").lines.items():
-        table = found[row.paper].tables[row.table]
+        table = loaded[row.paper].tables[row.table]
         line, _ = table.line_of(row.label)
         assert line is not None, f"{key}: {row.paper} has no line {row.label!r}"
         known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(own) for own in row.resolved}
-    for name, paper in found.items():
+    for name, paper in loaded.items():
         for reference in paper.lines:
             known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)
         looked_at = {
@@ -279,7 +252,7 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
             if not level.startswith("best")
         }
         assert looked_at
-        assert not {one for one in looked_at if one[2] not in known[f"{name}/{one[1]}"]}
+        assert not {place for place in looked_at if place[2] not in known[f"{name}/{place[1]}"]}
 
 
 def test_a_paper_without_a_file_is_only_its_name() -> None:

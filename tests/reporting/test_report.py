@@ -7,17 +7,21 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.files import write_json
+from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.report import Report
+from pipeline.results.schema import Record
 from tests.keeping import lay_papers
+from tests.reporting import lookup
 from tests.reporting.lookup import page_of
 from tests.reporting.made_up import dpsgd
-from tests.reporting.markup import Elements, words
+from tests.reporting.markup import Elements
 
 
-@pytest.fixture
-def page(written: Report) -> str:
-    return page_of(written).read_text(encoding="utf-8")
+def page_with(root: Path, record: Record, declared: Settings) -> str:
+    """The page of a report on one record, as read."""
+    dpsgd.put(record, root)
+    return lookup.text(report.write(declared, root))
 
 
 def test_everything_is_written(written: Report, root: Path) -> None:
@@ -30,25 +34,20 @@ def test_everything_is_written(written: Report, root: Path) -> None:
     assert all(path.exists() for path in written.files["davody2020"])
 
 
-def test_the_page_runs_no_script_and_leads_to_the_runs_in_mlflow(page: str) -> None:
-    elements = Elements(page).found
+def test_the_page_runs_no_script_and_leads_to_the_runs_in_mlflow(written: Report) -> None:
+    elements = Elements(page_of(written).read_text(encoding="utf-8")).elements
     assert "script" not in {tag for tag, _ in elements}
     links = [attributes.get("href") or "" for tag, attributes in elements if tag == "a"]
     assert any("searchFilter=tags.row" in link and dpsgd.PUBLIC in link for link in links)
 
 
-def test_the_page_answers_both_questions_at_a_glance(page: str) -> None:
-    text = words(page)
-    # of the rows that are the paper's lines as they stand; batch norm was run with a change alone
-    assert "12 the claimed ε holds 2 claim no privacy" in text
-    assert "4 decided by a variant alone" in text
-    assert re.search(r"119 printed values .*\d+ agree \d+ at a budget of our own \(\d+ exploratory\)", text)
-    assert f"{dpsgd.LITERAL}: the claimed privacy DOES NOT HOLD. Batch statistics couple the examples" in text
-
-
-def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
-    text = words(page)
+def test_the_page_answers_both_questions_at_a_glance_and_says_what_made_its_numbers(written: Report) -> None:
+    text = lookup.text(written)
     for expected in (
+        # of the rows that are the paper's lines as they stand; batch norm was run with a change alone
+        "12 the claimed ε holds 2 claim no privacy",
+        "4 decided by a variant alone",
+        f"{dpsgd.LITERAL}: the claimed privacy DOES NOT HOLD. Batch statistics couple the examples",
         "400 x PoissonSampled(0.0186182, Gaussian(1.1))",
         "prv (opacus 1.5.4): none (PRV failed: no luck)",
         "one training example; add or remove one",
@@ -61,26 +60,30 @@ def test_the_page_has_ledger_provenance_and_assumptions(page: str) -> None:
         "What the paper leaves open",
     ):
         assert expected in text
+    assert re.search(r"119 printed values .*\d+ agree \d+ at a budget of our own \(\d+ exploratory\)", text)
 
 
 def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> None:
     declared = dpsgd.settings()
     row = declared.rows[dpsgd.LAYER].model_copy(update={"search": "layer"})
     declared = declared.model_copy(update={"rows": {dpsgd.LAYER: row}})
-    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared), tmp_path)
-    assert "search layer: not run" in words(page_of(report.write(declared, tmp_path)).read_text())
+    record = dpsgd.record(dpsgd.LAYER, declared)
+    assert "search layer: not run" in page_with(tmp_path, record, declared)
     search = {"name": "layer", "candidates": [{}, {}], "chosen": {"epsilon=3": {"batch": 1024}}, "more": 1}
     write_json(tmp_path / "reports/searches/layer.json", search)
-    page = page_of(report.write(declared, tmp_path)).read_text()
-    assert 'href="../searches/layer.json"' in page
-    assert "2 candidates" in words(page)
-    assert "ε = 3: batch 1024" in words(page)
+    text = page_with(tmp_path, record, declared)
+    assert "2 candidates" in text
+    assert "ε = 3: batch 1024" in text
+    assert 'href="../searches/layer.json"' in (tmp_path / "reports/papers/davody2020.html").read_text()
+    (tmp_path / "reports/searches/layer.json").write_text("[]")
+    with pytest.raises(UserError, match=r"layer\.json: not a JSON object"):
+        report.write(declared, tmp_path)
 
 
 def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
     lay_papers(tmp_path)
     written = report.write(dpsgd.settings(), tmp_path)
-    text, index = words(page_of(written).read_text()), written.index.read_text()
+    text, index = lookup.text(written), written.index.read_text()
     assert "Nothing has been run as in the paper yet." in text
     assert "119 not run" in text
     assert '<ol class="findings">' not in index
@@ -90,8 +93,7 @@ def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
 def test_settings_are_shown_once_and_by_level_where_they_differ(tmp_path: Path) -> None:
     levels = [{"epsilon": level, "batch": 2048 if level == 7 else 1024} for level in dpsgd.LEVELS]
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"levels": levels}})
-    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
-    text = words(page_of(report.write(declared, tmp_path)).read_text())
+    text = page_with(tmp_path, dpsgd.record(dpsgd.PLAIN, declared), declared)
     assert "settings learning rate 0.5, schedule constant, epochs 8.0" in text
     assert "ε = 7: batch 2048 ε = 3: batch 1024" in text
 
@@ -105,9 +107,8 @@ def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: P
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
     made = record.provenance.model_copy(update={"device": script})
-    dpsgd.put(record.model_copy(update={"origins": (made,)}), tmp_path)
     with pytest.raises(UserError, match=r"origins\.0\.device"):
-        report.write(declared, tmp_path)
+        page_with(tmp_path, record.model_copy(update={"origins": (made,)}), declared)
 
 
 def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
@@ -115,9 +116,9 @@ def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
     declared = dpsgd.settings()
     record = dpsgd.record(dpsgd.PLAIN, declared)
     later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
-    dpsgd.put(record.model_copy(update={"origins": (record.provenance, later)}), tmp_path)
-    text = words(page_of(report.write(declared, tmp_path)).read_text())
-    assert "trained and measured elsewhere, not measured again rows.tar.gz (sha256:ab)" in text
+    record = record.model_copy(update={"origins": (record.provenance, later)})
+    said = "trained and measured elsewhere, not measured again rows.tar.gz (sha256:ab)"
+    assert said in page_with(tmp_path, record, declared)
 
 
 def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
+    Verdict,
     of_computed,
     of_convergence,
     of_mean,
@@ -28,6 +29,13 @@ def spread_around(center: float, half: float, n: int = 3) -> list[float]:
     return [center - away, center + away, *[center] * (n - 2)]
 
 
+def decided(values: list[float], printed: float = 90.0, error: float | None = None) -> Verdict:
+    """The verdict within a point of what is printed."""
+    verdict = of_mean(values, printed, error, margin=1.0)
+    assert verdict is not None
+    return verdict
+
+
 @pytest.mark.parametrize("n", [3, 5, 16])
 @pytest.mark.parametrize(
     ("center", "half", "name"),
@@ -39,23 +47,15 @@ def spread_around(center: float, half: float, n: int = 3) -> list[float]:
         (91.5, 0.51, "inconclusive"),
         (88.5, 0.49, "below"),
         (88.5, 0.51, "inconclusive"),
+        # noisy data never agree because they are noisy, not even with the printed value itself as their mean
         (90.0, 1.01, "inconclusive"),
+        (90.0, 50.0, "inconclusive"),
     ],
 )
 def test_the_whole_interval_lies_within_the_margin_or_outside(
     center: float, half: float, name: str, n: int
 ) -> None:
-    verdict = of_mean(spread_around(center, half, n), 90.0, None, margin=1.0)
-    assert verdict is not None
-    assert verdict.name == name
-
-
-@pytest.mark.parametrize("spread", [2.0, 5.0, 50.0])
-def test_noisy_data_never_agree_because_they_are_noisy(spread: float) -> None:
-    """Not even with the printed value itself as their mean."""
-    verdict = of_mean(spread_around(90.0, spread), 90.0, None, margin=1.0)
-    assert verdict is not None
-    assert verdict.name == "inconclusive"
+    assert decided(spread_around(center, half, n)).name == name
 
 
 def test_more_noise_never_turns_another_verdict_into_agreement() -> None:
@@ -63,10 +63,8 @@ def test_more_noise_never_turns_another_verdict_into_agreement() -> None:
     for _ in range(300):
         values = [rng.gauss(90, 1) for _ in range(rng.randint(3, 8))]
         center, printed = sum(values) / len(values), 90 + rng.uniform(-3, 3)
-        before = of_mean(values, printed, None, margin=1.0)
-        after = of_mean([center + 3 * (value - center) for value in values], printed, None, margin=1.0)
-        assert before
-        assert after
+        before = decided(values, printed)
+        after = decided([center + 3 * (value - center) for value in values], printed)
         assert after.name in (before.name, "inconclusive")
 
 
@@ -79,24 +77,19 @@ def test_fewer_than_three_seeds_decide_nothing(values: list[float]) -> None:
 
 def test_the_papers_own_error_widens_the_interval() -> None:
     values = spread_around(91.5, 0.3)
-    alone, beside = (of_mean(values, 90.0, error, margin=1.0) for error in (None, 0.3))
-    assert alone
-    assert beside
-    assert (alone.name, beside.name) == ("above", "inconclusive")  # sqrt(.3 ** 2 + (1.96 x .3) ** 2) is .66
+    names = [decided(values, error=error).name for error in (None, 0.3)]
+    assert names == ["above", "inconclusive"]  # sqrt(.3 ** 2 + (1.96 x .3) ** 2) is .66
 
 
 def test_what_is_within_the_margin_and_surely_not_equal_says_so() -> None:
-    sure, unsure = (of_mean(spread_around(90.4, half), 90.0, None, margin=1.0) for half in (0.39, 0.41))
-    assert sure
-    assert unsure
+    sure, unsure = (decided(spread_around(90.4, half)) for half in (0.39, 0.41))
     assert (sure.name, sure.offset) == ("agrees", pytest.approx(0.4))
     assert (unsure.name, unsure.offset) == ("agrees", None)
 
 
 def test_the_number_of_seeds_that_would_decide_does() -> None:
     values = spread_around(90.5, 0.8)
-    verdict = of_mean(values, 90.0, None, margin=1.0)
-    assert verdict
+    verdict = decided(values)
     assert verdict.seeds
     deviation = stats.tstd(values)
 
@@ -114,12 +107,9 @@ def test_the_number_of_seeds_that_would_decide_does() -> None:
     ],
 )
 def test_some_values_no_number_of_seeds_decides(center: float, error: float | None) -> None:
-    verdict = of_mean(spread_around(center, 0.5), 90.0, error, margin=1.0)
-    assert verdict
+    verdict = decided(spread_around(center, 0.5), error=error)
     assert (verdict.name, verdict.seeds) == ("inconclusive", None)
-    many = of_mean(spread_around(center, 0.01, MOST_SEEDS), 90.0, error, margin=1.0)
-    assert many
-    assert many.name == "inconclusive"
+    assert decided(spread_around(center, 0.01, MOST_SEEDS), error=error).name == "inconclusive"
 
 
 @pytest.mark.parametrize(

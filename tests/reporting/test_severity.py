@@ -14,7 +14,7 @@ VOCABULARY, REPLICAS = statement("vocabulary"), statement("all_replicas")
 
 
 def ledger(*uses: Statement) -> Ledger:
-    return dpsgd.ledger(dpsgd.PLAIN, 1).model_copy(update={"not_covered": uses})
+    return dpsgd.ledger(not_covered=uses)
 
 
 def composition(left_out: int = 0) -> Composition:

@@ -1,5 +1,6 @@
 """The verdict on each printed value, and the sentence that counts them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,10 +21,17 @@ def verdict(result: PaperResult) -> tuple[str, str]:
     return value.status, value.words
 
 
-def of(printed: Any, *accuracies: float, **row: Any) -> tuple[str, str]:
-    declared = toys.settings(row={"seeds": len(accuracies), **row})
-    record = toys.record("row", declared, sigma_0=accuracies)
-    return verdict(toys.judged(toys.paper(values={"sigma=0": printed}), declared, record))
+def judged(rows: dict[str, Sequence[float] | None], changes: Any = None, **paper: Any) -> PaperResult:
+    """The paper with rows of these accuracies, or that were not run; ``changes`` are what rows declare."""
+    declared = toys.settings(**{key: (changes or {}).get(key, {}) for key in rows})
+    ran = [toys.record(key, declared, sigma_0=each) for key, each in rows.items() if each is not None]
+    return toys.judged(toys.paper(**{"values": PRINTED} | paper), declared, *ran)
+
+
+def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple[str, str]:
+    """The verdict on a printed value by one row."""
+    changes = {"row": {"seeds": len(accuracies), **row}}
+    return verdict(judged({"row": accuracies}, changes, values={"sigma=0": printed}, table=table or {}))
 
 
 @pytest.mark.parametrize(
@@ -59,23 +67,15 @@ def test_a_reduced_row_is_too_small_a_budget_and_an_own_one_counts() -> None:
     assert of(90.0, *SURE, budget="own")[0] == "agrees"
 
 
-def test_a_reduced_row_on_a_part_of_the_data_says_that_more_training_would_not_help() -> None:
-    declared = toys.settings(row={"budget": "reduced"})
-    record = toys.record("row", declared, sigma_0=SURE)
-    paper = toys.paper(values=PRINTED, table={"examples": 1_000_000})
-    assert verdict(toys.judged(paper, declared, record)) == ("not judged", "too small a part of the data")
-
-
-@pytest.mark.parametrize(("accuracy", "status"), [(90.1, "agrees"), (93.0, "above"), (85.0, "not judged")])
-def test_fewer_data_cannot_help_so_that_only_below_decides_nothing(accuracy: float, status: str) -> None:
-    declared = toys.settings(row={})
-    record = toys.record("row", declared, sigma_0=(accuracy,) * 3)
-    paper = toys.paper(values=PRINTED, table={"examples": 100_000})
-    found, words = verdict(toys.judged(paper, declared, record))
-    assert found == status
-    assert status != "not judged" or words == (
-        "below, which decides nothing: trained on 55,000 of 100,000 examples"
-    )
+def test_fewer_data_cannot_help_so_that_only_below_decides_nothing() -> None:
+    fewer = {"examples": 100_000}
+    assert of(90.0, *(90.1,) * 3, table=fewer)[0] == "agrees"
+    assert of(90.0, *(93.0,) * 3, table=fewer)[0] == "above"
+    said = "below, which decides nothing: trained on 55,000 of 100,000 examples"
+    assert of(90.0, *(85.0,) * 3, table=fewer) == ("not judged", said)
+    # more training would not help
+    said = "too small a part of the data"
+    assert of(90.0, *SURE, table={"examples": 1_000_000}, budget="reduced") == ("not judged", said)
 
 
 # -- which row decides -------------------------------------------------------------------------------
@@ -91,16 +91,14 @@ def test_value_and_claim_name_the_same_row() -> None:
         {"kind": "difference", "left": "t/one", "right": 0, "at": [level], "above": 80}
         for level in ("sigma=0", "sigma=1")
     ]
-    claims = [{"key": "c", "says": "so", "where": "there", "tests": tests}]
-    paper = toys.paper(claims=claims, values={"sigma=0": 90.0, "sigma=1": 90.0})
+    paper = toys.paper(claims=[toys.claim(*tests)], values={"sigma=0": 90.0, "sigma=1": 90.0})
     result = toys.judged(paper, declared, first, second, reduced)
-    judged = values.judge(result)
-    assert [(value.row.key if value.row else None, value.status) for value in judged] == [
+    assert [(value.row.key if value.row else None, value.status) for value in values.judge(result)] == [
         ("first", "agrees"),
         ("second", "below"),
     ]
-    plain = next(one for one in assess(result)[0].assessments if not one.variant and not one.reduced)
-    assert [one.verdict for one in plain.outcomes] == ["holds", "fails"]
+    plain = next(each for each in assess(result)[0].assessments if not each.variant and not each.reduced)
+    assert [outcome.verdict for outcome in plain.outcomes] == ["holds", "fails"]
     assert plain.outcomes[0].text.startswith("One − 0 at σ = 0: +90.20 ± ")
     assert plain.outcomes[1].text.startswith("One − 0 at σ = 1: +50.10 ± ")
     # and the tables show the same in bold
@@ -111,13 +109,9 @@ def test_value_and_claim_name_the_same_row() -> None:
 
 
 def test_what_came_out_never_chooses_the_row() -> None:
-    declared = toys.settings(first={}, second={})
-    good = {"sigma_0": SURE}
-    bad = {"sigma_0": (50.0, 90.0, 70.0)}
-    paper = toys.paper(values=PRINTED)
-    for one, other, status in ((good, bad, "agrees"), (bad, good, "inconclusive")):
-        records = toys.record("first", declared, **one), toys.record("second", declared, **other)
-        (value,) = values.judge(toys.judged(paper, declared, *records))
+    scattered = (50.0, 90.0, 70.0)
+    for first, second, status in ((SURE, scattered, "agrees"), (scattered, SURE, "inconclusive")):
+        (value,) = values.judge(judged({"first": first, "second": second}))
         assert value.row
         assert (value.row.key, value.status) == ("first", status)
 
@@ -142,12 +136,8 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
 def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     (value,) = values.judge(planned(5))
     assert value.row
-    assert (value.row.key, value.row.variant, value.status, value.planned) == (
-        "row-planned",
-        "",
-        "below",
-        True,
-    )
+    assert (value.row.key, value.row.variant, value.status) == ("row-planned", "", "below")
+    assert value.planned
     assert tally.metrics(planned(5))["decided_as_planned"] == 1
 
 
@@ -172,46 +162,43 @@ def test_a_plan_that_was_not_kept_is_exploratory(seeds: int, digest: str | None)
 
 
 def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
-    declared = toys.settings(row={}, row_reduced={"budget": "reduced"})
-    full = toys.record("row", declared, sigma_0=(90.0, 90.0, 90.0))
-    reduced = toys.record("row-reduced", declared, sigma_0=(50.0, 50.0, 50.0))
-    paper = toys.paper(values=PRINTED)
-    assert verdict(toys.judged(paper, declared, full, reduced)) == ("agrees", "agrees")
-    assert verdict(toys.judged(paper, declared, reduced)) == ("not judged", "too small a budget")
+    reduced = {"row-reduced": {"budget": "reduced"}}
+    assert verdict(judged({"row": SURE, "row-reduced": (50.0,) * 3}, reduced)) == ("agrees", "agrees")
+    alone = judged({"row": None, "row-reduced": (50.0,) * 3}, reduced)
+    assert verdict(alone) == ("not judged", "too small a budget")
 
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
-    paper = toys.paper(values=PRINTED)
-    declared = toys.settings(row={"label": "One, otherwise"})
-    assert verdict(toys.judged(paper, declared)) == ("not run", "only variants of it are declared")
-    record = toys.record("row", declared, sigma_0=(90.0, 90.0, 90.0))
-    assert verdict(toys.judged(paper, declared, record)) == ("not run", "only variants of it were run")
+    changed = {"row": {"label": "One, otherwise"}}
+    assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of it are declared")
+    assert verdict(judged({"row": SURE}, changed)) == ("not run", "only variants of it were run")
 
 
 def test_why_there_is_no_number() -> None:
-    untried = [{"key": "two", "label": "Two", "values": PRINTED, "untried": "it costs too much"}]
-    further = [{"key": "three", "label": "Three", "values": PRINTED}]
-    paper = toys.paper(values=PRINTED, lines=[*untried, *further])
-    result = toys.judged(paper, toys.settings(row={}))
-    assert [value.words for value in values.judge(result)] == [
-        "still to be trained",
-        "it costs too much",
-        "no row is declared",
+    lines = [
+        {"key": "two", "label": "Two", "values": PRINTED, "untried": "it costs too much"},
+        {"key": "three", "label": "Three", "values": PRINTED},
+        {"key": "four", "label": "Four", "values": PRINTED},
     ]
+    result = judged({"row": None}, lines=lines)
+    reasons = ["still to be trained", "it costs too much", "no row is declared", "no row is declared"]
+    assert [value.words for value in values.judge(result)] == reasons
+    # which are counted where there are several
+    why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
+    assert tally.values(result)[-1] == ("not run", "4", why)
 
 
 def test_a_row_waits_at_its_own_levels_alone() -> None:
     large = {"needs": "gpu", "levels": [{"sigma": 1}]}
     declared = toys.settings(row=large)
     paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
-    found = [value.status for value in values.judge(toys.judged(paper, declared))]
-    assert found == ["not run", "waits for a GPU"]
+    statuses = [value.status for value in values.judge(toys.judged(paper, declared))]
+    assert statuses == ["not run", "waits for a GPU"]
 
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
-    paper = toys.paper(values=PRINTED, table={"own": True})
-    assert values.judge(toys.judged(paper, toys.settings(row={}))) == []
-    assert tally.values(toys.judged(paper, toys.settings(row={}))) == []
+    result = judged({"row": None}, table={"own": True})
+    assert (values.judge(result), tally.values(result)) == ([], [])
 
 
 def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
@@ -221,23 +208,16 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     ]
     scope = [{"what": "Table 2", "numbers": 7, "why": "too large"}]
     paper = toys.paper(values=PRINTED, lines=lines, out_of_scope=scope)
-    large = {"needs": "gpu", "model": {"name": "resnet18", "normalization": "running_bn"}}
     declared = toys.settings(
         one={},
         two={"label": "Two"},
         three_reduced={"label": "Three", "budget": "reduced"},
-        four={"label": "Four", **large},
+        four={"label": "Four", "needs": "gpu"},
         five={"label": "Five", "needs": "gpu"},
     )
-    result = toys.judged(
-        paper,
-        declared,
-        toys.record("one", declared, sigma_0=(90.0, 90.0, 90.0)),
-        toys.record("two", declared, sigma_0=(80.0, 80.0, 80.0)),
-        toys.record("three-reduced", declared, sigma_0=(80.0, 80.0, 80.0)),
-        gpu_hours={"four": 2.5},
-    )
-    assert tally.values(result) == [
+    accuracies = {"one": 90.0, "two": 80.0, "three-reduced": 80.0}
+    ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, accuracy in accuracies.items()]
+    assert tally.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == [
         ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
         ("agree", "1", "1 at a budget of our own (1 exploratory)"),
         ("below the paper", "1", "1 at a budget of our own (1 exploratory)"),
@@ -247,20 +227,9 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     ]
 
 
-def test_reasons_are_counted_where_there_are_several() -> None:
-    lines = [
-        {"key": "two", "label": "Two", "values": PRINTED},
-        {"key": "three", "label": "Three", "values": PRINTED},
-    ]
-    result = toys.judged(toys.paper(values=PRINTED, lines=lines), toys.settings(row={}))
-    assert tally.values(result)[-1] == ("not run", "3", "no row is declared: 2, still to be trained: 1")
-
-
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
-    declared = toys.settings(row={}, other={"label": "Two"})
-    found = [toys.record(key, declared, sigma_0=SURE) for key in declared.rows]
-    result = toys.judged(toys.paper(values=PRINTED, lines=lines), declared, *found)
+    result = judged({"row": SURE, "other": SURE}, {"other": {"label": "Two"}}, lines=lines)
     assert [(value.status, value.words) for value in values.judge(result)] == [
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
@@ -270,9 +239,6 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
-    declared = toys.settings(row={})
-    record = toys.record("row", declared, sigma_0=SURE)
     for budget, strength in (({}, "decided_at_own_budget"), ({"epochs": 50}, "decided_at_paper_settings")):
-        paper = toys.paper(values=PRINTED, table={"budget": budget})
-        counts = tally.metrics(toys.judged(paper, declared, record))
+        counts = tally.metrics(judged({"row": SURE}, table={"budget": budget}))
         assert [name for _, name in tally.STRENGTHS.values() if counts[name]] == [strength]

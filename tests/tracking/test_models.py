@@ -8,7 +8,7 @@ import torch
 from mlflow import MlflowClient
 
 from pipeline.data import prepared
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
 from pipeline.tracking.models import publish_models, with_weights
 from pipeline.tracking.notes import NOTE

@@ -233,7 +233,7 @@ def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_ta
 def test_an_account_is_published_without_a_history_and_with_its_mu(root: Path) -> None:
     settings = clipping.settings()
     published = Store(
-        root, settings, clipping.account(clipping.GDP, settings), clipping.record(clipping.SIGMAS, settings)
+        root, settings, clipping.record(clipping.GDP, settings), clipping.record(clipping.SIGMAS, settings)
     )
     (account,) = published.runs("tags.level = 'noise_multiplier=2.5'", "nguyen2023")
     assert (account.data.metrics["mu"], account.data.metrics["epsilon_proven"]) == (0.5199, 2.0)

@@ -18,7 +18,7 @@ from pipeline.models.model import Model
 from pipeline.params import Settings, parse
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, side_by_side

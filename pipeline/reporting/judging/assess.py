@@ -67,7 +67,7 @@ class ClaimResult:
         told = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
         if told:
             return told[0]
-        if any(one.status in ("reproduced", "not reproduced") for one in self.assessments):
+        if any(each.status in ("reproduced", "not reproduced") for each in self.assessments):
             return "only differently"
         return as_in_paper[0] if as_in_paper else "not run"
 

@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
-from pipeline.reporting.statements import joined, words
+from pipeline.reporting.vocabulary import joined, words
 from pipeline.results.schema import Ledger, Replica
 
 # What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.

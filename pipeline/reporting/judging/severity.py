@@ -12,8 +12,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting import wording
 from pipeline.reporting.judging.verdicts import floats_tell
 from pipeline.reporting.results import Cell
-from pipeline.reporting.statements import words
-from pipeline.reporting.vocabulary import SEVERITIES
+from pipeline.reporting.vocabulary import SEVERITIES, words
 from pipeline.results.schema import Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]

@@ -1,7 +1,7 @@
 """How many times as long training takes at one level as at another, from the training curves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from pipeline.reporting import histories
@@ -60,23 +60,22 @@ def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
     """
     if row is None or start not in row.cells or end not in row.cells:
         return None
-    none = Slowdown(row, start, end)
     for level in (start, end):
         cell = row.cells[level]
         if cell.converged < cell.mean.n:
             words = f"only {cell.converged} of {cell.mean.n} seeds converged at {level_words(level)}"
-            return replace(none, problem=words)
+            return Slowdown(row, start, end, problem=words)
     by_level = histories.read(row.history).get(METRIC, {}) if row.history else {}
     before, after = by_level.get(start, {}), by_level.get(end, {})
     seeds = sorted(before.keys() & after.keys())
     if not seeds:
-        return replace(none, problem="there are no training curves")
+        return Slowdown(row, start, end, problem="there are no training curves")
     threshold = min(_best(before), _best(after)) - MARGIN
     reached = [(_reached(before[seed], threshold), _reached(after[seed], threshold)) for seed in seeds]
     both = [(first, second) for first, second in reached if first is not None and second is not None]
     if len(both) < len(reached):
         words = f"only {len(both)} of {len(reached)} seeds came so far"
-        return replace(none, threshold=threshold, problem=words)
+        return Slowdown(row, start, end, threshold, problem=words)
     starts, ends = zip(*both, strict=True)
     # nothing is recorded before the first epoch's end
     early = [

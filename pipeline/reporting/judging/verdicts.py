@@ -23,7 +23,6 @@ class Verdict:
 
     name: Name
     attack: Attack | None  # where one shows more than is accounted for it, that one; else the closest to it
-    gap: float | None  # how far the claim is below what is accounted
     floating_point: str  # how noise was made, and what an attack on its arithmetic showed, in words
 
 
@@ -32,10 +31,7 @@ def verdict(
 ) -> Verdict:
     """What a level's privacy is worth; `pages/verdicts.txt` says how. ``noise``: None where nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
-    gap = None
-    if name == "optimistic" and ledger.epsilon_upper is not None and ledger.claimed is not None:
-        gap = ledger.epsilon_upper - ledger.claimed
-    return Verdict(name, attack, gap, _floating_point(attacks, noise))
+    return Verdict(name, attack, _floating_point(attacks, noise))
 
 
 def of_cell(cell: Cell, record: Record) -> Verdict:

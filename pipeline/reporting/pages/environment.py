@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
-from pipeline.reporting import statements, tally, vocabulary, wording
+from pipeline.reporting import tally, vocabulary, wording
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import guarantees, rule, severity, slowdown, verdicts
 from pipeline.reporting.marks import ENOUGH_EXAMPLES
@@ -33,7 +33,7 @@ def _environment() -> Environment:
     )
     modules = (
         guarantees, ledger, reading, released_noise, remarks,
-        rule, severity, slowdown, statements, summary, tally, verdicts, vocabulary, wording,
+        rule, severity, slowdown, summary, tally, verdicts, vocabulary, wording,
     )  # fmt: skip
     environment.globals |= {module.__name__.rpartition(".")[2]: module for module in modules}
     environment.globals |= {

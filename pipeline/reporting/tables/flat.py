@@ -19,8 +19,8 @@ from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
-from pipeline.reporting.statements import words
 from pipeline.reporting.tables import released_noise
+from pipeline.reporting.vocabulary import words
 
 SUMMARY = (
     "paper", "table", "row", "line", "variant", "level", "data", "method", "metric", "budget", "seeds",

@@ -27,7 +27,9 @@ def cells(here: LevelResult) -> list[str]:
     assert here.cell is not None
     assert here.verdict is not None
     ledger, verdict = here.cell.guarantee.ledger, here.verdict
-    optimistic = f" by {wording.upwards(verdict.gap)}" if verdict.gap else ""
+    optimistic = ""
+    if verdict.name == "optimistic" and ledger.epsilon_upper is not None and ledger.claimed is not None:
+        optimistic = f" by {wording.upwards(ledger.epsilon_upper - ledger.claimed)}"
     vacuous = ", and no privacy to speak of" if here.cell.guarantee.state == "vacuous" else ""
     return [
         here.row.key,

@@ -41,24 +41,22 @@ def deciding(result: TableResult) -> list[Reading]:
     """Each line of the paper with the cells that decide it; of lines that print nothing those that would."""
     readings = []
     for line in result.lines:
-        chosen = [
-            (level, row) for level in result.levels if (row := line.deciding(level)) and level in row.cells
-        ]
-        rows = {row.key: row for _, row in chosen}
-        cells = {level: row.cells[level] for level, row in chosen}
-        readings.append(Reading(line, tuple(rows.values()), cells, decides=True))
+        rows = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
+        cells = {level: row.cells[level] for level, row in rows.items()}
+        by_key = {row.key: row for row in rows.values()}
+        readings.append(Reading(line, tuple(by_key.values()), cells, decides=True))
     return readings
 
 
 def variants(result: TableResult) -> list[Reading]:
     """Each row's cells that decide nothing, in the order of lines."""
-    readings = []
-    for line in result.lines:
-        for row in line.rows:
-            cells = {level: cell for level, cell in row.cells.items() if not line.decides(row, level)}
-            if cells:
-                readings.append(Reading(line, (row,), cells, decides=False))
-    return readings
+    readings = [
+        Reading(line, (row,), cells, decides=False)
+        for line in result.lines
+        for row in line.rows
+        for cells in [{level: cell for level, cell in row.cells.items() if not line.decides(row, level)}]
+    ]
+    return [reading for reading in readings if reading.cells]
 
 
 def wide(result: TableResult) -> pd.DataFrame:
@@ -74,21 +72,16 @@ def wide_variants(result: TableResult) -> pd.DataFrame:
     return _frame(result, (line for reading in variants(result) for line in _ours(reading, result)))
 
 
-def _frame(result: TableResult, lines: Iterator[tuple[str, str, list[str]]]) -> pd.DataFrame:
-    names = [wording.level_value(level) for level in result.levels]
-    rows = [
-        {"line": line, "source": source, **dict(zip(names, cells, strict=True))}
-        for line, source, cells in lines
-    ]
-    return pd.DataFrame(rows, columns=["line", "source", *names])
+def _frame(result: TableResult, lines: Iterator[list[str]]) -> pd.DataFrame:
+    return pd.DataFrame(lines, columns=["line", "source", *map(wording.level_value, result.levels)])
 
 
-def _lines(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
+def _lines(reading: Reading, result: TableResult) -> Iterator[list[str]]:
     line = reading.line
     if line.line is not None and line.line.values:
-        yield line.label, "paper", _printed(line.line.values, result)
+        yield [line.label, "paper", *_printed(line.line.values, result)]
         for metric, printed in line.line.also.items():
-            yield line.label, f"paper, {result.table.also[metric]}", _printed(printed, result)
+            yield [line.label, f"paper, {result.table.also[metric]}", *_printed(printed, result)]
     yield from _ours(reading, result)
 
 
@@ -97,19 +90,15 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
     return [wording.printed(printed[level], decimals) if level in printed else "" for level in result.levels]
 
 
-def _ours(reading: Reading, result: TableResult) -> Iterator[tuple[str, str, list[str]]]:
+def _ours(reading: Reading, result: TableResult) -> Iterator[list[str]]:
     label = reading.line.label
     source = "; ".join(map(wording.row_words, reading.rows))
-    yield (
-        label,
-        f"ours: {source}" if source else "ours",
-        [_text(reading, level, result) for level in result.levels],
-    )
+    texts = (_text(reading, level, result) for level in result.levels)
+    yield [label, f"ours: {source}" if source else "ours", *texts]
     for metric, words, cells in reading.further(result):
-        shown = {
-            level: _further(cell, reading, result.table.decimals_of(metric)) for level, cell in cells.items()
-        }
-        yield label, words, [shown.get(level, "") for level in result.levels]
+        decimals = result.table.decimals_of(metric)
+        shown = {level: _further(cell, reading, decimals) for level, cell in cells.items()}
+        yield [label, words, *(shown.get(level, "") for level in result.levels)]
 
 
 def _further(cell: Cell, reading: Reading, decimals: int | None) -> str:

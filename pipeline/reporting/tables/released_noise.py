@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.reporting.results import Cell, RowResult, TableResult
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.reporting.wording import level_value, number, upwards
 from pipeline.results.schema import Released
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.params import Row, Settings, parse
-from pipeline.privacy.statements import Statement, statement
+from pipeline.params import Settings, parse
+from pipeline.privacy.statements import statement
 from pipeline.results.schema import Ledger, Record
-from tests.keeping import keep
 from tests.reporting.made_up import dpsgd
 
 LITERAL, PUBLIC, SIGMAS = "nguyen-f11-bc-alc", "nguyen-f11-bc-alc-dpub", "nguyen-f12b-bc-alc"
@@ -51,104 +50,77 @@ def settings() -> Settings:
         "table": "gdp",
         "label": "BN-LeNet-5, L = 8",
         "settings": account,
+        "levels": [{"noise_multiplier": sigma} for sigma in MU],
     }
-    gdp["levels"] = [{"noise_multiplier": sigma} for sigma in MU]
     more = {
         **gdp,
         "label": "BN-LeNet-5, L = 8, 15 times the data",
         "settings": account | {"examples": 810000, "delta": 1e-6},
         "levels": [{"noise_multiplier": 1.5}],
     }
-    rows = {key: _row(key) for key in ROWS}
-    return parse(
-        {
-            "raw": {"mnist": {}},
-            "data": {"mnist-dpub": DATA},
-            "rows": rows,
-            "accounts": {GDP: gdp, MORE: more},
-        }
-    )
-
-
-def _row(key: str) -> dict[str, Any]:
-    table, label, axis, own = ROWS[key]
     common = {"batch": 64, "epochs": 50, "learning_rate": 0.025, "clipping": "adaptive", "clip": 0.2}
-    return {
-        "paper": "nguyen2023",
-        "table": table,
-        "label": label,
-        "data": "mnist-dpub",
-        "model": {"name": "lenet5", "normalization": "batch_bn"},
-        "method": "batch_clipping",
-        "seeds": 2,
-        "reproducible": False,
-        "axis": axis,
-        "settings": common | own,
-        "levels": [{axis: level} for level in ACCURACY[key]],
+    rows = {
+        key: dpsgd.row(
+            "batch_bn",
+            paper="nguyen2023",
+            table=table,
+            label=label,
+            data="mnist-dpub",
+            method="batch_clipping",
+            settings=common | own,
+            levels=[{axis: level} for level in ACCURACY[key]],
+            seeds=2,
+            axis=axis,
+        )
+        for key, (table, label, axis, own) in ROWS.items()
     }
+    accounts = {GDP: gdp, MORE: more}
+    return parse({"raw": {"mnist": {}}, "data": {"mnist-dpub": DATA}, "rows": rows, "accounts": accounts})
 
 
-def ledger(sigma: float, broken: Statement | None = None, **changes: Any) -> Ledger:
+def ledger(sigma: float, **changes: Any) -> Ledger:
     """What BC spends at sigma: nearly nothing is left to protect below .1."""
-    bound = 40 / sigma**2 if sigma < 0.1 else 5 / sigma
     values: dict[str, Any] = {
-        "event": "38281 x SampledWithReplacement(...)",
         "noise_multiplier": sigma,
         "sampling_rate": 64 / 55000,
         "sampling": "replacement",
         "steps": 38281,
-        "delta": 1e-5,
         "neighbouring": "replace one",
         "claimed": 6 / sigma if sigma > 0.1 else None,
         "claimed_by": "clt",
         "mu": 1.5 / sigma if sigma > 0.1 else None,
-        "epsilon_upper": None if broken else bound,
-        "accountant": None if broken else "pld (dp-accounting 0.6.0)",
-        "reasons": (broken,) if broken else (),
+        "epsilon_upper": 40 / sigma**2 if sigma < 0.1 else 5 / sigma,
         "tradeoff": ((0.0, 1.0), (0.1, 0.8 - 0.4 / (1 + sigma)), (1.0, 0.0)),
+        "spent": (),
     }
-    return Ledger(**values | changes)
+    return dpsgd.ledger(**values | changes)
 
 
 def record(key: str, declared: Settings) -> Record:
-    """A row's record."""
-    row = declared.rows[key]
-    assert isinstance(row, Row)
-    replicas = []
-    for own, accuracy in zip(row.resolved, ACCURACY[key].values(), strict=True):
-        broken = statement("running_averages") if key == LITERAL else None
-        for seed in range(row.seeds):
-            replicas.append(
-                dpsgd.replica(
-                    row.level(own),
-                    seed,
-                    own.model_dump(mode="json"),
-                    {"test_accuracy": accuracy / 100 + 0.001 * seed, "converged": float(accuracy > 15)},
-                    ledger(own.sigma, broken, **({"epsilon_upper": 2e6} if key == IC else {})),
-                )
-            )
-    return dpsgd.variant(key, declared, replicas, {"examples": 49000})
+    """A row's record, or an account's, with nothing in it that training leaves."""
+    changes: dict[str, dict[str, Any]] = {
+        LITERAL: {"epsilon_upper": None, "accountant": None, "reasons": (statement("running_averages"),)},
+        IC: {"epsilon_upper": 2e6},
+    }
+
+    def computed(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        mu = MU[own.noise_multiplier]
+        metrics = {"mu": 0.5129 if key == MORE else mu}
+        return metrics, ledger(own.noise_multiplier, sampling="fixed", mu=mu)
+
+    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        accuracy = ACCURACY[key][getattr(own, ROWS[key][2])]
+        metrics = {"test_accuracy": accuracy / 100 + 0.001 * seed, "converged": float(accuracy > 15)}
+        return metrics, ledger(own.sigma, **changes.get(key, {}))
+
+    if key in ROWS:
+        return dpsgd.made(key, declared, reached, examples=49000)
+    return dpsgd.made(key, declared, computed, examples=declared.accounts[key].resolved[0].examples)
 
 
-def account(key: str, declared: Settings) -> Record:
-    """An account's record, with nothing in it that training leaves."""
-    entry = declared.accounts[key]
-    replicas = [
-        dpsgd.replica(
-            entry.level(own),
-            0,
-            own.model_dump(mode="json"),
-            {"mu": 0.5129 if key == MORE else MU[own.noise_multiplier]},
-            ledger(own.noise_multiplier, sampling="fixed", mu=MU[own.noise_multiplier]),
-        )
-        for own in entry.resolved
-    ]
-    return dpsgd.variant(key, declared, replicas, {"examples": entry.resolved[0].examples})
-
-
-def history(found: Record) -> Iterator[tuple[Any, ...]]:
+def history(record: Record) -> Iterator[dpsgd.Line]:
     """Validation accuracy and every layer's norm over five epochs."""
-    for replica in found.replicas:
+    for replica in record.replicas:
         for epoch in range(1, 6):
             here = (replica.level, replica.seed, 700 * epoch, epoch)
             yield *here, "validation_accuracy", replica.metrics["test_accuracy"]
@@ -159,9 +131,7 @@ def history(found: Record) -> Iterator[tuple[Any, ...]]:
 def fill(root: Path) -> Settings:
     """The whole example, everything run."""
     declared = settings()
-    for key in declared.rows:
+    for key in declared.lines:
         made = record(key, declared)
         dpsgd.put(made, root, history(made))
-    for key in declared.accounts:
-        keep(account(key, declared), root)
     return declared

@@ -1,19 +1,21 @@
 """A made-up project folder: params.yaml and records as `evaluate` would write them, with every case in it.
 
 Table 5 of Davody et al., seven levels and three seeds each: the plain row, layer norm, batch norm in two
-variants (public statistics; to the letter, where no bound holds), and a row nobody has run.
+variants (public statistics; to the letter, where no bound holds), and a row nobody has run. The other modules
+here make other papers' rows and records with the functions of this one.
 """
 
 import csv
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from pipeline.files import digest_file
 from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
 from pipeline.results.schema import AccountantEpsilon, Ledger, Provenance, Record, Replica
 from tests.keeping import keep
@@ -41,8 +43,6 @@ LABELS = {
     LITERAL: ("DPSGD (BN-LeNet-5), Algorithm 1 to the letter", "batch_bn"),
     MISSING: ("DPSGD (GN-LeNet-5)", "group"),
 }
-
-
 # what the rows are trained on
 DATA: dict[str, Any] = {
     "raw": {"mnist": {}, "kmnist": {}},
@@ -55,118 +55,130 @@ DATA: dict[str, Any] = {
         }
     },
 }
+Line = tuple[Any, ...]  # of `HISTORY_COLUMNS`
+# by a level's settings and a seed; None: it was not run
+Reached = Callable[[Any, int], tuple[dict[str, float], Ledger] | None]
 
 
 def settings(**changes: dict[str, Any]) -> Settings:
     """The project's settings; ``changes`` override parts of rows."""
-    rows = {key: _row(key) | changes.get(key, {}) for key in LABELS}
-    return parse(
-        {
-            **DATA,
-            "rows": rows,
-        }
-    )
-
-
-def _row(key: str) -> dict[str, Any]:
-    label, normalization = LABELS[key]
-    return {
-        "paper": "davody2020",
+    common = {
         "table": "t5",
-        "label": label,
-        "data": "mnist",
-        "model": {"name": "lenet5", "normalization": normalization},
         "method": "dpsgd",
-        "seeds": 3,
-        "reproducible": False,
         "settings": {"batch": 1024, "epochs": 8, "learning_rate": 0.5},
         "levels": [{"epsilon": level} for level in LEVELS],
     }
+    rows = {
+        key: row(normalization, label=label, **common) | changes.get(key, {})
+        for key, (label, normalization) in LABELS.items()
+    }
+    return parse({**DATA, "rows": rows})
+
+
+def row(normalization: str, **said: Any) -> dict[str, Any]:
+    """A row of params.yaml: three seeds of LeNet-5 on MNIST for Davody et al., but for what is ``said``."""
+    model = {"name": "lenet5", "normalization": normalization}
+    common = {"paper": "davody2020", "data": "mnist", "model": model, "seeds": 3, "reproducible": False}
+    return common | said
 
 
 def record(key: str, declared: Settings, edition: str = "official", shift: float = 0.0) -> Record:
     """A row's record, without its history; ``shift`` is added to every accuracy, in points."""
-    row = declared.rows[key]
     noise = random.Random(key)
+    accuracies = dict(zip(map(float, LEVELS), ACCURACY[key], strict=True))
+    unbounded = {"epsilon_upper": None, "accountant": None, "reasons": (BROKEN,), "spent": ()}
+
+    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        percent = accuracies[own.epsilon]
+        metrics = {
+            "test_accuracy": min(1.0, (percent + shift + noise.uniform(-0.1, 0.1)) / 100),
+            "validation_accuracy": percent / 100,
+        }
+        literal = key == LITERAL and own.epsilon < inf
+        return metrics, ledger(own.epsilon, **unbounded if literal else {})
+
+    return made(key, declared, reached, edition={"mnist": edition, "kmnist": edition})
+
+
+def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
+    """The record of a row or an account, made ``by`` other things than all are."""
+    line = declared.lines[key]
+    trained = isinstance(line, Row)
     replicas = [
         Replica(
-            level=f"epsilon={level}",
+            level=line.level(own),
             seed=seed,
-            settings=row.resolved[index].model_dump(mode="json"),
-            metrics={
-                "test_accuracy": min(1.0, (ACCURACY[key][index] + shift + noise.uniform(-0.1, 0.1)) / 100),
-                "validation_accuracy": ACCURACY[key][index] / 100,
-            },
-            ledger=ledger(key, level),
+            settings=own.model_dump(mode="json"),
+            metrics=measured[0],
+            ledger=measured[1],
             seconds=100.0,
             started=STARTED + index,
             ended=STARTED + index + 100,
         )
-        for index, level in enumerate(LEVELS)
-        for seed in range(row.seeds)
+        for index, own in enumerate(line.resolved)
+        for seed in range(line.seeds if isinstance(line, Row) else 1)
+        if (measured := reached(own, seed)) is not None
     ]
+    origin: dict[str, Any] = {
+        "config": declared.row_digest(key) if trained else declared.account_digest(key),
+        "made_by": {"method": 0, "model": 0},
+        "revision": "0123456789abcdef0123456789abcdef01234567",
+        "dirty": False,
+        "data": {"train.inputs": "sha256:" + "2" * 64} if trained else {},
+        "examples": 55000,
+        "edition": {},
+        "versions": {"python": "3.11.7", "torch": "2.11.0"},
+        "device": "cpu (x86_64, 2 threads)",
+        "reproducible": isinstance(line, Row) and line.reproducible,
+        "command": f"dprepro train {key}",
+    }
+    what: dict[str, Any] = {
+        "data": "none",
+        "model": {},
+        "method": "accounting",
+        "budget": "full",
+        "search": None,
+    }
+    if isinstance(line, Row):
+        what = {name: getattr(line, name) for name in what} | {"model": line.model.model_dump(mode="json")}
     return Record(
         row=key,
-        paper=row.paper,
-        table=row.table,
-        label=row.label,
-        data=row.data,
-        model=row.model.model_dump(mode="json"),
-        method=row.method,
-        budget=row.budget,
-        search=row.search,
+        paper=line.paper,
+        table=line.table,
+        label=line.label,
+        **what,
         replicas=tuple(replicas),
-        history="sha256:" + "0" * 64,
-        origins=(
-            Provenance(
-                config=declared.row_digest(key),
-                made_by={"method": 0, "model": 0},
-                revision="0123456789abcdef0123456789abcdef01234567",
-                dirty=False,
-                data={"train.inputs": "sha256:" + "2" * 64},
-                examples=55000,
-                edition={"mnist": edition, "kmnist": edition},
-                versions={"python": "3.11.7", "torch": "2.11.0"},
-                device="cpu (x86_64, 2 threads)",
-                reproducible=row.reproducible,
-                command=f"dprepro train {key}",
-            ),
-        ),
+        history="sha256:" + "0" * 64 if trained else None,
+        origins=(Provenance(**origin | by),),
     )
 
 
-def ledger(key: str, level: float | str) -> Ledger:
-    """What the row spends: nothing claimed at infinity, no bound for Algorithm 1 to the letter."""
-    if level == "inf":
-        return Ledger(
-            event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
-            claimed=None, claimed_by=None, epsilon_upper=None, accountant=None,
-            reasons=(statement("no_noise"),),
-        )  # fmt: skip
-    literal = key == LITERAL
-    return Ledger(
-        event="400 x PoissonSampled(0.0186182, Gaussian(1.1))",
-        noise_multiplier=1.1,
-        sampling_rate=1024 / 55000,
-        steps=400,
-        delta=1e-5,
-        claimed=float(level),
-        claimed_by="rdp",
-        epsilon_upper=None if literal else 0.92 * float(level),
-        accountant=None if literal else "pld (dp-accounting 0.6.0)",
-        spent=()
-        if literal
-        else tuple((54 * epoch, float(level) * (epoch / 4) ** 0.5) for epoch in (1, 2, 3, 4)),
-        reasons=(BROKEN,) if literal else (),
-        accountants=(
+def ledger(epsilon: float = 1.0, **changes: Any) -> Ledger:
+    """What a training at a claimed epsilon spends, less by PLD; at infinity nothing is private."""
+    names = ("event", "noise_multiplier", "sampling_rate", "delta", "claimed", "claimed_by")
+    values: dict[str, Any] = dict.fromkeys((*names, "epsilon_upper", "accountant")) | {"steps": 400}
+    if epsilon == inf:
+        return Ledger(**values | {"reasons": (statement("no_noise"),)} | changes)
+    values |= {
+        "event": "400 x PoissonSampled(0.0186182, Gaussian(1.1))",
+        "noise_multiplier": 1.1,
+        "sampling_rate": 1024 / 55000,
+        "delta": 1e-5,
+        "claimed": epsilon,
+        "claimed_by": "rdp",
+        "epsilon_upper": 0.92 * epsilon,
+        "accountant": "pld (dp-accounting 0.6.0)",
+        "spent": tuple((54 * epoch, epsilon * (epoch / 4) ** 0.5) for epoch in (1, 2, 3, 4)),
+        "accountants": (
             AccountantEpsilon(accountant="prv (opacus 1.5.4)", epsilon=None, note="PRV failed: no luck"),
         ),
-        not_covered=(statement("other_choices"),),
-    )
+        "not_covered": (statement("other_choices"),),
+    }
+    return Ledger(**values | changes)
 
 
-def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
-    """A row's history with these lines of `HISTORY_COLUMNS`, where `evaluate` would write it; its digest."""
+def write_history(row: str, root: Path, lines: Iterable[Line]) -> str:
+    """A row's history with these lines, where `evaluate` would write it; its digest."""
     path = records.history_path(row, root)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
@@ -179,19 +191,20 @@ def write_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str
     return digest
 
 
-def put(found: Record, root: Path, curves: Iterable[tuple[Any, ...]] | None = None) -> Record:
+def put(record: Record, root: Path, curves: Iterable[Line] | None = None) -> Record:
     """Write a record and its history where `evaluate` would; returns the record as written.
 
-    The history is the example's if there are no ``curves``, which are lines of `HISTORY_COLUMNS`.
+    The history is the example's if there are no ``curves``; an account has none.
     """
-    digest = write_history(found.row, root, _curves(found) if curves is None else curves)
-    found = found.model_copy(update={"history": digest})
-    keep(found, root)
-    return found
+    if record.history is not None:
+        digest = write_history(record.row, root, _curves(record) if curves is None else curves)
+        record = record.model_copy(update={"history": digest})
+    keep(record, root)
+    return record
 
 
-def _curves(found: Record) -> Iterator[tuple[Any, ...]]:
-    for replica in found.replicas:
+def _curves(record: Record) -> Iterator[Line]:
+    for replica in record.replicas:
         for epoch in range(1, 5):
             here = (replica.level, replica.seed, 54 * epoch, epoch)
             yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
@@ -199,41 +212,18 @@ def _curves(found: Record) -> Iterator[tuple[Any, ...]]:
 
 def fill(root: Path) -> Settings:
     """The whole example; all rows run but `MISSING`."""
-    declared = settings()
+    return put_all(settings(), root)
+
+
+def put_all(declared: Settings, root: Path, edition: str = "official") -> Settings:
+    """Every row but `MISSING`, as declared."""
     for key in ACCURACY:
-        put(record(key, declared), root)
+        put(record(key, declared, edition), root)
     return declared
 
 
-def replica(level: str, seed: int, own: dict[str, Any], metrics: dict[str, float], spent: Ledger) -> Replica:
-    """A replica that took ten seconds."""
-    return Replica(
-        level=level, seed=seed, settings=own, metrics=metrics, ledger=spent,
-        seconds=10.0, started=STARTED, ended=STARTED + 10,
-    )  # fmt: skip
-
-
-def variant(key: str, declared: Settings, replicas: list[Replica], made: dict[str, Any]) -> Record:
-    """A record of another row or account, ``made`` by other things than the example's."""
-    line, template = declared.lines[key], record(PLAIN, settings())
-    update: dict[str, Any] = {
-        "row": key,
-        "paper": line.paper,
-        "table": line.table,
-        "label": line.label,
-        "replicas": replicas,
-    }
-    if isinstance(line, Row):
-        made = {"config": declared.row_digest(key)} | made
-        update |= {"data": line.data, "model": line.model.model_dump(mode="json"), "method": line.method}
-        update |= {"budget": line.budget, "search": line.search}
-    else:
-        made = {"config": declared.account_digest(key), "data": {}, "edition": {}} | made
-        update |= {"data": "none", "model": {}, "method": "accounting", "budget": "full", "history": None}
-    return template.model_copy(update=update | {"origins": (template.provenance.model_copy(update=made),)})
-
-
-def changed(found: Record, root: Path, **update: Any) -> None:
-    """Keep a record all of whose replicas are as told."""
-    replicas = [replica.model_copy(update=update) for replica in found.replicas]
-    keep(found.model_copy(update={"replicas": replicas}), root)
+def altered(record: Record, **update: Any) -> Record:
+    """A record all of whose replicas are as told."""
+    return record.model_copy(
+        update={"replicas": [replica.model_copy(update=update) for replica in record.replicas]}
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results.schema import Ledger, Record, Released
 from tests.reporting.made_up import dpsgd
 
@@ -35,86 +35,73 @@ ROWS: dict[str, tuple[str, str, str, dict[str, Any], dict[float, float]]] = {
 
 def settings() -> Settings:
     """The project's settings."""
-    network = {
-        "paper": "phan2017",
-        "table": "pretrained",
-        "label": "CNN",
-        "data": "mnist",
-        "model": {"name": "adlm_cnn", "normalization": "response"},
-        "method": "noisy_weights",
-        "seeds": 1,
-        "reproducible": True,
-        "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.001, "draws": 1},
-        "levels": [{"sigma": 0}],
-    }
-    return parse(
-        {
-            **dpsgd.DATA,
-            "relevances": {"mnist-relevance": {"data": "mnist", "row": "network"}},
-            "rows": {"network": network, **{key: _row(key) for key in ROWS}},
-        }
+    network = dpsgd.row(
+        "response",
+        paper="phan2017",
+        table="pretrained",
+        label="CNN",
+        method="noisy_weights",
+        model={"name": "adlm_cnn", "normalization": "response"},
+        seeds=1,
+        reproducible=True,
+        settings={"batch": 100, "epochs": 1, "learning_rate": 0.001, "draws": 1},
+        levels=[{"sigma": 0}],
     )
-
-
-def _row(key: str) -> dict[str, Any]:
-    table, label, method, own, accuracies = ROWS[key]
-    return {
-        "paper": "phan2017",
-        "table": table,
-        "label": label,
-        "data": "mnist-relevance" if method == "adlm" else "mnist",
-        "model": {
-            "name": "adlm_cnn",
-            "normalization": "batch_bn" if own.get("variant") == "code" else "response",
-        },
-        "method": method,
-        "seeds": 2,
-        "reproducible": False,
-        "settings": {"batch": 1800, "epochs": 600, "learning_rate": 0.001, **own},
-        "levels": [{"epsilon": level} for level in accuracies],
-    }
+    rows = {"network": network}
+    for key, (table, label, method, variant, accuracies) in ROWS.items():
+        normalization = "batch_bn" if variant.get("variant") == "code" else "response"
+        rows[key] = network | {
+            "table": table,
+            "label": label,
+            "data": "mnist-relevance" if method == "adlm" else "mnist",
+            "method": method,
+            "model": {"name": "adlm_cnn", "normalization": normalization},
+            "seeds": 2,
+            "reproducible": False,
+            "settings": {"batch": 1800, "epochs": 600, "learning_rate": 0.001, **variant},
+            "levels": [{"epsilon": level} for level in accuracies],
+        }
+    relevances = {"mnist-relevance": {"data": "mnist", "row": "network"}}
+    return parse({**dpsgd.DATA, "relevances": relevances, "rows": rows})
 
 
 def record(key: str, declared: Settings) -> Record:
     """A row's record, seeds .2 points apart."""
-    row = declared.rows[key]
-    replicas = []
-    for own, accuracy in zip(row.resolved, ROWS[key][-1].values(), strict=True):
-        plain = own.model_dump(mode="json")
-        spent = ledger(row.method, plain)
-        noise = {f"noise_{one.quantity}": one.noise[1] / one.span for one in spent.releases}
-        for seed in range(row.seeds):
-            share = accuracy / 100 + 0.002 * seed
-            metrics = {"test_accuracy": share, "validation_accuracy": share, "converged": 1.0, **noise}
-            replicas.append(dpsgd.replica(row.level(own), seed, plain, metrics, spent))
-    return dpsgd.variant(key, declared, replicas, {"edition": {}})
+
+    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        spent = ledger(declared.rows[key].method, own)
+        share = ROWS[key][-1][own.epsilon] / 100 + 0.002 * seed
+        noise = {f"noise_{release.quantity}": release.noise[1] / release.span for release in spent.releases}
+        return {"test_accuracy": share, "validation_accuracy": share, "converged": 1.0, **noise}, spent
+
+    return dpsgd.made(key, declared, reached)
 
 
-def ledger(method: str, own: dict[str, Any]) -> Ledger:
+def ledger(method: str, own: Any) -> Ledger:
     """What a training spends: Gaussian noise in each step, or Laplace noise once."""
-    epsilon = own["epsilon"]
     if method == "dpsgd":
-        return dpsgd.ledger(dpsgd.PLAIN, epsilon)
+        return dpsgd.ledger(own.epsilon)
     shares = {"relevances": 0.25, "inputs": 0.25, "labels": 0.5}
     if method == "ilm":
         shares = {"inputs": 0.5, "labels": 0.5}
-    code = own["variant"] == "code"
+    code = own.variant == "code"
     releases = tuple(
-        _released(name, share * epsilon, code, own["variant"] == "sound", own["exact"] == "loss")
+        _released(name, share * own.epsilon, code, own.variant == "sound", own.exact == "loss")
         for name, share in shares.items()
     )
-    bound = None if code else sum(one.epsilon_upper or 0.0 for one in releases)
-    return Ledger(
+    bound = None if code else sum(release.epsilon_upper or 0.0 for release in releases)
+    return dpsgd.ledger(
+        own.epsilon,
         event="inputs 784 x Laplace(223), labels 2 x Laplace(1)",
         noise_multiplier=None,
         sampling_rate=None,
         steps=18000,
         delta=0.0,
         neighbouring="replace one",
-        claimed=epsilon,
         claimed_by="laplace",
         epsilon_upper=bound,
         accountant=None if code else "basic composition (closed form)",
+        accountants=(),
         reasons=(statement("shared_noise"),) if code else (),
         releases=releases,
         protects=statement("nobody" if code else "local_at_claimed"),
@@ -142,9 +129,9 @@ def _released(quantity: str, epsilon: float, code: bool, sound: bool, exact: boo
     )
 
 
-def history(found: Record) -> Iterator[tuple[Any, ...]]:
+def history(record: Record) -> Iterator[dpsgd.Line]:
     """Releases are spent at once and learnt from slowly; the others end soon."""
-    for replica in found.replicas:
+    for replica in record.replicas:
         own, once = (replica.level, replica.seed), bool(replica.ledger.releases)
         for note in (1, 2, 3, 4):
             here = (*own, 100 * note, (150.0 if once else 15.0) * note)

@@ -4,13 +4,14 @@ Every row stands twice, on the full budget and on a reduced one, a quarter as lo
 """
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_json
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
-from pipeline.reporting.statements import words
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
 from pipeline.results.schema import Ledger, Record
 from tests.keeping import keep
@@ -18,10 +19,8 @@ from tests.reporting.made_up import dpsgd
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
 REDUCED = "-reduced"
-BROKEN = statement("noisy_weights")
-EXAMPLES = "trained on 55,000 of 60,000 examples"  # of MNIST in Table 2
 SHORT = "10 of 40 epochs"  # how the report calls it
-REASON = words(BROKEN)
+REASON = words(statement("noisy_weights"))
 # epochs it takes to come as far as it ever does, by sigma; `reach` makes a straight line of it
 EPOCHS = {0: 4, 0.01: 4, 0.1: 4, 1: 5, 2: 8, 10: 25}
 BEST = 0.99
@@ -38,62 +37,45 @@ RATES = (0.001, 0.01, 0.1)
 
 def settings(**changes: dict[str, Any]) -> Settings:
     """The project's settings; ``changes`` override parts of rows."""
-    full = {key: _row(key) for key in LABELS}
-    shorter = {"budget": "reduced", "settings": {"batch": 128, "epochs": 10, "learning_rate": 0.01}}
-    reduced = {key + REDUCED: row | shorter for key, row in full.items()}
-    rows = {key: row | changes.get(key, {}) for key, row in (full | reduced).items()}
-    return parse(
-        {
-            **dpsgd.DATA,
-            "rows": rows,
-            "searches": {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}},
-        }
-    )
-
-
-def _row(key: str) -> dict[str, Any]:
-    table, label, normalization = LABELS[key]
-    return {
-        "paper": "davody2020",
-        "table": table,
-        "label": label,
-        "data": "mnist",
-        "model": {"name": "lenet5", "normalization": normalization},
-        "method": "noisy_weights",
-        "seeds": 3,
-        "reproducible": True,
-        "search": PLAIN,
-        "settings": {"batch": 128, "epochs": 40, "learning_rate": 0.01},
-        "levels": [{"sigma": sigma} for sigma in ACCURACY[key]],
+    rows = {
+        key + ending: dpsgd.row(
+            normalization,
+            table=table,
+            label=label,
+            method="noisy_weights",
+            settings={"batch": 128, "epochs": epochs, "learning_rate": 0.01},
+            levels=[{"sigma": sigma} for sigma in ACCURACY[key]],
+            reproducible=True,
+            search=PLAIN,
+            budget=budget,
+        )
+        | changes.get(key + ending, {})
+        for ending, epochs, budget in (("", 40, "full"), (REDUCED, 10, "reduced"))
+        for key, (table, label, normalization) in LABELS.items()
     }
+    searches = {PLAIN: {"row": PLAIN, "grid": {"learning_rate": list(RATES)}}}
+    return parse({**dpsgd.DATA, "rows": rows, "searches": searches})
 
 
 def record(key: str, declared: Settings, examples: int = 55000, **converged: tuple[bool, ...]) -> Record:
     """A row's record; ``converged`` says which seeds have at a level (``sigma_1``), if not by accuracy."""
-    row, base = declared.rows[key], key.removesuffix(REDUCED)
-    lost = 3.0 if row.budget == "reduced" else 0.0
-    replicas = []
-    for own, sigma in zip(row.resolved, ACCURACY[base], strict=True):
-        for seed in range(row.seeds):
-            accuracy = (ACCURACY[base][sigma] - lost + 0.05 * seed) / 100
-            told = converged.get(f"sigma_{sigma:g}")
-            metrics = {
-                "test_accuracy": accuracy,
-                "validation_accuracy": accuracy,
-                "test_accuracy_draws_std": 0.0012,
-                "converged": float(told[seed] if told else accuracy > 0.15),
-            }
-            plain = own.model_dump(mode="json")
-            replicas.append(dpsgd.replica(f"sigma={sigma:g}", seed, plain, metrics, ledger()))
-    return dpsgd.variant(key, declared, replicas, {"reproducible": row.reproducible, "examples": examples})
+    lost = 3.0 if declared.rows[key].budget == "reduced" else 0.0
+    spent = dpsgd.ledger(inf, reasons=(statement("noisy_weights"),))
 
+    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        accuracy = (ACCURACY[key.removesuffix(REDUCED)][own.sigma] - lost + 0.05 * seed) / 100
+        told = converged.get(f"sigma_{own.sigma:g}")
+        metrics = {
+            "test_accuracy": accuracy,
+            "validation_accuracy": accuracy,
+            "test_accuracy_draws_std": 0.0012,
+            "converged": float(told[seed] if told else accuracy > 0.15),
+        }
+        return metrics, spent
 
-def ledger() -> Ledger:
-    """Nothing claimed, nothing proven."""
-    return Ledger(
-        event=None, noise_multiplier=None, sampling_rate=None, steps=400, delta=None,
-        claimed=None, claimed_by=None, epsilon_upper=None, accountant=None, reasons=(BROKEN,),
-    )  # fmt: skip
+    return dpsgd.made(
+        key, declared, reached, examples=examples, edition={"mnist": "official", "kmnist": "official"}
+    )
 
 
 def search(root: Path, rates: tuple[float, ...] = RATES) -> None:
@@ -128,9 +110,9 @@ def history(
     )
 
 
-def fill(root: Path, **changes: dict[str, Any]) -> Settings:
+def fill(root: Path) -> Settings:
     """Everything: every row run on both budgets, the search, the curves."""
-    declared = settings(**changes)
+    declared = settings()
     search(root)
     for key in declared.rows:
         keep(record(key, declared), root)

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import Settings, parse
-from pipeline.results import schema
-from pipeline.results.schema import Ledger, Record
-from tests.keeping import keep
+from pipeline.results.schema import AccountantEpsilon, Ledger, Record
 from tests.reporting.made_up import dpsgd
 
 WHOLE, SIMULATED = "sander-f5-relu-norm", "sander-f5-relu-norm-b256"
@@ -49,109 +47,86 @@ EPSILONS: dict[str, dict[Any, tuple[float, float, float | None]]] = {
 
 def settings() -> Settings:
     """The project's settings."""
+    common = {"steps": 2500, "learning_rate": 4.0, "augment": "crop_flip"}
+    rows = {
+        key: dpsgd.row(
+            "group",
+            paper="sander2022",
+            table=table,
+            label=label,
+            data="cifar10-tan",
+            method="tan",
+            settings=common | own,
+            levels=[{axis: level} for level in ACCURACY[key]],
+            axis=axis,
+            simulates=whole,
+        )
+        for key, (table, label, axis, own, whole) in ROWS.items()
+    }
     cifar = {"examples": 50000, "batch": 4096, "steps": 2500, "noise_multiplier": 3, "claimed_by": "rdp"}
     accounts = {
-        WALL: ("f2", "CIFAR-10", "noise_multiplier", cifar),
-        HALF: ("t6", "ImageNet", "examples", cifar | {"delta": 8e-8}),
+        key: {
+            "paper": "sander2022",
+            "table": table,
+            "label": label,
+            "axis": axis,
+            "settings": own,
+            "levels": [{axis: level} for level in EPSILONS[key]],
+        }
+        for key, table, label, axis, own in (
+            (WALL, "f2", "CIFAR-10", "noise_multiplier", cifar),
+            (HALF, "t6", "ImageNet", "examples", cifar | {"delta": 8e-8}),
+        )
     }
     data = {"raw": "cifar10", "train": 48800, "validation": 1200, "public": {"raw": "cifar100", "count": 128}}
-    return parse(
-        {
-            "raw": {"cifar10": {}, "cifar100": {}},
-            "data": {"cifar10-tan": data},
-            "rows": {key: _row(key) for key in ROWS},
-            "accounts": {
-                key: {
-                    "paper": "sander2022",
-                    "table": table,
-                    "label": label,
-                    "axis": axis,
-                    "settings": own,
-                    "levels": [{axis: level} for level in EPSILONS[key]],
-                }
-                for key, (table, label, axis, own) in accounts.items()
-            },
-        }
-    )
-
-
-def _row(key: str) -> dict[str, Any]:
-    table, label, axis, own, whole = ROWS[key]
-    return {
-        "paper": "sander2022",
-        "table": table,
-        "label": label,
-        "data": "cifar10-tan",
-        "model": {"name": "lenet5", "normalization": "group"},
-        "method": "tan",
-        "seeds": 3,
-        "reproducible": False,
-        "axis": axis,
-        "settings": {"steps": 2500, "learning_rate": 4.0, "augment": "crop_flip", **own},
-        "levels": [{axis: level} for level in ACCURACY[key]],
-        "simulates": whole,
-    }
+    raw: dict[str, Any] = {"cifar10": {}, "cifar100": {}}
+    return parse({"raw": raw, "data": {"cifar10-tan": data}, "rows": rows, "accounts": accounts})
 
 
 def record(key: str, declared: Settings) -> Record:
-    """A row's record: a vote gains half a point, the last weights lose three."""
-    row = declared.rows[key]
-    replicas = [
-        dpsgd.replica(
-            row.level(own),
-            seed,
-            own.model_dump(mode="json"),
-            {
-                "test_accuracy": accuracy / 100 + 0.001 * seed,
-                "validation_accuracy": accuracy / 100 - 0.01,
-                "test_accuracy_vote": (accuracy + 0.5) / 100 + 0.001 * seed,
-                "test_accuracy_last": (accuracy - 3) / 100 + 0.001 * seed,
-                "converged": 1.0,
-            },
-            ledger(own.sigma, 298.0 if own.sigma < 1 else 6.8),
-        )
-        for own, accuracy in zip(row.resolved, ACCURACY[key].values(), strict=True)
-        for seed in range(row.seeds)
-    ]
-    return dpsgd.variant(key, declared, replicas, {"examples": 48800, "edition": {}})
+    """A row's record, or an account's: a vote gains half a point, the last weights lose three."""
 
-
-def account(key: str, declared: Settings) -> Record:
-    """An account's record."""
-    line = declared.accounts[key]
-    replicas = []
-    for own, (epsilon, tan, pld) in zip(line.resolved, EPSILONS[key].values(), strict=True):
+    def computed(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        epsilon, tan, pld = EPSILONS[key][getattr(own, level_axis)]
         metrics = {"epsilon": epsilon, "epsilon_classic": 1.1 * epsilon, "epsilon_tan": tan}
         metrics |= {} if pld is None else {"epsilon_pld": pld}
-        spent = ledger(own.noise_multiplier, pld or epsilon, claimed=epsilon)
-        replicas.append(dpsgd.replica(line.level(own), 0, own.model_dump(mode="json"), metrics, spent))
-    return dpsgd.variant(key, declared, replicas, {"examples": 50000})
+        return metrics, ledger(own.noise_multiplier, pld or epsilon, claimed=epsilon)
+
+    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        share = ACCURACY[key][getattr(own, level_axis)] / 100
+        metrics = {
+            "test_accuracy": share + 0.001 * seed,
+            "validation_accuracy": share - 0.01,
+            "test_accuracy_vote": share + 0.005 + 0.001 * seed,
+            "test_accuracy_last": share - 0.03 + 0.001 * seed,
+            "converged": 1.0,
+        }
+        return metrics, ledger(own.sigma, 298.0 if own.sigma < 1 else 6.8)
+
+    level_axis = str(declared.lines[key].axis)
+    if key in EPSILONS:
+        return dpsgd.made(key, declared, computed, examples=50000)
+    return dpsgd.made(key, declared, reached, examples=48800)
 
 
 def ledger(sigma: float, epsilon_upper: float, claimed: float = 400.0) -> Ledger:
     """What a training spends."""
-    return Ledger(
-        event="2500 x PoissonSampled(...)",
+    note = "an approximation, and no bound"
+    return dpsgd.ledger(
+        claimed,
         noise_multiplier=sigma,
         sampling_rate=0.08,
         sampling="poisson",
         steps=2500,
-        delta=1e-5,
-        claimed=claimed,
-        claimed_by="rdp",
         epsilon_upper=epsilon_upper,
-        accountant="pld (dp-accounting 0.6.0)",
-        accountants=(
-            schema.AccountantEpsilon(
-                accountant="tan (Eq. 4)", epsilon=7.48, note="an approximation, and no bound"
-            ),
-        ),
+        accountants=(AccountantEpsilon(accountant="tan (Eq. 4)", epsilon=7.48, note=note),),
+        spent=(),
     )
 
 
-def history(found: Record) -> Iterator[tuple[Any, ...]]:
+def history(record: Record) -> Iterator[dpsgd.Line]:
     """Ten notes; gradients' norms shrink from the second bin into the first."""
-    for replica in found.replicas:
+    for replica in record.replicas:
         for note in range(1, 11):
             here = (replica.level, replica.seed, 250 * note, 0.5 * note)
             yield *here, "validation_accuracy", replica.metrics["test_accuracy"]
@@ -163,9 +138,7 @@ def history(found: Record) -> Iterator[tuple[Any, ...]]:
 def fill(root: Path) -> Settings:
     """The whole example, everything run."""
     declared = settings()
-    for key in declared.rows:
+    for key in declared.lines:
         made = record(key, declared)
         dpsgd.put(made, root, history(made))
-    for key in declared.accounts:
-        keep(account(key, declared), root)
     return declared
