@@ -1,12 +1,15 @@
 """Small worlds that engine tests share. Images are LeNet-5's size, but few."""
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from pipeline import extensions
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
@@ -89,6 +92,17 @@ def make_data(train: int = 200, validation: int = 40, test: int = 30, public: in
         "raw": {"mnist": {"edition": "synthetic", "title": "made up"}},
     }
     return Prepared("tiny", {name: split(count) for name, count in sizes.items()}, manifest)
+
+
+@contextmanager
+def forgetting() -> Iterator[None]:
+    """Whatever laboratory is used inside is not used afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extensions, "_laboratory", {})
+        patch.setattr(sys, "path", [*sys.path])
+        yield
+    for kept in extensions._caches:
+        kept.cache_clear()
 
 
 @pytest.fixture

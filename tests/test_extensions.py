@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from pipeline import extensions, params
 from pipeline.errors import UserError
 from pipeline.extensions import Extension
+from tests.conftest import forgetting
 
 ROOT = Path(__file__).parents[1]
 ROOM = "methods/batch_clipping"
@@ -81,13 +81,10 @@ def test_a_method_of_ours_works_from_a_laboratory(tmp_path: Path, run: Callable[
 
 
 @pytest.fixture
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgotten() -> Iterator[None]:
     """Whatever is used here is not used afterwards."""
-    monkeypatch.setattr(extensions, "_laboratory", {})
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    for kept in extensions._caches:
-        kept.cache_clear()
+    with forgetting():
+        yield
 
 
 @pytest.mark.usefixtures("forgotten")

@@ -16,7 +16,7 @@ from pipeline.models.model import Model
 from pipeline.training import side_by_side
 from pipeline.training.loop import Group, Progress, Replica, grouped, train_group
 from pipeline.training.side_by_side import train_replicas
-from tests.conftest import dpsgd, make_data
+from tests.conftest import dpsgd, forgetting, make_data
 from tests.training.running import context, quiet, weights
 
 
@@ -51,13 +51,9 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     (folder / "brought/models/theirs.py").write_text(
         "from pipeline.models import lenet5\nbuild = lenet5.build\n"
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extensions, "_laboratory", {})
-        patch.syspath_prepend(folder)
+    with forgetting():
         extensions.use(["brought"], folder)
         yield Model(name="theirs", normalization="layer")
-    for kept in extensions._caches:
-        kept.cache_clear()
 
 
 @pytest.fixture(scope="module")
