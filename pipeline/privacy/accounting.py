@@ -154,13 +154,16 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
-    divergences = np.array(RdpAccountant(orders, relation).compose(spending.event(1)).rdp)
-    fractional = np.array(orders) % 1 > 0
     exact = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
-    if exact and fractional.any():
-        divergences[fractional] = sampled_gaussian(
-            spending.rate, spending.noise_multiplier, np.array(orders)[fractional]
+    divergences, asked = np.empty(len(orders)), np.array(orders)
+    integrated = (asked % 1 > 0) & exact
+    if integrated.any():
+        divergences[integrated] = sampled_gaussian(
+            spending.rate, spending.noise_multiplier, asked[integrated]
         )
+    if not integrated.all():
+        theirs = RdpAccountant(asked[~integrated], relation).compose(spending.event(1))
+        divergences[~integrated] = theirs.rdp
     return divergences
 
 

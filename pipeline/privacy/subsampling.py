@@ -6,10 +6,13 @@ bounds: losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import inf, isfinite
+from math import ceil, floor, inf, isfinite, log, log1p
 
 import numpy as np
+from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf_pessimistic_connect_dots_fixed_gap
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+from scipy.special import log_ndtr, ndtr
 
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import moves
@@ -107,9 +110,7 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
         others = spending.model_copy(update={"first_release": None})
         return Losses(first, ROUNDING).compose(composed(others, steps, interval))
     if spending.sampling == "poisson":
-        of_step = from_gaussian_mechanism(
-            spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate
-        )
+        of_step = _of_one_poisson_step(spending.noise_multiplier, spending.rate, interval)
     else:
         of_step = _of_one_step(spending, interval)
     rounding = ROUNDING * steps
@@ -120,6 +121,46 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
     parts = [of_step.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
     parts += [of_step.self_compose(rest)] if rest else []
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
+
+
+def _of_one_poisson_step(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
+    """dp-accounting's `from_gaussian_mechanism`, which inverts the loss of one point of the grid at a time."""
+    if rate == 1:
+        return from_gaussian_mechanism(noise_multiplier, value_discretization_interval=interval)
+
+    def of(adjacency: AdjacencyType) -> PLDPmf:
+        bounds = GaussianPrivacyLoss(
+            noise_multiplier, sampling_prob=rate, adjacency_type=adjacency
+        ).connect_dots_bounds()
+        low, high = floor(bounds.epsilon_lower / interval), ceil(bounds.epsilon_upper / interval)
+        deltas = poisson_deltas(noise_multiplier, rate, adjacency, interval * np.arange(low, high + 1))
+        return create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+
+    return PrivacyLossDistribution(of(AdjacencyType.REMOVE), of(AdjacencyType.ADD))
+
+
+def poisson_deltas(
+    noise_multiplier: float, rate: float, adjacency: AdjacencyType, epsilons: np.ndarray
+) -> np.ndarray:
+    """(K,) delta at any (K,) epsilons of one Gaussian step on a Poisson sample, 0 < ``rate`` < 1.
+
+    Removing an example: delta = P(S) - e^epsilon Q(S) of P = q N(-1, z^2) + (1 - q) N(0, z^2), Q = N(0, z^2)
+    and S = {x: P(x) >= e^epsilon Q(x)}, the numbers up to a cutoff. Adding one: P and Q change places.
+    """
+    removing = adjacency == AdjacencyType.REMOVE
+    sign = 1.0 if removing else -1.0
+    deltas = -np.expm1(epsilons) if removing else np.zeros(len(epsilons))
+    # beyond which no x has so small, or so large, a ratio of densities
+    inside = sign * epsilons > log1p(-rate)
+    inner = epsilons[inside]
+    cutoffs = -sign * (0.5 + noise_multiplier**2 * np.log1p(np.expm1(sign * inner) / rate))
+    plain, moved = cutoffs / noise_multiplier, (cutoffs + sign) / noise_multiplier
+    if removing:
+        deltas[inside] = rate * ndtr(moved) + (1 - rate) * ndtr(plain) - np.exp(inner + log_ndtr(plain))
+    else:
+        mixed = np.logaddexp(log(rate) + log_ndtr(moved), log1p(-rate) + log_ndtr(plain))
+        deltas[inside] = ndtr(plain) - np.exp(inner + mixed)
+    return np.clip(deltas, 0, 1)
 
 
 def amplified(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from numpy.testing import assert_allclose
 from scipy.stats import binom, norm
 
 from pipeline.privacy.accounting import renyi_epsilon
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import amplified, composed, losses
+from pipeline.privacy.subsampling import amplified, composed, losses, poisson_deltas
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])
 
@@ -38,6 +40,20 @@ def test_one_step_without_replacement_is_the_numeric_integral(
     assert_allclose(found, hockey_stick(mixed, outside), rtol=1e-4, atol=1e-10)
     # the other direction is the smaller one, so it is covered
     assert (found >= hockey_stick(outside, mixed) - 1e-12).all()
+
+
+@pytest.mark.parametrize(("noise", "examples", "batch"), [(0.25, 10, 3), (1.1, 60_000, 256), (20.0, 10, 9)])
+def test_losses_of_poisson_samples_are_dp_accountings(noise: float, examples: int, batch: int) -> None:
+    """Which takes one point of the grid after the other."""
+    rate, near = batch / examples, np.linspace(-2, 2, 401) * max(1.0, noise**-2)
+    for adjacency in (AdjacencyType.ADD, AdjacencyType.REMOVE):
+        theirs = GaussianPrivacyLoss(noise, sampling_prob=rate, adjacency_type=adjacency)
+        found = poisson_deltas(noise, rate, adjacency, near)
+        assert_allclose(found, theirs.get_delta_for_epsilon(near), rtol=1e-9, atol=1e-15)
+    whole = from_gaussian_mechanism(noise, sampling_prob=rate, value_discretization_interval=1e-3)
+    due = whole.self_compose(100).get_epsilon_for_delta(1e-6)
+    grid = composed(spending("poisson", noise, examples, batch), 100, 1e-3).grid
+    assert grid.get_epsilon_for_delta(1e-6) == pytest.approx(due, rel=1e-7)
 
 
 @pytest.mark.parametrize("sets", [1, 2, 4])
