@@ -124,7 +124,7 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
 
 
 def _of_one_poisson_step(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
-    """dp-accounting's `from_gaussian_mechanism`, which inverts the loss of one point of the grid at a time."""
+    """What dp-accounting's `from_gaussian_mechanism` makes, a point of the grid at a time and so slowly."""
     if rate == 1:
         return from_gaussian_mechanism(noise_multiplier, value_discretization_interval=interval)
 
