@@ -25,7 +25,6 @@ LONG = (
     "test_publishers.py",
     "test_library.py",
     "test_side_by_side.py",
-    "test_practitioner.py",
     "test_ui.py",
     "test_contributing.py",
 )

@@ -39,3 +39,8 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
     assert told_of_it["audits"]
     # a list of what the folder has, and nothing else
     assert {path.name for path in folder.iterdir()} == set(re.findall(r"^- `(\S+)`: ", TEXT, re.MULTILINE))
+    # a report of rows of one's own asks of no paper whether it reproduces
+    typed("dprepro report --no-mlflow", tmp_path, tmp_path)
+    assert "Rows of our own" in (tmp_path / "reports/index.html").read_text()
+    (page,) = (tmp_path / "reports/papers").glob("*.html")
+    assert "Does it reproduce?" not in page.read_text()
