@@ -40,7 +40,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
+from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING, of_one_poisson_step
 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -101,14 +101,33 @@ def _decided(divergence: float, order: float, least: float) -> bool:
     return isfinite(divergence) and divergence > least + off
 
 
+class _Losses(PLDAccountant):
+    """dp-accounting's, with `of_one_poisson_step` for its own."""
+
+    def __init__(self, interval: float) -> None:
+        super().__init__(RELATION, value_discretization_interval=interval)
+        self._interval = interval
+
+    def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool) -> object:
+        """What is wrong with the event; None where it can be composed."""
+        if not isinstance(event, PoissonSampledDpEvent) or not isinstance(event.event, GaussianDpEvent):
+            return super()._maybe_compose(event, count, do_compose)
+        rate, noise_multiplier = event.sampling_probability, event.event.noise_multiplier
+        if not 0 < rate < 1 or noise_multiplier == 0:
+            return super()._maybe_compose(event, count, do_compose)
+        if do_compose:
+            of_step = of_one_poisson_step(noise_multiplier, rate, self._interval)
+            self._pld = self._pld.compose(of_step.self_compose(count))
+        return None
+
+
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     """Epsilon by privacy loss distributions, an upper bound at any discretisation ``interval``.
 
     What rounding may take off a delta is taken off beforehand; infinity where nothing is left of it.
     """
-    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
     left = delta - ROUNDING * _compositions(event)
-    return float(accountant.compose(event).get_epsilon(left)) if left > 0 else inf
+    return float(_Losses(interval).compose(event).get_epsilon(left)) if left > 0 else inf
 
 
 def _compositions(event: DpEvent) -> int:
@@ -276,7 +295,7 @@ def noise_for(
         multiplier = _calibrated(
             spends,
             partial(pld_epsilon, interval=interval),
-            partial(PLDAccountant, RELATION, value_discretization_interval=interval),
+            partial(_Losses, interval),
             epsilon,
             delta,
             delta - ROUNDING * (steps + (first_release is not None)),

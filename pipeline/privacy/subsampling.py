@@ -110,7 +110,7 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
         others = spending.model_copy(update={"first_release": None})
         return Losses(first, ROUNDING).compose(composed(others, steps, interval))
     if spending.sampling == "poisson":
-        of_step = _of_one_poisson_step(spending.noise_multiplier, spending.rate, interval)
+        of_step = of_one_poisson_step(spending.noise_multiplier, spending.rate, interval)
     else:
         of_step = _of_one_step(spending, interval)
     rounding = ROUNDING * steps
@@ -123,8 +123,8 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
-def _of_one_poisson_step(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
-    """What dp-accounting's `from_gaussian_mechanism` makes, a point of the grid at a time and so slowly."""
+def of_one_poisson_step(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
+    """dp-accounting's `from_gaussian_mechanism`, over the whole grid at once where that goes point by point."""
     if rate == 1:
         return from_gaussian_mechanism(noise_multiplier, value_discretization_interval=interval)
 
@@ -149,11 +149,12 @@ def poisson_deltas(
     """
     removing = adjacency == AdjacencyType.REMOVE
     sign = 1.0 if removing else -1.0
-    deltas = -np.expm1(epsilons) if removing else np.zeros(len(epsilons))
     # beyond which no x has so small, or so large, a ratio of densities
     inside = sign * epsilons > log1p(-rate)
-    inner = epsilons[inside]
-    cutoffs = -sign * (0.5 + noise_multiplier**2 * np.log1p(np.expm1(sign * inner) / rate))
+    deltas, inner = np.zeros(len(epsilons)), epsilons[inside]
+    if removing:
+        deltas[~inside] = -np.expm1(epsilons[~inside])
+    cutoffs = -sign * (0.5 + noise_multiplier**2 * _without_sampling(sign * inner, rate))
     plain, moved = cutoffs / noise_multiplier, (cutoffs + sign) / noise_multiplier
     if removing:
         deltas[inside] = rate * ndtr(moved) + (1 - rate) * ndtr(plain) - np.exp(inner + log_ndtr(plain))
@@ -161,6 +162,14 @@ def poisson_deltas(
         mixed = np.logaddexp(log(rate) + log_ndtr(moved), log1p(-rate) + log_ndtr(plain))
         deltas[inside] = ndtr(plain) - np.exp(inner + mixed)
     return np.clip(deltas, 0, 1)
+
+
+def _without_sampling(epsilons: np.ndarray, rate: float) -> np.ndarray:
+    """log(1 + (e^epsilon - 1) / rate), near 0 without loss of digits and far from it without overflow."""
+    with np.errstate(divide="ignore"):  # at the boundary, log(1 - rate), it is minus infinity
+        near = np.log1p(np.maximum(np.expm1(np.minimum(epsilons, 1.0)) / rate, -1.0))
+    far = np.maximum(epsilons, 1.0)
+    return np.where(epsilons < 1, near, far - log(rate) + np.log1p((rate - 1) * np.exp(-far)))
 
 
 def amplified(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
