@@ -124,7 +124,7 @@ def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
 
 
 def of_one_poisson_step(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
-    """dp-accounting's `from_gaussian_mechanism`, over the whole grid at once where that goes point by point."""
+    """dp-accounting's `from_gaussian_mechanism`, which goes point by point, over the whole grid at once."""
     if rate == 1:
         return from_gaussian_mechanism(noise_multiplier, value_discretization_interval=interval)
 
