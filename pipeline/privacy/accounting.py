@@ -34,6 +34,7 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from pipeline.errors import UserError
@@ -103,6 +104,8 @@ def _decided(divergence: float, order: float, least: float) -> bool:
 
 class _Losses(PLDAccountant):
     """dp-accounting's, with `of_one_poisson_step` for its own."""
+
+    _pld: PrivacyLossDistribution  # of all that was composed
 
     def __init__(self, interval: float) -> None:
         super().__init__(RELATION, value_discretization_interval=interval)
