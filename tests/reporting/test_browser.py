@@ -28,8 +28,10 @@ MEASURE = """<script>
 onload = () => {
   const said = {};
   // where what is shown of a part ends: at its table's box, as nobody sees that there is more to the right
-  const edge = (part, frame) =>
-    Math.min(frame.clientWidth, part.parentElement.closest(".scroll")?.getBoundingClientRect().right ?? Infinity);
+  const edge = (part, frame) => {
+    const box = part.parentElement.closest(".scroll");
+    return box ? Math.min(frame.clientWidth, box.getBoundingClientRect().right) : frame.clientWidth;
+  };
   for (const frame of document.querySelectorAll("iframe")) {
     const page = frame.contentDocument;
     const shown = (part) => part.getClientRects().length;
