@@ -34,7 +34,7 @@ def test_it_prints_every_accountants_epsilon_and_what_it_is() -> None:
 
 
 def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
-    found = asked(*SETTINGS, "--for-epsilon", "1", "--json")
+    found = asked("--examples", "2000", "--batch", "100", "--steps", "20", "--for-epsilon", "1", "--json")
     ledger = json.loads(found.stdout)
     assert 0.99 <= ledger["epsilon_upper"] <= 1
     assert ledger["claimed"] is None
