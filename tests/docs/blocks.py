@@ -60,17 +60,15 @@ def lay(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def begin(folder: Path, library: bool = False, git: bool = False) -> None:
+def begin(folder: Path, library: bool = False) -> None:
     """A folder where nothing is declared: with DVC's stages, and the ``library`` where that is added to."""
     for name in ("pipeline", "stages") if library else ():
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     sections = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
-    config = "[core]\n    analytics = false\n" + ("" if git else "    no_scm = true\n")
+    config = "[core]\n    analytics = false\n    no_scm = true\n"
     lay(folder, {".dvc/config": config, "params.yaml": "".join(f"{name}: {{}}\n" for name in sections)})
     shutil.copy(ROOT / "dvc.yaml", folder)
     (folder / "reports/searches").mkdir(parents=True)
-    if git:
-        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
 
 
 def declared() -> set[str]:
