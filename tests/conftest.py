@@ -18,16 +18,19 @@ from tests.warm.commands import ROOT, commands, environment, run
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = (
     "test_dvc.py",
-    "test_wheel.py",
     "test_kills.py",
     "test_training.py",
-    "test_export.py",
-    "test_publishers.py",
-    "test_library.py",
-    "test_side_by_side.py",
-    "test_practitioner.py",
+    "test_wheel.py",
     "test_ui.py",
     "test_contributing.py",
+    "test_export.py",
+    "test_faults.py",
+    "test_private_model.py",
+    "test_publishers.py",
+    "test_repro.py",
+    "test_audit_training.py",
+    "test_side_by_side.py",
+    "test_library.py",
 )
 
 

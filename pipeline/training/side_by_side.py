@@ -85,8 +85,9 @@ class _Sent:
 
 def _run(groups: list[list[Replica]], context: Context, processes: int, asked: Asked) -> None:
     """Let workers take every ``processes``-th group each, and show what they do until they end."""
-    # not a fork: threads of OpenMP don't survive one
-    start = multiprocessing.get_context("spawn")
+    # no forks of this process: threads of OpenMP don't survive them; one that only imported torch has none
+    start = multiprocessing.get_context("forkserver")
+    start.set_forkserver_preload([__name__])
     queue = start.Queue()
     threads = max(1, torch.get_num_threads() // processes)
     quiet = replace(context, show=_Sent(queue))

@@ -21,6 +21,8 @@ row = {"paper": "toys", "table": "t1", "label": "One"}
 declared = dpsgd.settings(**{key: row if key == dpsgd.PLAIN else {} for key in dpsgd.LABELS})
 dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), root)
 report.write(declared, root)
+import pipeline.tracking.publishing
+assert "torch" not in sys.modules, "to report and to publish takes no torch, which takes seconds to import"
 """
 
 

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -126,9 +124,3 @@ def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "reports/runs" / f"{dpsgd.PLAIN}.json").write_text("{}")
     with pytest.raises(UserError, match=f"{dpsgd.PLAIN}.json: not what `dprepro` writes"):
         report.write(declared, tmp_path)
-
-
-def test_reporting_and_tracking_import_no_torch() -> None:
-    modules = "pipeline.reporting.report, pipeline.tracking.publishing"
-    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,6 +1,7 @@
 """`dprepro epsilon`, against dp-accounting itself; and the lines that commands end with."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_it_prints_every_accountants_epsilon_and_what_it_is() -> None:
 
 
 def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
-    found = asked(*SETTINGS, "--for-epsilon", "1", "--json")
+    found = asked("--examples", "2000", "--batch", "100", "--steps", "20", "--for-epsilon", "1", "--json")
     ledger = json.loads(found.stdout)
     assert 0.99 <= ledger["epsilon_upper"] <= 1
     assert ledger["claimed"] is None
@@ -78,5 +79,7 @@ def test_commands_end_with_what_they_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "(n = 3) percent" in infinite
     lines = list(accounted("davody-t5-bn-lenet5-literal"))
     assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.99 claimed: batch statistics couple")
+    *_, together = accounted("davody-t5-ln-lenet5-planned")
+    assert re.search(r"and [1-9]\d* of its search spend at most ε \d", together)
     (mu, *_) = accounted("nguyen-gdp-modules")
     assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.09 proven")

@@ -2,6 +2,7 @@
 
 import os
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
@@ -9,8 +10,11 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from mlflow import MlflowClient
+
 from pipeline.params import Settings
 from pipeline.results.schema import Record
+from pipeline.tracking.upserting import DIGEST, publications
 from tests.reporting.made_up import dpsgd as example
 
 ROWS = (example.LAYER, example.LITERAL)
@@ -23,6 +27,27 @@ def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
     found = example.record(key, declared, shift=shift)
     kept = tuple(one for one in found.replicas if one.level in ("epsilon=inf", "epsilon=3") and one.seed < 2)
     return found.model_copy(update={"replicas": kept})
+
+
+def one_of_each(address: str) -> Callable[[int], None]:
+    """Fails unless the store holds every run of the newest records, once; and wrote it in this round."""
+    before: set[str] = set()
+
+    def check(_: int) -> None:
+        client = MlflowClient(address)
+        experiment = client.get_experiment_by_name("davody2020").experiment_id
+        rows = publications(client, experiment)
+        runs = [run for there in rows.values() for one in there.values() for run in one]
+        assert {row: len(there) for row, there in rows.items()} == dict.fromkeys(RUNS, 1)
+        assert Counter(run.data.tags["row"] for run in runs) == RUNS
+        assert len({run.info.run_name for run in runs}) == sum(RUNS.values())
+        heads = [run.data.tags["row"] for run in runs if DIGEST in run.data.tags]
+        assert sorted(heads) == sorted(RUNS)
+        now = {run.info.run_id for run in runs}
+        assert not now & before
+        before.update(now)
+
+    return check
 
 
 def at_once(address: str, count: int, rounds: int, folder: Path, check: Callable[[int], None]) -> None:

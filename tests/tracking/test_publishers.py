@@ -1,12 +1,7 @@
-"""Several processes that publish to one store at once leave one of each run, and none of them fails."""
+"""Several processes that publish to one database at once leave one of each run, and none of them fails."""
 
-import os
-import shutil
-import subprocess
-import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -18,29 +13,7 @@ from mlflow import MlflowClient
 from pipeline.tracking import upserting
 from pipeline.tracking.drawing import Drawn
 from pipeline.tracking.upserting import DIGEST, Upsert, publications
-from tests.tracking.conftest import answers
-from tests.tracking.publishers import RUNS, at_once
-
-
-def one_of_each(address: str) -> Callable[[int], None]:
-    """Fails unless the store holds every run of the newest records, once; and wrote it in this round."""
-    before: set[str] = set()
-
-    def check(_: int) -> None:
-        client = MlflowClient(address)
-        experiment = client.get_experiment_by_name("davody2020").experiment_id
-        rows = publications(client, experiment)
-        runs = [run for there in rows.values() for one in there.values() for run in one]
-        assert {row: len(there) for row, there in rows.items()} == dict.fromkeys(RUNS, 1)
-        assert Counter(run.data.tags["row"] for run in runs) == RUNS
-        assert len({run.info.run_name for run in runs}) == sum(RUNS.values())
-        heads = [run.data.tags["row"] for run in runs if DIGEST in run.data.tags]
-        assert sorted(heads) == sorted(RUNS)
-        now = {run.info.run_id for run in runs}
-        assert not now & before
-        before.update(now)
-
-    return check
+from tests.tracking.publishers import at_once, one_of_each
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +54,3 @@ def test_twenty_who_know_of_no_lock(database: str, monkeypatch: pytest.MonkeyPat
     runs = [run for there in rows.values() for one in there.values() for run in one]
     assert len(runs) == 6
     assert {run.data.tags.get("version") for run in runs if DIGEST in run.data.tags} == {"new"}
-
-
-@pytest.fixture
-def server(tmp_path: Path, port: int, empty_store: Path) -> Iterator[str]:
-    """An MLflow server of the test's own."""
-    store = tmp_path / "server"
-    store.mkdir()
-    shutil.copy(empty_store, store)
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
-    command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db"]
-    command += ["--artifacts-destination", str(store / "files")]
-    environment = {
-        **os.environ,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        answers(address, process)
-        yield address
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(30)
-
-
-def test_three_on_a_server_that_has_no_lock(server: str, tmp_path: Path) -> None:
-    at_once(server, 3, 2, tmp_path, one_of_each(server))

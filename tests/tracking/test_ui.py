@@ -1,4 +1,4 @@
-"""`dprepro ui` publishes, serves, says where, and ends quietly."""
+"""`dprepro ui` publishes, serves, also others who publish, says where, and ends quietly."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from stages.ui import ui
 from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import answers
-from tests.tracking.publishers import RUNS, small
+from tests.tracking.publishers import RUNS, at_once, one_of_each, small
 
 
-def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path, port: int) -> None:
+def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, port: int) -> None:
     settings = example.settings()
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
@@ -35,6 +35,8 @@ def test_ui_publishes_serves_says_where_and_ends_quietly(root: Path, port: int) 
             assert len(json.load(answer)["runs"]) == RUNS[example.LAYER]
         said = refusal_of(lambda: ui(port=port, host="127.0.0.1"))
         assert said.startswith(f"127.0.0.1:{port}: can't serve there: Address already in use")
+        # a server's clients have no lock that keeps them apart
+        at_once(page, 3, 2, root / "clones", one_of_each(page))
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
         said, noise = process.communicate(timeout=60)
     finally:

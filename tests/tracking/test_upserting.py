@@ -67,9 +67,12 @@ def test_what_is_there_stays_as_it_is_and_what_changed_replaces_it(row: Row) -> 
     row.assert_there_once(0.7)
 
 
-@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(
-    "stop_at", ["create_run", "log_batch", "log_inputs", "log_dict", "set_terminated", "set_tag"]
+    ("stop_at", "alone"),
+    [
+        *((call, False) for call in ("create_run", "log_batch", "log_inputs", "log_dict", "set_terminated")),
+        *(("set_tag", alone) for alone in (False, True)),
+    ],
 )
 def test_a_row_cut_short_is_made_anew(
     row: Row, monkeypatch: pytest.MonkeyPatch, stop_at: str, alone: bool

@@ -29,8 +29,8 @@ def _worth_it() -> Iterator[None]:
 
 def wanted() -> list[Replica]:
     """Three replicas that share their steps, and one that doesn't."""
-    private = [Replica("epsilon=3", seed, dpsgd(epochs=8)) for seed in range(3)]
-    return [*private, Replica("epsilon=8", 0, dpsgd(epochs=8, epsilon=8, batch=10))]
+    private = [Replica("epsilon=3", seed, dpsgd(epochs=4)) for seed in range(3)]
+    return [*private, Replica("epsilon=8", 0, dpsgd(epochs=4, epsilon=8, batch=10))]
 
 
 @dataclass(frozen=True)
