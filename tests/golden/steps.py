@@ -4,8 +4,9 @@ A kind is a method with a model, the options that change what is computed, and t
 whose settings differ in numbers alone share one. Lengths and batches are cut down to three steps of a few
 examples; all else is as one row of the kind has it.
 
-Of a large network, whose steps take seconds, one step is taken with the fewest options; the options that its
-rows have are taken for three steps by a small network in its place, with the same normalisation.
+Of a large network, whose steps take seconds, one step is taken with few channels and the fewest options; the
+options that its rows have are taken for three steps by a small network in its place, with the same
+normalisation.
 """
 
 import math
@@ -29,6 +30,7 @@ from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.gradients import Tensors
 from pipeline.training.loop import Replica, make_task
+from tests.narrow import narrow
 
 STEPS = 3
 LARGE, IN_PLACE = {"resnet18", "vgg", "vgg16", "wrn16_4"}, "lenet5"
@@ -179,6 +181,7 @@ def small(level: MethodSettings) -> MethodSettings:
     return type(level).model_validate(level.model_dump() | cut)
 
 
+@narrow()
 def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
     """The method over one replica of the kind, and what it learns."""
     level = small(kind.level)

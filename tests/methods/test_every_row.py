@@ -1,5 +1,6 @@
 """The clipping bound on neighbouring samples, for the network of every private row of params.yaml."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,15 @@ from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
 from pipeline.training.loop import Replica, make_task
 from tests.methods.examples import CPU, SAMPLE, Shape, made_up
+from tests.narrow import narrow
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _narrow() -> Iterator[None]:
+    with narrow():
+        yield
 
 
 def shape_of(row: Row) -> Shape:
