@@ -317,7 +317,7 @@ def undivided(ways: dict[str, rows.Way]) -> tuple[Bound, ...]:
 
 
 NEIGHBOURS = partial(
-    test_mechanisms.test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides, 1.1, 5000
+    test_mechanisms.test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides, 40.0, 5000
 )
 
 

@@ -1,5 +1,6 @@
 """The end-to-end audit of rows as declared: it comes to what is accounted, or beyond where that is told."""
 
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ ALPHA = 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
+@cache
 def found(key: str, place: int = -1) -> pair.Found:
     row = SETTINGS.rows[key]
     with patch.object(pair, "RUNS", 24):

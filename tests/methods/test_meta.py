@@ -26,6 +26,7 @@ from pipeline.privacy import clippers
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, grouped, make_task
 from tests.methods.examples import made_up
+from tests.narrow import narrow
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
 META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
@@ -93,6 +94,7 @@ def all_on_meta(tree: Any) -> bool:
 
 
 @pytest.mark.parametrize("key", BROAD.rows)
+@narrow()
 def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
     data = made_up(row.model, shape_of(key), tmp_path)
