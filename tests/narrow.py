@@ -1,4 +1,4 @@
-"""The large networks with few channels: the same layers, strides and shortcuts, in a hundredth of the time."""
+"""The large networks with few channels: the same layers, strides and shortcuts, in less time."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

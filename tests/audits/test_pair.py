@@ -23,7 +23,7 @@ def found(key: str, place: int = -1) -> pair.Found:
         return pair.audit_pair(row, row.resolved[place], SETTINGS, key)
 
 
-@pytest.mark.parametrize("key", ["davody-t5-lenet5", "davody-t5-bn-lenet5"])
+@pytest.mark.parametrize("key", ["davody-t5-ln-lenet5", "davody-t5-bn-lenet5"])
 def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
     one = found(key)
     noise = one.scores.spending.noise_multiplier
@@ -64,7 +64,7 @@ KEY = "phan-f4a-ilm-sound-reduced"
 
 
 def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
-    one = found("davody-t5-lenet5")
+    one = found("davody-t5-ln-lenet5")
     full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
     assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.05)
     assert gaussian_epsilon(one.mu(ALPHA), 1e-5) < full

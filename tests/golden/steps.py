@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
@@ -30,6 +29,7 @@ from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.gradients import Tensors
 from pipeline.training.loop import Replica, make_task
+from tests.methods.examples import shape_of
 from tests.narrow import narrow
 
 STEPS = 3
@@ -141,8 +141,7 @@ def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
     """Of one example as stored; None: a text."""
     if settings.has_features(row.data):
         return features_shape(row.model)
-    raw = settings.split(row.data).raw
-    return catalog()[settings.raw[raw].of or raw].shape
+    return shape_of(row, settings)
 
 
 def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:

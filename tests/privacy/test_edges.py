@@ -127,7 +127,7 @@ def test_samples_of_a_fixed_size_move_by_twice_the_clipping_bound() -> None:
 
 
 def most_memory() -> int:
-    """The most that this process ever had at once, in bytes; tracing every allocation takes four times as long."""
+    """Bytes that this process ever had at once; tracing every allocation takes four times as long."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
