@@ -21,15 +21,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
 )
-# in the order of `--help`; each is a function of its name in the module of its name
-COMMANDS = """
-    init identity plan status fetch prepare search repro train start relevance evaluate ledger account epsilon
-    compare audit export predict publish report ui pack adopt verify
-"""
-for name in COMMANDS.split():
-    app.command()(getattr(import_module(f"stages.{name}"), name))
-for name in ("new", "tan"):
-    app.add_typer(getattr(import_module(f"stages.{name}"), name), name=name)
+# by their panels of `--help`; each is a function, or a `Typer`, of its name in the module of its name
+COMMANDS = {
+    "What there is to do": "init new status plan repro",
+    "Data": "fetch prepare start relevance",
+    "Training": "search train evaluate",
+    "Privacy": "ledger audit account epsilon compare tan",
+    "Results": "report publish ui export predict",
+    "Rows from elsewhere, and checks": "pack adopt verify identity",
+}
+for panel, names in COMMANDS.items():
+    for name in names.split():
+        command = getattr(import_module(f"stages.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(rich_help_panel=panel)(command)
 MOST_LINES = 50  # of an error message
 # packages that bring modules of other names
 BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "sqlalchemy": "mlflow"}

@@ -10,7 +10,7 @@ Samples and noise come from AES-128 in counter mode: where no example adds to a 
 noise away, and nobody can tell the other numbers from that. Secret noise is made of integers
 (`pipeline.privacy.rounded_noise`), on the CPU for every device, as CUDA's own generator, Philox, is a
 statistical one. Seeded streams repeat the float32 numbers that PCG64, or on a GPU Philox, always drew, of
-which it can be told what was added to them (Mironov 2012); so does a run that an older version began.
+which it can be told what was added to them (Mironov 2012).
 """
 
 import hashlib

@@ -147,7 +147,8 @@ def _overviews(chapters: list[Chapter], picture: str | None) -> Iterator[tuple[s
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
     yield "index.html", render("index.html", **first, picture=picture, up="")
     yield "README.md", render("index.md", **first) + "\n"
-    yield "results.html", render("results.html", results=results, up="")
+    judged_first = sorted(results, key=lambda here: here.value is None)
+    yield "results.html", render("results.html", results=judged_first, up="")
     yield "summary.csv", flat.csv(ran, flat.SUMMARY)
     yield "ledger.html", render("ledger.html", results=private, up="")
     yield "tables/ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n"

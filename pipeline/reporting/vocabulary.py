@@ -20,6 +20,7 @@ class Word(Strict):
     text: str  # in a cell
     tone: Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
     counted: str  # behind a number, as in '3 agree with the paper'
+    means: str = ""  # in a sentence, where the word needs one
 
 
 class Words(Strict):

@@ -203,7 +203,8 @@ def convergence_rule(result: TableResult) -> str:
     if result.table.rates_given:
         search = ", with the paper's step size"
     # the factor is evaluation's (tested), which needs torch
-    return f"{rule} 1.5 times chance. That none has counts as a finding only on the full budget{search}."
+    none = "That no seed has converged counts as a finding only on the full budget"
+    return f"{rule} 1.5 times chance. {none}{search}."
 
 
 def verdict_words(cell: Cell) -> str:

@@ -12,7 +12,6 @@ import torch
 from pipeline.errors import UserError
 from pipeline.files import Damaged, locked, read_sealed, write_sealed
 from pipeline.methods.base import State
-from pipeline.privacy.parameters import Noise
 
 # Outside DVC's outs, which DVC deletes before it runs a stage.
 CHECKPOINTS = Path(".dprepro/checkpoints")
@@ -27,7 +26,6 @@ class Checkpoint:
     history: list[tuple[Any, ...]]
     seconds: float  # trained so far
     started: float  # Unix time of the first step
-    noise: Noise  # how that of all steps so far was made
     cpu_seconds: float = 0.0  # of processor time so far
     entropy: str | None = None  # in hexadecimal, where noise is drawn once
 

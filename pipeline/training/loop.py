@@ -81,7 +81,6 @@ class Group:
     started: float
     ended: float
     cpu_seconds: float  # of processor time, for all of them
-    noise: Noise  # how that of all steps was made
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]
     last = checkpoints.restore(path, execution.device)
-    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time(), task.streams.noise)
+    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time())
     if last.entropy is not None:
         task.streams.entropy = bytes.fromhex(last.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
@@ -226,11 +225,11 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
         if done == steps or (due and method.resumable(done)):
             trained = last.seconds + time.monotonic() - begun
             worked = last.cpu_seconds + time.process_time() - begun_cpu
-            kept = Checkpoint(state, done, history, trained, last.started, last.noise, worked, entropy)
+            kept = Checkpoint(state, done, history, trained, last.started, worked, entropy)
             checkpoints.save(path, kept)
             saved = time.monotonic()
             if stopped_by is not None:
                 where = f"group {number + 1} of {groups}, step {done} of {steps}"
                 raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
     times = (kept.seconds, kept.started, time.time(), kept.cpu_seconds)
-    return Group(tuple(members), method, state, history, steps, *times, kept.noise)
+    return Group(tuple(members), method, state, history, steps, *times)

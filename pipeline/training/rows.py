@@ -174,7 +174,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         broken=guarantee.broken,
         not_covered=(*data_uses(data, replica.settings), *guarantee.not_covered),
         protects=guarantee.protects,
-        noise=group.noise,
+        noise=group.method.task.streams.noise,
         weights=weights,
         seconds=round(group.seconds, 3),
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),

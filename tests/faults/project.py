@@ -77,7 +77,7 @@ def make() -> None:
     pack(own, [ROW], PACK)
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez(MINE, inputs=images, labels=np.arange(120) % 4)
-    save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0, "grid"))
+    save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))
 
 
 def train() -> None:

@@ -69,7 +69,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     point = rf'href="papers/davody2020.html#row-{dpsgd.PUBLIC}"><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at'
     assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
-    assert "batch norm is sound" in overview
+    assert "Batch norm is sound" in overview
     assert "](tables/davody2020-t5.md)" in overview
 
 

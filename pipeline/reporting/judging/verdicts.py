@@ -29,7 +29,7 @@ class Verdict:
 def verdict(
     ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
 ) -> Verdict:
-    """What a level's privacy is worth; `pages/verdicts.txt` says how. ``noise``: None where nothing ran."""
+    """What a level's privacy is worth; `words.yaml` says how. ``noise``: None where nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     return Verdict(name, attack, _floating_point(attacks, noise))
 

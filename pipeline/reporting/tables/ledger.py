@@ -20,6 +20,13 @@ HEAD = (
     "not covered, at worst",
 )
 
+READ = (
+    "None of these verdicts says that an ε is small, and all of them take computers' numbers for real "
+    "ones: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
+    "an attack on its arithmetic showed. What was attacked is the row's own code, often with fewer "
+    "examples and steps than the row, and then its own ε stands in brackets."
+)
+
 
 def cells(here: LevelResult) -> list[str]:
     """A level that ran, in words under `HEAD`; beside what an attack shows the ε of what was attacked."""
