@@ -21,15 +21,15 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     parameters in 62 tensors on CIFAR-10.
     """
     blocks: list[nn.Module] = []
-    inputs, behind = 64, 16
+    inputs, behind = STAGES[0][0], 16
     for channels, first in STAGES:
         for stride in (first, 1):
             blocks.append(Block(model, inputs, channels, stride, behind))
             inputs, behind = channels, behind - 2
     return nn.Sequential(
-        *(_convolution(model, shape[0], 64, 3, 1, 17), nn.ReLU(), *blocks),
+        *(_convolution(model, shape[0], STAGES[0][0], 3, 1, 17), nn.ReLU(), *blocks),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
-        *(nn.Linear(512, classes), normalization(model, classes, 0)),
+        *(nn.Linear(inputs, classes), normalization(model, classes, 0)),
     )
 
 

@@ -154,13 +154,16 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
-    divergences = np.array(RdpAccountant(orders, relation).compose(spending.event(1)).rdp)
-    fractional = np.array(orders) % 1 > 0
+    every, divergences = np.array(orders), np.empty(len(orders))
     exact = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
-    if exact and fractional.any():
+    fractional = (every % 1 > 0) & exact  # which take dp-accounting long
+    if fractional.any():
         divergences[fractional] = sampled_gaussian(
-            spending.rate, spending.noise_multiplier, np.array(orders)[fractional]
+            spending.rate, spending.noise_multiplier, every[fractional]
         )
+    if not fractional.all():
+        accountant = RdpAccountant(every[~fractional], relation).compose(spending.event(1))
+        divergences[~fractional] = accountant.rdp
     return divergences
 
 

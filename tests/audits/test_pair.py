@@ -1,5 +1,6 @@
 """The end-to-end audit of rows as declared: it comes to what is accounted, or beyond where that is told."""
 
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,13 +16,14 @@ ALPHA = 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
+@cache
 def found(key: str, place: int = -1) -> pair.Found:
     row = SETTINGS.rows[key]
     with patch.object(pair, "RUNS", 24):
         return pair.audit_pair(row, row.resolved[place], SETTINGS, key)
 
 
-@pytest.mark.parametrize("key", ["davody-t5-lenet5", "davody-t5-bn-lenet5"])
+@pytest.mark.parametrize("key", ["davody-t5-ln-lenet5", "davody-t5-bn-lenet5"])
 def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
     one = found(key)
     noise = one.scores.spending.noise_multiplier
@@ -62,7 +64,7 @@ KEY = "phan-f4a-ilm-sound-reduced"
 
 
 def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
-    one = found("davody-t5-lenet5")
+    one = found("davody-t5-ln-lenet5")
     full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
     assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.05)
     assert gaussian_epsilon(one.mu(ALPHA), 1e-5) < full

@@ -4,8 +4,9 @@ A kind is a method with a model, the options that change what is computed, and t
 whose settings differ in numbers alone share one. Lengths and batches are cut down to three steps of a few
 examples; all else is as one row of the kind has it.
 
-Of a large network, whose steps take seconds, one step is taken with the fewest options; the options that its
-rows have are taken for three steps by a small network in its place, with the same normalisation.
+Of a large network, whose steps take seconds, one step is taken with few channels and the fewest options; the
+options that its rows have are taken for three steps by a small network in its place, with the same
+normalisation.
 """
 
 import math
@@ -20,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
@@ -29,6 +29,8 @@ from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.gradients import Tensors
 from pipeline.training.loop import Replica, make_task
+from tests.methods.examples import shape_of
+from tests.narrow import narrow
 
 STEPS = 3
 LARGE, IN_PLACE = {"resnet18", "vgg", "vgg16", "wrn16_4"}, "lenet5"
@@ -139,8 +141,7 @@ def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
     """Of one example as stored; None: a text."""
     if settings.has_features(row.data):
         return features_shape(row.model)
-    raw = settings.split(row.data).raw
-    return catalog()[settings.raw[raw].of or raw].shape
+    return shape_of(row, settings)
 
 
 def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
@@ -179,6 +180,7 @@ def small(level: MethodSettings) -> MethodSettings:
     return type(level).model_validate(level.model_dump() | cut)
 
 
+@narrow()
 def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
     """The method over one replica of the kind, and what it learns."""
     level = small(kind.level)

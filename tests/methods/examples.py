@@ -5,14 +5,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
+from pipeline.params import Row, Settings
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 SAMPLE = 6
 Shape = tuple[int, ...] | None
+
+
+def shape_of(row: Row, settings: Settings) -> Shape:
+    """Of the row's images as stored, (C, H, W); None for texts."""
+    raw = settings.split(row.data).raw
+    return catalog()[settings.raw[raw].of or raw].shape
 
 
 def made_up(model: Model, shape: Shape, folder: Path) -> Prepared:

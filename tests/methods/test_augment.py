@@ -9,8 +9,6 @@ from torchvision.transforms import functional
 
 from pipeline.methods.augment import MARGIN, centred, crop_flip
 
-MIDDLE = MARGIN / (2 * MARGIN + 1) + 1e-3  # a draw whose crop is the image as it was
-
 
 def some(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     return torch.randint(1, 256, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
@@ -71,23 +69,11 @@ def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None
     assert torch.equal(found, large[..., start : start + side, start : start + side])
 
 
-def test_centred_is_the_crop_that_leaves_the_middle() -> None:
-    images = some(3, 1, 28, 28)
-    assert torch.equal(centred(images, 28), images)
-    assert torch.equal(centred(images, 32), crop_flip(images, torch.tensor([0.5, 0.5, 0.0]).repeat(3), 32))
-
-
 def test_replicas_are_a_leading_dimension() -> None:
     images = some(2, 5, 3, 32, 32)
     found = crop_flip(images, draws(10).reshape(2, 15))
     assert torch.equal(found.flatten(0, 1), one_by_one(images.flatten(0, 1), draws(10)))
     assert found.shape == images.shape
-
-
-def test_the_middle_crop_is_the_image_and_a_flip_its_mirror() -> None:
-    images = some(1, 3, 32, 32)
-    assert torch.equal(crop_flip(images, torch.tensor([MIDDLE, MIDDLE, 0.49])), images)
-    assert torch.equal(crop_flip(images, torch.tensor([MIDDLE, MIDDLE, 0.5])), images.flip(-1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -98,18 +84,6 @@ def test_the_farthest_draws_stay_inside_the_margin(dtype: torch.dtype) -> None:
     assert torch.equal(far[:6, 4:], image[0, 0, 4:, :6])  # four pixels up, and four to the right
     assert not far[6:].any()
     assert not far[:, :4].any()
-
-
-def test_places_of_larger_crops_are_drawn_evenly() -> None:
-    image = torch.zeros(1, 28, 28, dtype=torch.uint8)
-    image[0, 14, 14] = 1
-    count = 25_000
-    found = crop_flip(image.expand(count, 1, 28, 28), draws(count), 32)
-    seen = found.sum((0, 1), dtype=torch.long)
-    assert seen.count_nonzero() == 5 * 6  # five places, and mirrored five that overlap in four of them
-    down = seen.sum(1)[seen.sum(1) > 0]
-    assert down.shape == (5,)
-    assert (down - count / 5).abs().max() < 5 * (count / 5) ** 0.5
 
 
 def test_places_are_drawn_evenly() -> None:

@@ -1,5 +1,6 @@
-"""The clipping bound on neighbouring samples, for the network of every private row of params.yaml."""
+"""The clipping bound on neighbouring samples, for the network of every private row; large ones are narrow."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import pytest
 import torch
 
 from pipeline import params
-from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Split
 from pipeline.methods.base import Relevances
 from pipeline.methods.batch_clipping.method import BatchClipping
@@ -22,37 +22,37 @@ from pipeline.methods.registry import build_method
 from pipeline.methods.samples import Sample, padded
 from pipeline.methods.tan.method import Tan
 from pipeline.models.model import Model
-from pipeline.params import Row
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
 from pipeline.training.loop import Replica, make_task
-from tests.methods.examples import CPU, SAMPLE, Shape, made_up
+from tests.methods.examples import CPU, SAMPLE, Shape, made_up, shape_of
+from tests.narrow import narrow
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
-def shape_of(row: Row) -> Shape:
-    """Of the row's images, (C, H, W); None for texts."""
-    raw = OWN.split(row.data).raw
-    return catalog()[OWN.raw[raw].of or raw].shape
+@pytest.fixture(autouse=True)
+def _narrow() -> Iterator[None]:
+    with narrow():
+        yield
 
 
-MODELS = {(row.model, shape_of(row)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
+MODELS = {(row.model, shape_of(row, OWN)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
 # of batch clipping, every network with every way of clipping it; one noise level stands for all
 LAYERWISE = {
-    (row.model, shape_of(row), row.resolved[0].clipping, row.resolved[0].set_size == 1): key
+    (row.model, shape_of(row, OWN), row.resolved[0].clipping, row.resolved[0].set_size == 1): key
     for key, row in OWN.rows.items()
     if row.method == "batch_clipping" and row.resolved[0].private
 }
 # of TAN, every network with and without copies
 COPIED = {
-    (row.model, shape_of(row), row.resolved[0].augment): key
+    (row.model, shape_of(row, OWN), row.resolved[0].augment): key
     for key, row in OWN.rows.items()
     if row.method == "tan"
 }
 # of the Laplace mechanisms, every network with every way to noise its data
 PERTURBED = {
-    (row.method, row.model, shape_of(row), own.variant, own.sensitivity, own.exact): key
+    (row.method, row.model, shape_of(row, OWN), own.variant, own.sensitivity, own.exact): key
     for key, row in OWN.rows.items()
     if row.method in {"adlm", "ilm"}
     for own in row.resolved

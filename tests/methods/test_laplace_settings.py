@@ -9,6 +9,7 @@ from pipeline import params
 from pipeline.errors import UserError
 from pipeline.methods.laplace.settings import AdlmSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
+from tests.refusal import refusal_of
 
 
 def with_identical(**changes: Any) -> dict[str, Any]:
@@ -57,9 +58,8 @@ def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, A
     ],
 )
 def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        params.parse(with_identical(**changes))
-    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+    refused = refusal_of(lambda: params.parse(with_identical(**changes)))
+    assert refused == f"params.yaml: rows.one.settings.{line}"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,7 @@ def test_shares_of_epsilon_are_one_together() -> None:
 @pytest.mark.parametrize(("loss", "relevance"), [(0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6)])
 def test_the_inputs_need_a_share_of_epsilon(loss: float, relevance: float) -> None:
     """Whatever way 1 - .7 - .3 is rounded."""
-    with pytest.raises(UserError) as caught:
-        params.parse(with_relevance(loss_share=loss, relevance_share=relevance))
-    assert str(caught.value) == (
+    assert refusal_of(lambda: params.parse(with_relevance(loss_share=loss, relevance_share=relevance))) == (
         f"params.yaml: rows.adaptive.settings.relevance_share: {relevance} leaves the inputs nothing; "
         f"allowed: below {1 - loss:g}"
     )
@@ -112,9 +110,9 @@ def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
 ) -> None:
     relevance = {"of": of, "row": "other"}
     params.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
-    with pytest.raises(UserError) as caught:
-        params.parse(with_relevance(relevance, relevance_share=bad, epsilon=epsilon))
-    assert str(caught.value) == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
+    raw = with_relevance(relevance, relevance_share=bad, epsilon=epsilon)
+    refused = refusal_of(lambda: params.parse(raw))
+    assert refused == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
 
 
 def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:

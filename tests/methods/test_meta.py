@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import params
-from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
@@ -25,15 +24,11 @@ from pipeline.pretrained.lrp import relevances
 from pipeline.privacy import clippers
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, grouped, make_task
-from tests.methods.examples import made_up
+from tests.methods.examples import made_up, shape_of
+from tests.narrow import narrow
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
 META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
-
-
-def shape_of(key: str) -> tuple[int, ...] | None:
-    raw = BROAD.split(BROAD.rows[key].data).raw
-    return catalog()[BROAD.raw[raw].of or raw].shape
 
 
 @pytest.fixture(autouse=True)
@@ -93,9 +88,10 @@ def all_on_meta(tree: Any) -> bool:
 
 
 @pytest.mark.parametrize("key", BROAD.rows)
+@narrow()
 def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
-    data = made_up(row.model, shape_of(key), tmp_path)
+    data = made_up(row.model, shape_of(row, BROAD), tmp_path)
     settings = [small(own) for own in row.resolved]
     every = [Replica(row.level(own), seed, own) for own in settings for seed in range(2)]
     for group in grouped(every):
@@ -118,12 +114,3 @@ def test_relevances_need_no_value(model: Model) -> None:
     found = relevances(net, as_input(torch.empty(3, 1, 28, 28, dtype=torch.uint8, device="meta")))
     assert found.shape == (3, 1, 28, 28)
     assert found.device.type == "meta"
-
-
-def test_a_value_left_on_the_cpu_is_seen() -> None:
-    """The test above would say so: a method that mixes devices or reads a value fails."""
-    left = torch.ones(2, device="meta")
-    with pytest.raises(RuntimeError):
-        left + torch.ones(2)
-    with pytest.raises(RuntimeError):
-        left.sum().item()

@@ -9,6 +9,7 @@ from pipeline import params
 from pipeline.errors import UserError
 from pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD
+from tests.refusal import refusal_of
 
 TAN = {"batch": 400, "steps": 25, "sigma": 3, "learning_rate": 4, "copies": 4, "augment": "crop_flip"}
 SMALL = {"batch": 100, "sigma": 0.75}
@@ -72,9 +73,7 @@ def test_tan_shares_a_step_where_only_numbers_differ() -> None:
 def test_tan_that_means_nothing_is_refused(changes: dict[str, Any], line: str) -> None:
     raw = with_tan(**changes)
     del raw["rows"]["small"]
-    with pytest.raises(UserError) as caught:
-        params.parse(raw)
-    assert str(caught.value) == f"params.yaml: rows.one.settings.{line}"
+    assert refusal_of(lambda: params.parse(raw)) == f"params.yaml: rows.one.settings.{line}"
 
 
 def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
@@ -124,6 +123,4 @@ def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, 
     raw = with_tan()
     raw["data"]["other"] = raw["data"]["mnist"]
     raw["rows"]["small"][key] = value
-    with pytest.raises(UserError) as caught:
-        params.parse(raw)
-    assert str(caught.value) == f"params.yaml: rows.small.simulates: {line}"
+    assert refusal_of(lambda: params.parse(raw)) == f"params.yaml: rows.small.simulates: {line}"

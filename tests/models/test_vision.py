@@ -14,6 +14,7 @@ from pipeline.models import tf_tutorial
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, Bounds
+from tests.narrow import narrow
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 SHAPES = {
@@ -274,6 +275,7 @@ def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
     ("name", "kind"),
     [("lenet5", "none"), ("resnet18", "group"), *((name, "running_bn") for name in SHAPES)],
 )
+@narrow()
 def test_replicas_and_examples_are_computed_side_by_side(name: str, kind: str) -> None:
     """vmap over replicas of vmap(grad) over single examples: the gradient of the sum, replica by replica."""
     net = make(name, kind)
@@ -298,6 +300,7 @@ def test_replicas_and_examples_are_computed_side_by_side(name: str, kind: str) -
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@narrow()
 def test_batch_statistics_are_measured_replica_by_replica(name: str) -> None:
     net = make(name, "running_bn")
     inputs, _ = images(name, 3)
@@ -320,6 +323,7 @@ def test_batch_statistics_are_measured_replica_by_replica(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("kind", ["none", "layer", "public_bn"])
+@narrow()
 def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
     """Where nothing is clipped, the sum of per-example gradients is the ordinary one."""
     net = make(name, kind)

@@ -1,4 +1,4 @@
-"""Every accountant against another library's, within 1 % at tightened settings."""
+"""Every accountant against another library's: privacy losses within 0.1 %, Renyi DP within 1 %."""
 
 import pytest
 from dp_accounting import NeighboringRelation
@@ -26,15 +26,10 @@ def test_rdp_agrees_with_opacus(rate: float, noise: float, steps: int, delta: fl
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
 def test_pld_agrees_with_opacus_prv(rate: float, noise: float, steps: int, delta: float) -> None:
-    own = accounting.pld_epsilon(poisson_gaussian(rate, noise, steps), delta, interval=2e-5)
-    other, error = accounting.opacus_prv(rate, noise, steps, delta, error=0.002)
-    assert own == pytest.approx(other - error, rel=0.01)
-
-
-@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
-def test_pld_is_the_tighter_bound(rate: float, noise: float, steps: int, delta: float) -> None:
-    event = poisson_gaussian(rate, noise, steps)
-    assert accounting.pld_epsilon(event, delta) < accounting.rdp_epsilon(event, delta)
+    own = accounting.pld_epsilon(poisson_gaussian(rate, noise, steps), delta)
+    other, error = accounting.opacus_prv(rate, noise, steps, delta)
+    assert own == pytest.approx(other - error, rel=1e-3)
+    assert own < accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)  # the tighter bound
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
@@ -75,7 +70,7 @@ def test_calibrated_noise_spends_the_target_and_not_more(
     if accountant == "rdp":
         assert accounting.opacus_rdp(rate, noise, steps, delta) <= epsilon * 1.001
     else:
-        upper, error = accounting.opacus_prv(rate, noise, steps, delta, error=0.001)
+        upper, error = accounting.opacus_prv(rate, noise, steps, delta)
         assert upper - error <= epsilon * 1.01
 
 

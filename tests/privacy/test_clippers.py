@@ -136,10 +136,6 @@ def zero() -> nn.Module:
     return net
 
 
-def standardized(x: Tensor) -> Tensor:
-    return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt()
-
-
 # Network and kind of inputs, and what is said of it
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     "batch norm": (lambda: Between(nn.BatchNorm1d(WIDTH)), "vector", "'between': batch norm mixes"),
@@ -155,14 +151,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
         "places",
         "mixes examples: in a batch of 2",
     ),
-    "standardised": (lambda: Between(standardized), "vector", "mixes examples: in a batch of 2"),
     "centred": (lambda: Between(lambda x: x - x.mean(0)), "vector", "mixes examples: in a batch of 2"),
     "centred by constants": (lambda: Between(lambda x: x - x.detach().mean(0)), "vector", "mixes examples"),
-    "attention over the batch": (
-        lambda: Between(lambda x: (x @ x.T).softmax(1) @ x),
-        "vector",
-        "mixes examples: in a batch of 2",
-    ),
     "an LSTM that takes examples for times": (
         lambda: Sequences(nn.LSTM(WIDTH, 3), 3),
         "places",
