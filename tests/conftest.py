@@ -26,6 +26,7 @@ LONG = (
     "test_export.py",
     "test_faults.py",
     "test_private_model.py",
+    "test_practitioner.py",
     "test_publishers.py",
     "test_repro.py",
     "test_audit_training.py",

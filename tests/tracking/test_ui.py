@@ -20,7 +20,10 @@ def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, 
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
     (root / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
-    command = [sys.executable, "-c", f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
+    # a job that a shell runs in the background ignores Ctrl-C, and so would its children
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    serves = f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"
+    command = [sys.executable, "-c", f"{heeds}; {serves}"]
     process = subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
