@@ -100,7 +100,8 @@ class RowResult:
         """What a verdict on it stands on."""
         if not isinstance(self.declared, Row):
             return "accounting"
-        return "the paper's settings" if self.budget == "full" else "a budget of our own"
+        as_printed = self.budget == "full" and not any(mark.fewer_data for mark in self.marks)
+        return "the paper's settings" if as_printed else "a budget of our own"
 
     @property
     def levels(self) -> list[str]:

@@ -239,6 +239,11 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
-    for budget, strength in (({}, "decided_at_own_budget"), ({"epochs": 50}, "decided_at_paper_settings")):
-        counts = tally.metrics(judged({"row": SURE}, table={"budget": budget}))
+    whole = {"budget": {"epochs": 50}}
+    for table, strength in (
+        ({}, "decided_at_own_budget"),
+        (whole, "decided_at_paper_settings"),
+        ({**whole, "examples": 100_000}, "decided_at_own_budget"),  # of which the rows have 55 %
+    ):
+        counts = tally.metrics(judged({"row": SURE}, table=table))
         assert [name for _, name in tally.STRENGTHS.values() if counts[name]] == [strength]
