@@ -64,9 +64,10 @@ def todo(
         settings.row(key)
     work = _Work(settings, list(dict.fromkeys(rows)), options)
     lacking = [task for key in work.rows if (task := work.row(key)) is not None]
+    trained_or_measured = [task.name for task in lacking if task.commands[0][0] != "ledger"]
     busy = {task.name for task in lacking}
     tasks = (
-        *work.bare(task.name for task in lacking if task.commands[0][0] != "ledger"),
+        *work.bare([*trained_or_measured, *(settings.derived[name].row for name in work.derived)]),
         *map(work.derive, work.derived),
         *lacking,
         *(work.alone("account", settings.accounts) if not rows else ()),
@@ -127,13 +128,14 @@ class _Work:
         return share * sum(cost.operations for cost in counted) / A_CORE
 
     def derive(self, name: str) -> Task:
-        """Join prepared data with something of a row."""
+        """Join prepared data with something of a row, whose own data that takes too."""
         joined, stage = self.settings.derived[name], self._stage(name)
-        after = frozenset({joined.row, self._stage(joined.data)})
+        behind = self.settings.rows[joined.row].data
+        after = frozenset({joined.row, self._stage(joined.data), self._stage(behind)})
         return Task(stage, ((self.settings.stage_of(name), name),), (stage,), after)
 
     def bare(self, keys: Iterable[str]) -> Iterator[Task]:
-        """Fetch and prepare what rows lack: what isn't here, or was prepared by other settings."""
+        """Fetch and prepare the data of rows: what isn't here, or was prepared by other settings."""
         data = self.settings.data
         rows = [self.settings.rows[key] for key in keys]
         names = dict.fromkeys(

@@ -43,7 +43,8 @@ def read_weights(path: Path, expected: str | None, device: torch.device) -> Tens
         content = read_checked(path, expected)
     except OSError as problem:
         raise UserError(
-            f"{path}: {os.strerror(problem.errno or 0)}; `dvc pull train@{row}` brings weights from a remote"
+            f"{path}: {os.strerror(problem.errno or 0)}; `dvc pull train@{row}` brings weights from a "
+            f"remote, or delete reports/runs/{row}.json and train it again"
         ) from problem
     except Damaged as problem:
         raise UserError(

@@ -69,6 +69,29 @@ def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         tasks.todo(settings, ["nowhere"])
 
 
+def test_a_network_that_stands_needs_its_own_data_to_be_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a clone: the network has no data here, and they are others than those it is joined with."""
+    project.make(tmp_path, 0, epochs=5, chain=True)
+    declared = tmp_path / "params.yaml"
+    text = declared.read_text().replace(
+        "starts:",
+        "  apart: {raw: mnist, train: 500, validation: 50, public: {raw: kmnist, count: 16}}\nstarts:",
+    )
+    declared.write_text(
+        text.replace("data: mnist\n    model: {name: adlm_cnn", "data: apart\n    model: {name: adlm_cnn")
+    )
+    monkeypatch.chdir(tmp_path)
+    lacking = [row for row in tasks.plan(params.load(), gpu=True) if row.row != "relevant"]
+    monkeypatch.setattr(tasks, "plan", lambda settings, gpu: lacking)
+    monkeypatch.setattr(tasks, "lacks_measuring", lambda key: key != "relevant")
+    todo = {task.name: task for task in tasks.todo(params.load(), ["adlm"]).tasks}
+    assert todo["relevant"].commands == (("ledger", "relevant"),)
+    assert "prepare@apart" in todo
+    assert "prepare@apart" in todo["relevance@mnist-relevance"].after
+
+
 def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> None:
     """Else `python -m pipeline.cluster.costs` writes them anew."""
     assert gpu_hours(params.load(ROOT / "params.yaml")) == json.loads((ROOT / GPU_HOURS).read_text())
