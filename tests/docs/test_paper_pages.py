@@ -15,7 +15,7 @@ PAGES = sorted((ROOT / "docs/papers").glob("*.md"))
 NUMBER = re.compile(
     r"([\d.,]*\d) %|(?:epsilon|multiplier) of ([\d.,]*\d)|([\d.]+)-GDP|is ([\d.,]*\d million)"
 )
-UNITS = {"minutes": 60, "hours": 3600}
+UNITS = {"minute": 60, "minutes": 60, "hours": 3600}
 
 
 def read(page: Path) -> str:
