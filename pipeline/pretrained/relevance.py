@@ -95,7 +95,7 @@ def trained_net(before: Behind) -> nn.Module:
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
     net = build_net(model, _input_shape(before), data.classes)
     if data.start is not None:
-        load_start(net, data.start, model.trainable)
+        load_start([net], data.start, model.trainable)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(

@@ -6,6 +6,7 @@
 linear layers.
 """
 
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
+from pipeline.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # the part of a network that lies before its linear layers
@@ -78,18 +80,24 @@ def features_shape(model: Model) -> tuple[int, ...]:
     return (import_module(f"pipeline.models.{model.name}").FEATURES,)
 
 
-def load_start(net: nn.Module, path: Path, which: str) -> None:
-    """Put the weights of a ``start.npz`` into ``net``, and freeze what is not trained from there on.
+def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
+    """Put the weights of a ``start.npz`` into each of ``nets``, and freeze what is not trained from there on.
 
     Every tensor goes to its name when the shape is the same; another number of classes leaves the output
     layer with the fresh weights it has. Afterwards ``requires_grad`` is True for the parameters that
     `trainable` names and False for the others.
 
     Raises:
-        UserError: the file is missing or damaged, or they are another network's: a tensor that ``net`` has no
+        UserError: the file is missing or damaged, or they are another network's: a tensor that a net has no
             place for, none that fits, or too few for the part that stays frozen.
     """
-    tensors, places, learned = joined.read_arrays(path), net.state_dict(), trainable(net, which)
+    tensors = joined.read_arrays(path)
+    for net in nets:
+        _load(net, tensors, path, which)
+
+
+def _load(net: nn.Module, tensors: Tensors, path: Path, which: str) -> None:
+    places, learned = net.state_dict(), trainable(net, which)
     fitting = {
         name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape
     }

@@ -121,8 +121,8 @@ def make_task(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(initial_seed(replica.seed))
             nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
-        if data.start is not None:
-            load_start(nets[-1], data.start, model.trainable)
+    if data.start is not None:
+        load_start(nets, data.start, model.trainable)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)

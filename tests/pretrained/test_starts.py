@@ -223,7 +223,7 @@ def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path,
     saved = save(lenet(classes=12), tmp_path / START)
     net = lenet()
     fresh = {name: value.clone() for name, value in net.state_dict().items()}
-    starts.load_start(net, tmp_path / START, which)
+    starts.load_start([net], tmp_path / START, which)
     for name, value in net.state_dict().items():
         output = name.startswith(("15.", "16."))
         assert torch.equal(value, fresh[name] if output else saved[name])
@@ -247,7 +247,7 @@ def test_weights_of_another_network_are_refused(
 ) -> None:
     save(saved, tmp_path / START)
     before = copy.deepcopy(net.state_dict())
-    refused = refusal_of(lambda: starts.load_start(net, tmp_path / START, which))
+    refused = refusal_of(lambda: starts.load_start([net], tmp_path / START, which))
     assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
@@ -256,7 +256,7 @@ def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
     saved = save(lenet("none"), tmp_path / START)
     saved["0.weight"] = torch.zeros(6, 3, 5, 5)
     np.savez(tmp_path / START, allow_pickle=False, **{name: value.numpy() for name, value in saved.items()})
-    line = refusal_of(lambda: starts.load_start(lenet("none"), tmp_path / START, "linear"))
+    line = refusal_of(lambda: starts.load_start([lenet("none")], tmp_path / START, "linear"))
     assert "0.weight: only in one of the two, or of other shapes" in line
 
 
@@ -271,7 +271,7 @@ def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path) -> None:
     for content in (None, b"", whole.getvalue()[:500], changed, objects.getvalue(), array.getvalue()):
         if content is not None:
             path.write_bytes(content)
-        line = refusal_of(lambda: starts.load_start(lenet(), path, "all"))
+        line = refusal_of(lambda: starts.load_start([lenet()], path, "all"))
         assert "start.npz: missing or damaged; run `dprepro start tuned` again" in line
 
 
