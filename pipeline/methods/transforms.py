@@ -1,7 +1,5 @@
 """How stored examples become a network's inputs: cropped or padded, and scaled by public statistics."""
 
-from functools import cached_property
-
 from torch import Tensor
 
 from pipeline.methods.augment import centred, crop_flip
@@ -17,15 +15,11 @@ class Transforms:
 
     def __init__(self, public: Tensor, side: int | None):
         """``public`` is D_pub as stored, (M, C, H, W) images or (M, T) tokens; ``side`` S or None."""
-        self.public, self.side = public, side
-
-    @cached_property
-    def scale(self) -> tuple[Tensor, Tensor] | None:
-        """(C, 1, 1) mean and standard deviation of D_pub's pixels; None of tokens. A ledger never asks."""
-        if self.public.dim() != 4:
-            return None
-        pixels = as_input(self.public).transpose(0, 1).flatten(1)
-        return pixels.mean(1)[:, None, None], pixels.std(1).clamp_min(1e-6)[:, None, None]
+        self.side = side
+        self.scale: tuple[Tensor, Tensor] | None = None
+        if public.dim() == 4:
+            pixels = as_input(public).transpose(0, 1).flatten(1)
+            self.scale = pixels.mean(1)[:, None, None], pixels.std(1).clamp_min(1e-6)[:, None, None]
 
     def plain(self, stored: Tensor) -> Tensor:
         """(..., C, S, S) images padded equally on all sides to side S; without one as they are."""
