@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from pipeline.data.prepare import prepare
 from pipeline.methods.base import Execution
 from pipeline.training import evaluation, rows
 from tests.keeping import lasting, stripes
-from tests.warm.commands import ROOT, environment
+from tests.warm.commands import ROOT, environment, heed_ctrl_c
 
 BIN = Path(sys.executable).parent
 HEAD = """\
@@ -152,8 +151,7 @@ def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # a shell has what it starts in the background ignore it
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_ctrl_c,
     )
 
 

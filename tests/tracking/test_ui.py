@@ -13,6 +13,7 @@ from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import answers
 from tests.tracking.publishers import RUNS, at_once, one_of_each, small
+from tests.warm.commands import heed_ctrl_c
 
 
 def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, port: int) -> None:
@@ -20,12 +21,15 @@ def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, 
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
     (root / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
-    # a job that a shell runs in the background ignores Ctrl-C, and so would its children
-    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    serves = f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"
-    command = [sys.executable, "-c", f"{heeds}; {serves}"]
+    command = [sys.executable, "-c", f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
     process = subprocess.Popen(
-        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     page = f"http://127.0.0.1:{port}"
     try:

@@ -1,6 +1,7 @@
 """A folder of commands that a warm server runs, and what they are run with."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,11 @@ def run(line: str, folder: Path, environment: Mapping[str, str], fails: bool = F
     done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
     assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
+
+
+def heed_ctrl_c() -> None:
+    """In a new process: a shell has what it runs in the background, tests too, ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
