@@ -1,12 +1,12 @@
 """Every level of every row that claims privacy or has some: what is claimed, proven, spent and shown."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.reporting import wording
 from pipeline.reporting.judging import severity
 from pipeline.reporting.tables.flat import LevelResult
-from pipeline.reporting.vocabulary import LEDGERS, SEVERITIES
+from pipeline.reporting.vocabulary import LEDGERS, SEVERITIES, Word
 
 HEAD = (
     "row",
@@ -20,6 +20,7 @@ HEAD = (
     "not covered, at worst",
 )
 
+TONES = {word.text: word.tone for words in (LEDGERS, SEVERITIES) for word in words.values()}
 READ = (
     "None of these verdicts says that an ε is small, and all of them take computers' numbers for real "
     "ones: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
@@ -51,13 +52,16 @@ def cells(here: LevelResult) -> list[str]:
     ]
 
 
-def counts(results: Sequence[LevelResult]) -> dict[str, int]:
-    """How many levels have each verdict, by its words, the most frequent first."""
-    words = (LEDGERS[here.verdict.name].text for here in results if here.verdict)
-    return dict(Counter(words).most_common())
+def verdicts(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
+    """Each verdict that levels have, how many have it, and what it means."""
+    return _counted(LEDGERS, (here.verdict.name for here in results if here.verdict))
 
 
-def grades(results: Sequence[LevelResult]) -> dict[str, int]:
-    """Of how many levels what no epsilon covers has which grade at worst, the worst first."""
-    worst: Counter[str] = Counter(here.not_covered[0].severity for here in results if here.not_covered)
-    return {word.text: worst[name] for name, word in SEVERITIES.items() if name in worst}
+def grades(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
+    """The same of the grades of what no epsilon covers, of each level's worst."""
+    return _counted(SEVERITIES, (here.not_covered[0].severity for here in results if here.not_covered))
+
+
+def _counted(words: Mapping[str, Word], keys: Iterable[str]) -> list[tuple[str, int, str]]:
+    numbers = Counter(keys)
+    return [(word.text, numbers[key], word.means) for key, word in words.items() if numbers[key]]
