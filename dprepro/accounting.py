@@ -56,8 +56,9 @@ def epsilon(
         sampling: 'poisson', each example joins by a coin of its own; 'fixed', so many different ones;
             'shuffled', one after the other.
         best_of: trainings on average of a search in which that number is ``drawn``, each has a candidate
-            drawn at random, and only the best one is released (Papernot and Steinke 2022). Candidates may
-            differ in what isn't named here. None: a training alone.
+            drawn at random, and only the best one is released (Papernot and Steinke 2022). The best must be
+            judged on other data than these examples, or by a score that has noise and is accounted for.
+            Candidates may differ in what isn't named here. None: a training alone.
         drawn: the law of that number, 'logarithmic', 'geometric' or 'poisson'.
 
     Raises:

@@ -37,16 +37,27 @@ def clipped_sum(
         `sums` by parameter's name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
 
     Raises:
-        UserError: ``clip`` is not above 0, labels don't fit, nothing is trained, or the network mixes
-            examples.
+        UserError: ``clip`` is not above 0, labels don't fit, nothing is trained, the network mixes examples,
+            or its parameters are in half precision, or it runs under `torch.autocast`: rounding would move
+            the sum by more than ``clip``.
     """
     if not clip > 0:
         raise UserError(f"clip: {clip:g}; allowed: above 0")
     if labels.shape != (len(inputs),) or len(labels) == 0:
         raise UserError(f"labels: of shape {tuple(labels.shape)}; needed: ({len(inputs)},)")
+    if torch.is_autocast_enabled(inputs.device.type):
+        raise UserError(
+            "torch.autocast: rounds sums to less than they are clipped to; allowed: outside of it"
+        )
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
     if not tensors:
         raise UserError("network: no parameter has requires_grad; needed: one")
+    for name, value in tensors.items():
+        if value.dtype not in (torch.float32, torch.float64):
+            raise UserError(
+                f"network: {name} is {value.dtype}, whose rounding moves a sum by more than its bound; "
+                "allowed: float32, float64"
+            )
     seen = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
     if _WAYS.get(network, (None,))[0] != seen:
         alone = inputs.device.type == "cpu"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions that no example has
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about normal
+SHARES = 10**6  # of all examples, in which a sampling rate is accounted for
 ERROR = 0.001  # with which a right training looks like any mistake
 TESTS = 7
 
@@ -114,7 +116,10 @@ def audit_training(
             f"{FEWEST_IN_BATCH} of {examples} examples in a batch"
         )
     batch, steps = round(rate * examples), len(first)
-    spent = epsilon(examples=examples, batch=batch, noise_multiplier=sigma, delta=delta, steps=steps)
+    # the rate itself, as a share of a million: rounded to a batch of so few examples it may come out smaller
+    spent = epsilon(
+        examples=SHARES, batch=ceil(rate * SHARES), noise_multiplier=sigma, delta=delta, steps=steps
+    )
     noise = [np.maximum(run[:, examples:].std(1, keepdims=True), 1e-30) for run in (first, second)]
     moved = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
     spending = SampledGaussian(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)

@@ -37,7 +37,7 @@ def epsilon(
         float | None,
         typer.Option(
             help="Also of a search that releases the best alone of so many such trainings on average: their "
-            "number is drawn, and each one's candidate too."
+            "number is drawn, and each one's candidate too; judged on other data than the training examples."
         ),
     ] = None,
     drawn: Annotated[

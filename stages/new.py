@@ -62,7 +62,6 @@ def data(
     from pipeline.data.prepare import prepare
     from pipeline.data.prepared import PREPARED
     from pipeline.errors import UserError
-    from pipeline.files import write_text
     from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
@@ -94,7 +93,7 @@ def data(
     settings = adding.checked()
     fetched = fetch(name, settings)
     splits = prepare(name, settings)["counts"]
-    write_text(PARAMS, adding.text)
+    adding.write()
     counts = ", ".join(f"{split} {count}" for split, count in splits.items())
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if not unprotected:
@@ -123,7 +122,6 @@ def row(
 ) -> None:
     """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
     from pipeline.errors import UserError
-    from pipeline.files import write_text
     from pipeline.methods.rooms import method_settings
     from pipeline.params import PARAMS, load, pick
     from pipeline.params.adding import Adding
@@ -145,6 +143,8 @@ def row(
     given = {key: value for key, value in told.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
     axis = method_settings()[method].axis
+    if axis not in values:
+        raise UserError(f"--{axis.replace('_', '-')}: missing; {method} needs it")
     level = {axis: values.pop(axis)}
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(
@@ -165,7 +165,7 @@ levels: [{_flow(level)}]  # one entry for each value to compare
 """,
     )
     adding.checked()
-    write_text(PARAMS, adding.text)
+    adding.write()
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
 
 
@@ -177,8 +177,7 @@ def level(
 ) -> None:
     """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
     from pipeline.errors import UserError
-    from pipeline.files import write_text
-    from pipeline.params import PARAMS, load
+    from pipeline.params import load
     from pipeline.params.adding import Adding
 
     declared = load().row(row)
@@ -193,7 +192,7 @@ def level(
     adding = Adding()
     adding.level(row, told)
     adding.checked()
-    write_text(PARAMS, adding.text)
+    adding.write()
     print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
 
 

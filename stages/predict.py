@@ -35,6 +35,8 @@ def predict(
     if Path(network).is_dir():
         if level is not None or seed is not None:
             raise UserError(f"{network}: is one exported training; --level and --seed are for rows")
+        if params.PARAMS.exists():
+            params.load()  # takes in the models of a laboratory's own package
         predictor = folder_predictor(Path(network))
     elif params.PARAMS.exists():
         predictor = row_predictor(network, level, seed, params.load())

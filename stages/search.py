@@ -30,6 +30,8 @@ def search(
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: written, {path}")
     for level, chosen in json.loads(path.read_text())["chosen"].items():
-        print(
-            f"  {level.replace('=', ' = ')}: {', '.join(f'{key} {value:g}' for key, value in chosen.items())}"
+        values = (
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in chosen.items()
         )
+        print(f"  {level.replace('=', ' = ')}: {', '.join(values)}")

@@ -28,7 +28,7 @@ BEYOND = (
     "side channels of the machine, and who else can read it, its files or the data",
     "how the data were collected: whoever trained had all of them (the central model), unless said otherwise",
 )
-UNIT = "a person in several examples is protected less, by about that many times the ε"
+UNIT = "a person in several examples is protected less: at the same δ by more than that many times the ε"
 
 
 class PrivacyStatement(Strict):

@@ -1,6 +1,6 @@
 """An account: the ledger of a training that is only described, as a record among the others."""
 
-from math import isfinite, sqrt
+from math import ceil, isfinite, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
 def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
     """Settings of DP-SGD whose noise is told over the clipping bound, as Opacus and dp-accounting have it.
 
-    The settings' own is over how far one example moves a sum: twice the bound where it is replaced.
+    The settings' own is over how far one example moves a sum: twice the bound where it is replaced. Passes
+    become the steps that they begin.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
@@ -50,8 +51,11 @@ def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
         settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **said)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
+    # a loader takes a last step for what is left of its last pass
+    steps = settings.steps or ceil((settings.epochs or 0.0) * settings.examples / settings.batch)
     moved = sensitivity(relation_of(settings.sampling))
-    return settings.model_copy(update={"noise_multiplier": noise_multiplier / moved})
+    changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / moved}
+    return settings.model_copy(update=changes)
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:

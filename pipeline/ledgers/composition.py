@@ -41,7 +41,8 @@ def row_composition(
     """What a row's private replicas and its search spend in all; None where that is no more than one does.
 
     Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
-    or mix examples, that aren't private, and candidates whose settings are no settings any more.
+    or mix examples, that aren't private, candidates whose settings are no settings any more, and a search
+    whose record isn't there.
     """
     replicas = [
         None if run.origin(training).reproducible else _of_replica(training) for training in run.replicas
@@ -125,6 +126,7 @@ def _candidates(search: str, settings: Settings, root: Path) -> Iterator[Spent |
     path = search_path(search, root)
     asked = settings.searches.get(search)
     if asked is None or not path.exists():
+        yield None  # what it spent can't be told, so it counts as left out
         return
     record = json.loads(path.read_text(encoding="utf-8"))
     made, told = record["provenance"], {}

@@ -41,11 +41,18 @@ def version(name: str) -> int:
 
 def _defined(path: Path) -> dict[str, ast.expr | None]:
     names: dict[str, ast.expr | None] = {}
-    for node in ast.parse(path.read_text()).body:
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError) as problem:
+        line = f"line {problem.lineno}: " if isinstance(problem, SyntaxError) and problem.lineno else ""
+        raise UserError(f"{path}: {line}{getattr(problem, 'msg', problem)}; needed: Python") from None
+    for node in body:
         if isinstance(node, ast.FunctionDef):
             names[node.name] = None
         elif isinstance(node, ast.Assign):
             names |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = node.value
     return names
 
 

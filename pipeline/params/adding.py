@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from pipeline.errors import UserError, reading
 from pipeline.fields import KEY
+from pipeline.files import write_text
 from pipeline.params.documents import parse_yaml
 from pipeline.params.reading import parse
 from pipeline.params.searched import read_choices
@@ -22,12 +23,19 @@ class Adding:
         """``path``: of params.yaml.
 
         Raises:
-            UserError: it can't be read.
+            UserError: it can't be read, or isn't a mapping of sections.
         """
         with reading(path, "; run this in the folder that holds params.yaml"):
-            self.text = path.read_bytes().decode(errors="replace")
+            self._read = path.read_bytes()
+        try:
+            self.text = self._read.decode()
+        except UnicodeDecodeError as problem:
+            raise UserError(f"{path}: not UTF-8: {problem.reason} at byte {problem.start}") from None
         self.path = path
-        self._expected: dict[str, Any] = dict(parse_yaml(self.text, path) or {})
+        content = parse_yaml(self.text, path) or {}
+        if not isinstance(content, dict):
+            raise UserError(f"{path}: {type(content).__name__}; allowed: a mapping of sections")
+        self._expected: dict[str, Any] = dict(content)
 
     def refuse(self, name: str, *sections: str) -> None:
         """Make sure that ``name`` can be a key, and that none of these other sections has it.
@@ -38,7 +46,7 @@ class Adding:
         if not re.fullmatch(KEY, name):
             raise UserError(f"{name!r}: no key; allowed: small letters and digits, with hyphens between them")
         for section in sections:
-            if name in (self._expected.get(section) or {}):
+            if name in self._entries(section):
                 raise UserError(f"{self.path}: {section}.{name}: is there already; allowed: another name")
 
     def entry(self, section: str, name: str, text: str) -> None:
@@ -52,7 +60,7 @@ class Adding:
         Raises:
             UserError: it is not YAML, or another entry has the name.
         """
-        there = dict(self._expected.get(section) or {})
+        there = self._entries(section)
         content = parse_yaml(text, self.path)
         if name in there:
             if there[name] != content:
@@ -100,6 +108,24 @@ class Adding:
         # in one line, or an item below the last
         inserted = f", {written}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {written}"
         self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
+
+    def _entries(self, section: str) -> dict[str, Any]:
+        """What a section holds."""
+        entries = self._expected.get(section) or {}
+        if not isinstance(entries, dict):
+            raise UserError(f"{self.path}: {section}: {type(entries).__name__}; allowed: a mapping")
+        return dict(entries)
+
+    def write(self) -> None:
+        """Write the file with what was added.
+
+        Raises:
+            UserError: somebody else wrote it since it was read.
+        """
+        with reading(self.path):
+            if self.path.read_bytes() != self._read:
+                raise UserError(f"{self.path}: was changed meanwhile; run this again")
+        write_text(self.path, self.text)
 
     def checked(self) -> Settings:
         """The settings with what was added.

@@ -6,9 +6,12 @@ batches and deltas follow from the number of examples.
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from pipeline.errors import UserError, shown
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
+from pipeline.params.problems import problem_lines
 
 # One in so many examples is in a batch. A step's noise hardly depends on the batch, and drowns small ones:
 # on 710 images at epsilon 3, 12 seeds ended at 82 to 100 % with 64 a batch, and at 65 to 100 % with 16.
@@ -46,7 +49,10 @@ def _calibrated(
         return {}
     from pipeline.privacy.accounting import tightest  # brings SciPy with it
 
-    own = declared.model_validate(found)
+    try:
+        own = declared.model_validate(found)
+    except ValidationError as problem:
+        raise UserError("\n".join(problem_lines(problem))) from None
     return {"accountant": tightest(own.total_steps(examples), found["delta"])} if own.private else {}
 
 

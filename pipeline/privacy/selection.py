@@ -4,7 +4,8 @@ A search of ten trainings spends ten times as much as one. Where the number of t
 each with a candidate drawn at random, and only the best one is released, with no word of the others, two or
 three times as much is spent, however many there are on average (Liu and Talwar 2019; tightened by Papernot
 and Steinke 2022, Theorems 2 and 6, as dp-accounting has them). A grid of which every candidate is tried, or
-whose results are published, is no such search.
+whose results are published, is no such search; nor is one whose best is told by the training examples
+themselves: the score must come from other data, or be released with noise of its own that is accounted for.
 """
 
 from functools import lru_cache

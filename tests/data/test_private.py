@@ -120,3 +120,34 @@ def test_some_may_be_public_or_others(project: Path) -> None:
     assert "only 0 examples can be public" in str(done.exception)
     other[-3] = "third"
     assert "no such entry 'third'" in str(CliRunner().invoke(app, other).exception)
+
+
+@pytest.mark.parametrize("name", ["scans [2024]", "photos ", "back\\slash", "all*", "why?"])
+def test_a_folder_whose_name_is_a_pattern_to_git_is_ignored(project: Path, name: str) -> None:
+    Path(name).mkdir()
+    os.link("../scans.npz", Path(name) / "scans.npz")
+    new("--npz", f"{name}/scans.npz")
+    private.ignore([Path(name)])
+    git("add", "-A")
+    assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
+
+
+def test_what_is_copied_from_within_the_checkout_is_ignored_too(project: Path) -> None:
+    os.link("../scans.npz", "scans.npz")
+    new("--npz", "scans.npz", "--copy")
+    git("add", "-A")
+    assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
+
+
+def test_files_of_another_checkout_must_be_ignored_there(project: Path) -> None:
+    git("init", "--quiet", "..")
+    refusal = refusal_of(lambda: private.placed("mine", "../scans.npz", False))
+    assert "scans.npz: private, and lies in the checkout" in refusal
+    Path("../.gitignore").write_text("/scans.npz\n")
+    assert private.placed("mine", "../scans.npz", False) == "data/own/mine.npz"
+
+
+@pytest.mark.parametrize("given", [".", "params.yaml"])
+def test_the_projects_own_files_are_no_data_and_stay_in_git(project: Path, given: str) -> None:
+    assert "has or is params.yaml itself" in refusal_of(lambda: private.placed("mine", given, False))
+    assert not Path(".gitignore").exists()

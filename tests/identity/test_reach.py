@@ -118,10 +118,13 @@ def test_a_models_version_is_a_whole_number(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "toy.py"
     monkeypatch.setattr(model, "extensions", lambda kind: {"toy": Extension("toy", path)})
     monkeypatch.setattr(model, "architectures", model.architectures.__wrapped__)
-    for text, declared in (("build = None\n", 1), ("build = None\nVERSION = 7\n", 7)):
-        path.write_text(text)
+    for text, declared in (("", 1), ("VERSION = 7\n", 7), ("VERSION: int = 8\n", 8)):
+        path.write_text("build = None\n" + text)
         assert model.version("toy") == declared
     for wrong in ("0", "True", "'2'", "one()"):
         path.write_text(f"build = None\nVERSION = {wrong}\n")
         with pytest.raises(UserError, match=r"VERSION: .*; allowed: a whole number above 0"):
             model.version("toy")
+    path.write_text("def build(model, shape:\n")
+    with pytest.raises(UserError, match=r"toy\.py: line 1: .*; needed: Python"):
+        model.version("toy")

@@ -241,3 +241,21 @@ def test_the_least_delta_of_any_holds_for_all() -> None:
     assert found[1] == 1e-7
     assert found[0] == composed_epsilon([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
     assert found[0] > composed_epsilon([(mechanism, 50, 1e-5)] * 2)[0]
+
+
+def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Path) -> None:
+    settings = searched(
+        tmp_path,
+        "batch_clipping",
+        CLIPPED | {"sampling": "poisson", "sigma": 2.0},
+        [{"mini_set": 50}],
+        seeds=1,
+    )
+    run = run_of(spending("poisson", 4.0), 50)
+    run = run.model_copy(update={"replicas": run.replicas * 2})
+    whole = row_composition(run, "made-up", settings, tmp_path)
+    without = row_composition(run, "made-up", settings, tmp_path / "elsewhere")
+    assert whole is not None
+    assert without is not None
+    assert (whole.searched, whole.left_out) == (1, 0)
+    assert (without.searched, without.left_out) == (0, 1)

@@ -305,3 +305,10 @@ def test_the_page_runs() -> None:
     assert scope["audit"].looks_like == ()
     assert scope["mistaken"].broken
     assert [mistake.name for mistake in scope["mistaken"].looks_like] == ["clipping"]
+
+
+def test_a_rate_that_is_no_whole_batch_is_accounted_for_itself() -> None:
+    upper = audited(training(), noise_multiplier=NOISE, sample_rate=0.0504).epsilon_upper
+    spent = dprepro.epsilon(examples=10_000, batch=504, noise_multiplier=NOISE, delta=DELTA, steps=STEPS)
+    assert upper is not None
+    assert spent.epsilon_upper == pytest.approx(upper, rel=1e-6)

@@ -229,3 +229,18 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
 
 def test_what_is_promised_is_there() -> None:
     assert set(dprepro.__all__) <= set(dir(importlib.import_module("dprepro")))
+
+
+def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> None:
+    inputs, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
+    for half in (torch.bfloat16, torch.float16):
+        with pytest.raises(dprepro.UserError, match=r"network: .* allowed: float32, float64"):
+            dprepro.clipped_sum(network().to(half), inputs.to(half), labels, 1.0)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(dprepro.UserError, match=r"torch\.autocast"):
+        dprepro.clipped_sum(network().float(), inputs, labels, 1.0)
+
+
+def test_a_step_that_is_begun_is_counted() -> None:
+    whole = {"examples": 1000, "batch": 1000, "noise_multiplier": 1.0, "delta": 1e-5}
+    assert dprepro.epsilon(**whole, epochs=1.01).steps == 2  # type: ignore[arg-type]
+    assert dprepro.epsilon(**whole, epochs=2).steps == 2  # type: ignore[arg-type]

@@ -245,3 +245,27 @@ def test_the_projects_own_file_can_be_added_to(project: Path) -> None:
     assert ours.rows.keys() - theirs.rows.keys() == {"second"}
     # searches aren't beside it here, so digests are compared of a row that none chose for
     assert ours.row_digest("davody-scaling-lenet5") == theirs.row_digest("davody-scaling-lenet5")
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--epsilon", "0"], ["--epsilon", "3", "--batch", "0"], ["--epsilon", "3", "--epochs", "inf"]]
+)
+def test_a_value_that_is_not_allowed_is_a_line(project: Path, wrong: list[str]) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    name = wrong[-2].removeprefix("--")
+    assert name in refused(*row("second", "--method", "dpsgd", *wrong))
+    assert "--sigma" in refused(*row("second", "--method", "batch_clipping"))
+
+
+def test_nothing_that_somebody_else_wrote_meanwhile_is_lost(project: Path) -> None:
+    adding = Adding()
+    run("data", "mine", "--npz", "mine.npz")
+    written = Path("params.yaml").read_bytes()
+    assert refusal_of(adding.write).endswith("was changed meanwhile; run this again")
+    assert Path("params.yaml").read_bytes() == written
+
+
+@pytest.mark.parametrize("text", [b"- a\n", b"raw: 5\n", b"raw: {}  # caf\xe9\n"])
+def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> None:
+    Path("params.yaml").write_bytes(text)
+    assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")

@@ -1,5 +1,6 @@
 """Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
 
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -31,12 +32,16 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     files = Path(given) if Path(given).is_absolute() else root / given
     if not files.exists():
         raise UserError(f"{given}: missing; allowed: a file or a folder, anywhere")
-    inside = files.resolve().is_relative_to(root.resolve())
-    if inside and not copy:
-        place = files.resolve().relative_to(root.resolve())
-        refuse_tracked(tracked([place], root))
-        ignore([FOLDER, RAW, PREPARED, place], root)
-        return place.as_posix()
+    if files.resolve().is_relative_to(root.resolve()):
+        inside = files.resolve().relative_to(root.resolve())
+        if (root / PARAMS).resolve().is_relative_to(files.resolve()):
+            raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
+        refuse_tracked(tracked([inside], root))
+        ignore([FOLDER, RAW, PREPARED, inside], root)
+        if not copy:
+            return inside.as_posix()
+    else:
+        _outside(files.resolve())
     place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
     ignore([FOLDER, RAW, PREPARED], root)
     if (root / place).is_symlink() or (root / place).exists():
@@ -52,6 +57,18 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
         else:
             (root / place).symlink_to(files.resolve())
     return place.as_posix()
+
+
+def _outside(files: Path) -> None:
+    """Refuse files elsewhere that git would take: those of a checkout that doesn't ignore them."""
+    folder = files if files.is_dir() else files.parent
+    if (checkout := _git(folder, "rev-parse", "--show-toplevel").strip()) and not _ignored(
+        files, Path(checkout)
+    ):
+        raise UserError(
+            f"{files}: private, and lies in the checkout {checkout}, whose {IGNORE} doesn't name it; "
+            "add it there, or move the files"
+        )
 
 
 def _copy(files: Path, target: Path) -> None:
@@ -74,9 +91,20 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     if place.exists():
         with reading(place):
             lines = place.read_text().splitlines()
-    own = [f"/{path.as_posix()}" for path in paths if not _ignored(path, root)]
-    if lacking := [line for line in own if line not in lines]:
+    own = {path: f"/{_literally(path.as_posix())}" for path in paths if not _ignored(path, root)}
+    if lacking := [line for line in own.values() if line not in lines]:
         write_text(place, "\n".join([*lines, *lacking]) + "\n")
+    if _git(root, "rev-parse", "--git-dir"):
+        for path in own:
+            if not _ignored(path, root):
+                raise UserError(f"{path}: private, and {place} can't make git ignore it; move or rename it")
+
+
+def _literally(path: str) -> str:
+    """A path as a line of .gitignore, where some characters would be a pattern and spaces at its end none."""
+    escaped = re.sub(r"([\\*?\[])", r"\\\1", path)
+    ended = escaped.rstrip(" ")
+    return ended + "\\ " * (len(escaped) - len(ended))
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:

@@ -69,8 +69,12 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def attack(self) -> Attack:
-        """Of one example that turns a clipped mean around."""
-        return "crowd"
+        """Of one example that turns a clipped mean around, or whose own vector is there or not.
+
+        Poisson samples of single examples are accounted for neighbours that add or remove one, by which a sum
+        moves half as far as by turning one around.
+        """
+        return "canaries" if self.poisson and self.mini_set == 1 else "crowd"
 
     @property
     def poisson(self) -> bool:
