@@ -106,7 +106,7 @@ def data(
 def row(
     name: Name,
     data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
-    model: Annotated[str, typer.Option(help="A file of pipeline/models/, without .py.")],
+    model: Annotated[str, typer.Option(help="A file of pipeline/models/ or your lab/models/, without .py.")],
     method: Annotated[str, typer.Option(help="Of pipeline/methods/, such as dpsgd, or yours.")],
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
     epsilon: Annotated[float | None, typer.Option(help="To spend, of methods that are told it.")] = None,
