@@ -47,7 +47,7 @@ def clipped_sum(
         raise UserError(f"labels: of shape {tuple(labels.shape)}; needed: ({len(inputs)},)")
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
-            "torch.autocast: rounds sums to less than they are clipped to; allowed: outside of it"
+            "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
         )
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
     if not tensors:

@@ -143,8 +143,6 @@ def row(
     given = {key: value for key, value in told.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
     axis = method_settings()[method].axis
-    if axis not in values:
-        raise UserError(f"--{axis.replace('_', '-')}: missing; {method} needs it")
     level = {axis: values.pop(axis)}
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(

@@ -35,7 +35,9 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
         begun["delta"] = delta_for(examples)
     found = {key: value for key, value in begun.items() if key in fields} | given
     found |= _calibrated(declared, examples, found, given)
-    if lacking := [key for key, field in fields.items() if field.is_required() and key not in found]:
+    # what levels differ in is asked for, whatever its default
+    needed = [key for key, field in fields.items() if field.is_required() or key == declared.axis]
+    if lacking := [key for key in needed if key not in found]:
         options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
         raise UserError(f"method {method!r} needs {options}")
     return found

@@ -32,20 +32,21 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     files = Path(given) if Path(given).is_absolute() else root / given
     if not files.exists():
         raise UserError(f"{given}: missing; allowed: a file or a folder, anywhere")
-    if files.resolve().is_relative_to(root.resolve()):
-        inside = files.resolve().relative_to(root.resolve())
-        if (root / PARAMS).resolve().is_relative_to(files.resolve()):
+    private, target, top = [FOLDER, RAW, PREPARED], files.resolve(), root.resolve()
+    inside = target.relative_to(top) if target.is_relative_to(top) else None
+    if inside is None:
+        _refuse_unignored(target)
+    else:
+        if (root / PARAMS).resolve().is_relative_to(target):
             raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
         refuse_tracked(tracked([inside], root))
-        ignore([FOLDER, RAW, PREPARED, inside], root)
-        if not copy:
-            return inside.as_posix()
-    else:
-        _outside(files.resolve())
+        private.append(inside)
+    ignore(private, root)
+    if inside is not None and not copy:
+        return inside.as_posix()
     place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
-    ignore([FOLDER, RAW, PREPARED], root)
     if (root / place).is_symlink() or (root / place).exists():
-        if copy or (root / place).resolve() != files.resolve():
+        if copy or (root / place).resolve() != target:
             raise UserError(
                 f"{place}: is there already; allowed: another name, or `--npz {place}` and the like"
             )
@@ -55,16 +56,15 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
         if copy:
             _copy(files, root / place)
         else:
-            (root / place).symlink_to(files.resolve())
+            (root / place).symlink_to(target)
     return place.as_posix()
 
 
-def _outside(files: Path) -> None:
-    """Refuse files elsewhere that git would take: those of a checkout that doesn't ignore them."""
+def _refuse_unignored(files: Path) -> None:
+    """Refuse files that the checkout they lie in, if any, doesn't ignore."""
     folder = files if files.is_dir() else files.parent
-    if (checkout := _git(folder, "rev-parse", "--show-toplevel").strip()) and not _ignored(
-        files, Path(checkout)
-    ):
+    checkout = _git(folder, "rev-parse", "--show-toplevel").strip()
+    if checkout and not _ignored(files, Path(checkout)):
         raise UserError(
             f"{files}: private, and lies in the checkout {checkout}, whose {IGNORE} doesn't name it; "
             "add it there, or move the files"
