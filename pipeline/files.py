@@ -46,6 +46,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         UserError: the disk is full or the folder can't be written. After any error ``path`` is as it was.
     """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; allowed: a file")
     temporary = beside(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

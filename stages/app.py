@@ -1,5 +1,6 @@
 """The `dprepro` command: one sub-command a stage. Heavy libraries are imported inside the commands."""
 
+import io
 import os
 import re
 import sys
@@ -63,6 +64,10 @@ def main() -> None:
 
     1: a `UserError`. 130 and 143: Ctrl-C or TERM ended the command.
     """
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # whatever a file is called, and whatever a terminal can show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="dprepro")
     except UserError as problem:

@@ -1,7 +1,10 @@
 """`dprepro init`: a laboratory of one's own."""
 
+import os
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -43,12 +46,21 @@ def init(
         inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, capture_output=True).returncode:
             subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+            _guard(folder / ".git/hooks/pre-commit")
     except BaseException:
         for path in folder.iterdir() if folder.exists() else ():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
     begun = "its first row" if origin is None else f"the rows of {origin}"
     print(f"{folder}: a laboratory. There `dvc repro` trains {begun}, and writes reports/index.html")
+
+
+def _guard(hook: Path) -> None:
+    """Let git refuse commits with private files, where no template of git's brought another hook."""
+    if not hook.exists():
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n")
+        hook.chmod(0o755)
 
 
 def _template() -> dict[Path, Path]:
@@ -64,8 +76,8 @@ def _tracked(origin: Path) -> dict[Path, Path]:
     from pipeline.errors import UserError
 
     line = ["git", "-C", str(origin), "ls-files", "-z"]
-    listed = subprocess.run(line, capture_output=True, text=True)
-    names = [Path(name) for name in listed.stdout.split("\0") if name]
+    listed = os.fsdecode(subprocess.run(line, capture_output=True).stdout)
+    names = [Path(name) for name in listed.split("\0") if name]
     if Path("params.yaml") not in names:
         raise UserError(f"--from {origin}: git tracks no params.yaml there; allowed: a laboratory's folder")
     kept = [name for name in names if name.parts[0] != "reports" and name.name != "dvc.lock"]

@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from pipeline.data.own.describe import Described
     from pipeline.params import Settings
 
+# which options are for which files
+TAKES = {
+    "npz": ("inputs", "labels", "test_inputs", "test_labels", "range", "clip"),
+    "images": ("size",),
+    "texts": ("text", "label"),
+}
+
 new = typer.Typer(no_args_is_help=True, help="Add your own data, or a row, to params.yaml.")
 Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
 
@@ -25,8 +32,12 @@ def data(
     test: Annotated[
         int | None, typer.Option(min=1, help="Examples for the test part, where there is none; else a sixth.")
     ] = None,
-    inputs: Annotated[str, typer.Option(help="npz: name of the images' array.")] = "inputs",
-    labels: Annotated[str, typer.Option(help="npz: name of the labels' array.")] = "labels",
+    inputs: Annotated[
+        str | None, typer.Option(help="npz: name of the images' array.", show_default="inputs")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="npz: name of the labels' array.", show_default="labels")
+    ] = None,
     test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
     test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
     copy: Annotated[
@@ -49,8 +60,12 @@ def data(
     size: Annotated[
         int | None, typer.Option(min=1, help="images: cut and scale them to so many pixels.")
     ] = None,
-    text: Annotated[str, typer.Option(help="texts: name of the texts' column.")] = "text",
-    label: Annotated[str, typer.Option(help="texts: name of the classes' column.")] = "label",
+    text: Annotated[
+        str | None, typer.Option(help="texts: name of the texts' column.", show_default="text")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="texts: name of the classes' column.", show_default="label")
+    ] = None,
 ) -> None:
     """Declare files of your own in params.yaml, from anywhere, and prepare them: splits and a manifest.
 
@@ -58,7 +73,7 @@ def data(
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
-    from pipeline.data.own.private import placed
+    from pipeline.data.own.private import placing
     from pipeline.data.prepare import prepare
     from pipeline.data.prepared import PREPARED
     from pipeline.errors import UserError
@@ -69,31 +84,25 @@ def data(
     if len(given) != 1:
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
-    if size is not None and kind != "images":
-        raise UserError(f"--size {size}: is for --images, and these are {kind}")
-    if (test_inputs or test_labels) and kind != "npz":
-        raise UserError(f"--test-inputs and --test-labels: are for --npz, and these are {kind}")
-    if (span or clip) and kind != "npz":
-        raise UserError(f"--range and --clip: are for --npz with floats, and these are {kind}")
-    said: dict[str, Any] = {} if test is None else {"test": test}
-    if kind == "npz":
-        said |= {"inputs": inputs, "labels": labels, "test_inputs": test_inputs, "test_labels": test_labels}
-        said |= ({} if span is None else {"range": span}) | ({"clip": True} if clip else {})
-    if kind == "images" and size is not None:
-        said |= {"resize": True, "shape": (None, size, size)}
-    if kind == "texts":
-        said |= {"text": text, "label": label}
+    told = {"test": test, "inputs": inputs, "labels": labels, "test_inputs": test_inputs, "size": size}
+    told |= {"test_labels": test_labels, "range": span, "clip": clip or None, "text": text, "label": label}
+    said: dict[str, Any] = {key: value for key, value in told.items() if value is not None}
+    for other, options in TAKES.items():
+        if other != kind and (strange := [key for key in options if key in said]):
+            raise UserError(f"--{strange[0].replace('_', '-')}: is for --{other}, and these are {kind}")
+    if side := said.pop("size", None):
+        said |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
     adding.refuse(name, "raw")
     unprotected = PUBLIC if public is None and public_from else public or 0
-    said["path"] = placed(name, path, copy)
-    found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
-    adding.entry("own", name, _own_entry(found))
-    adding.entry("data", name, _data_entry(found))
-    settings = adding.checked()
-    fetched = fetch(name, settings)
-    splits = prepare(name, settings)["counts"]
-    adding.write()
+    with placing(name, path, copy) as said["path"]:
+        found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
+        adding.entry("own", name, _own_entry(found))
+        adding.entry("data", name, _data_entry(found))
+        settings = adding.checked()
+        fetched = fetch(name, settings)
+        splits = prepare(name, settings)["counts"]
+        adding.write()
     counts = ", ".join(f"{split} {count}" for split, count in splits.items())
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if not unprotected:
@@ -175,12 +184,17 @@ def level(
 ) -> None:
     """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
     from pipeline.errors import UserError
-    from pipeline.params import load
+    from pipeline.params import PARAMS, load
     from pipeline.params.adding import Adding
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis
     told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
+    if axis not in ("epsilon", "sigma"):
+        raise UserError(
+            f"rows.{row}: its levels are told apart by {axis!r}; allowed: rows of epsilon or sigma; "
+            f"write others into {PARAMS}"
+        )
     if [*told] != [axis]:
         raise UserError(f"rows.{row}: its levels are told apart by {axis!r}; needed: --{axis}, and only it")
     if declared.plan is not None:
@@ -188,7 +202,7 @@ def level(
             f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
         )
     adding = Adding()
-    adding.level(row, told)
+    adding.level(row, _flow(told))
     adding.checked()
     adding.write()
     print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -29,14 +30,14 @@ def predict(
     from pipeline import params
     from pipeline.errors import UserError, printable
     from pipeline.export.folder import folder_predictor, row_predictor
-    from pipeline.files import write_text
+    from pipeline.files import write_bytes
     from stages.answers import answering
 
     if Path(network).is_dir():
         if level is not None or seed is not None:
             raise UserError(f"{network}: is one exported training; --level and --seed are for rows")
         if params.PARAMS.exists():
-            params.load()  # takes in the models of a laboratory's own package
+            params.use_code()
         predictor = folder_predictor(Path(network))
     elif params.PARAMS.exists():
         predictor = row_predictor(network, level, seed, params.load())
@@ -52,7 +53,7 @@ def predict(
     if out is not None:
         content = io.StringIO()
         csv.writer(content, lineterminator="\n").writerows([head, *lines])
-        write_text(out, content.getvalue())
+        write_bytes(out, os.fsencode(content.getvalue()))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in head:
         table.add_column(name, justify="right" if name in ("input", "probability") else "left")

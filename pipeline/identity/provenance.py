@@ -46,6 +46,6 @@ def _git(*arguments: str) -> str | None:
     # Without optional locks, so that rows which end together don't stop each other or the user's own git.
     command = ["git", "-C", str(PIPELINE.parent), "--no-optional-locks", *arguments]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None

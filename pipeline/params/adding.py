@@ -85,14 +85,14 @@ class Adding:
         lines[end:end] = [f"{margin}{name}:", *indent(text.rstrip(), margin + "  ").splitlines()]
         self.text = "\n".join(lines) + "\n"
 
-    def level(self, row: str, level: dict[str, Any]) -> None:
-        """Add a level behind the last of a row's own, or leave the same one that is there.
+    def level(self, row: str, text: str) -> None:
+        """Add a level, a line of YAML, behind the last of a row's own, or leave the same one that is there.
 
         Raises:
             UserError: there is no such row, or its levels are another entry's.
         """
         rows = dict(self._expected.get("rows") or {})
-        levels = list(pick(rows, row, "row").get("levels", ()))
+        levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
         if level in levels:
             return
         self._expected["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
@@ -103,10 +103,9 @@ class Adding:
                 raise UserError(
                     f"{self.path}: rows.{row}.levels: taken over from another entry; allowed: its own levels"
                 )
-        written = "{" + ", ".join(f"{key}: {value}" for key, value in level.items()) + "}"
         end = node.value[-1].end_mark.index
         # in one line, or an item below the last
-        inserted = f", {written}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {written}"
+        inserted = f", {text}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {text}"
         self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
 
     def _entries(self, section: str) -> dict[str, Any]:

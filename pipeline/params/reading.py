@@ -29,13 +29,27 @@ def load(path: Path = PARAMS) -> Settings:
     Raises:
         UserError: with one line per problem: file, key, value and what is allowed.
     """
+    return parse(_read(path), path, read_choices(path.parent))
+
+
+def use_code(path: Path = PARAMS) -> None:
+    """Take in a laboratory's own packages, whatever else its params.yaml says.
+
+    Raises:
+        UserError: it can't be read, or they are not there.
+    """
+    raw = _read(path)
+    code = raw.get("code", ()) if isinstance(raw, dict) else ()
+    parse({"code": code, "raw": {}, "data": {}, "rows": {}}, path)
+
+
+def _read(path: Path) -> Any:
     try:
-        raw = read_yaml(path)
+        return read_yaml(path)
     except OSError as problem:
         raise UserError(
             f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"
         ) from problem
-    return parse(raw, path, read_choices(path.parent))
 
 
 def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Settings:

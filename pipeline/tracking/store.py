@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -24,7 +25,13 @@ LOCK = 0x64707265_70726F00  # of PostgreSQL's 2^63 advisory locks: 'dprepro'
 
 def address() -> str:
     """The store: MLFLOW_TRACKING_URI, or ``mlflow.db`` beside params.yaml."""
-    return os.environ.get(STORE_ENV) or f"sqlite:///{STORE.resolve()}"
+    return os.environ.get(STORE_ENV) or _sqlite_address(STORE)
+
+
+def _sqlite_address(path: Path) -> str:
+    """That of a database file: from this folder where MLflow would take its characters for something else."""
+    whole = path.resolve()
+    return f"sqlite:///{os.path.relpath(whole) if re.search('[?%#]', str(whole)) else whole}"
 
 
 def served() -> bool:
@@ -88,7 +95,7 @@ def _sqlite(url: URL) -> Iterator[None]:
         if not path.exists():
             building = beside(path)  # a migration takes seconds
             building.unlink(missing_ok=True)
-            MlflowClient(f"sqlite:///{building.resolve()}").search_experiments()
+            MlflowClient(_sqlite_address(building)).search_experiments()
             place(building, path)
         with closing(sqlite3.connect(path)) as database:
             try:

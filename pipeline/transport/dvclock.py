@@ -187,7 +187,8 @@ def dvc(*arguments: str) -> str:
         UserError: it failed; the last line it printed says why.
     """
     # As a module of this Python: `dvc` need not be on the PATH.
-    done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True)
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise UserError(f"dvc {' '.join(arguments)}: {reason}")

@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,37 @@ def test_images_are_measured_before_they_are_scaled(tmp_path: Path) -> None:
     assert "class-9: no images of this class" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "allowed"),
+    [
+        ("npz", "a file, or a folder with train.npz and test.npz"),
+        ("texts", "a file, or a folder with train.csv and test.csv"),
+        (
+            "images",
+            "a folder of images for each of two or more classes in it, or train and test with such folders",
+        ),
+    ],
+)
+def test_a_layout_that_is_none_is_told_what_is_one(tmp_path: Path, kind: str, allowed: str) -> None:
+    """Of a folder with one part of two, and of one without labels."""
+    write_images(tmp_path / "mine/train")
+    (tmp_path / "mine/train.npz").touch()
+    (tmp_path / "mine/train.csv").touch()
+    for path in ("mine", "mine/train/class-0"):
+        line = refusal_of(partial(declare, tmp_path, kind, path))
+        assert line == f"{tmp_path / path}: not as --{kind} takes it; allowed: {allowed}"
+
+
+def test_a_truncated_image_is_told_by_its_own_name(tmp_path: Path) -> None:
+    declared = declare(tmp_path, "images", write_images(tmp_path / "mine"))
+    path = tmp_path / "mine/class-1/001.png"
+    path.write_bytes(path.read_bytes()[:-30])
+    declared["own"]["mine"]["digest"] = refused(tmp_path, declared).split()[4][:-1]
+    assert refused(tmp_path, declared).startswith(
+        f"{path}: not an image of PNG, JPEG, PPM, BMP, WEBP, or truncated"
+    )
+
+
 def test_members_of_an_npz_that_no_numpy_wrote(tmp_path: Path) -> None:
     inputs, labels = drawn()
     whole, path = io.BytesIO(), tmp_path / "squeezed.npz"
@@ -190,6 +222,8 @@ def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
             write_texts(tmp_path / f"mine/{part}.csv", count)
     done = made(tmp_path, declare(tmp_path, kind, "mine"))
     assert done.manifest["counts"] == {"train": 54, "validation": 6, "test": 30, "public": 0}
+    line = refusal_of(lambda: declare(tmp_path, kind, "mine", test=9))
+    assert line == f"--test: not allowed beside the test part of {tmp_path}/mine"
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
@@ -271,7 +305,7 @@ def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
 def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], line: str) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     declared["own"]["mine"] |= change
-    assert line in refused(tmp_path, declared).replace("all.npz", "mine.npz")
+    assert line in refused(tmp_path, declared)
     assert not (tmp_path / "data/raw/mine").exists()
 
 

@@ -1,7 +1,9 @@
 """Private files stay out of git, wherever they lie, and nobody makes any of them public unasked."""
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -53,21 +55,38 @@ def test_files_from_anywhere_stay_there_or_are_copied_where_git_looks_away(proje
     if not copy:
         new("--npz", "../scans.npz")
     Path("../other.npz").write_bytes(b"")
+    leads = "" if copy else f", a link to {project.parent}/scans.npz"
     assert refusal_of(lambda: private.placed("mine", "../other.npz", copy)).startswith(
-        "data/own/mine.npz: is there already; allowed: another name"
+        f"data/own/mine.npz: is there already{leads}; allowed: another name"
     )
 
 
-def test_files_in_the_checkout_are_ignored_before_they_are_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_in_the_checkout_are_ignored_before_they_are_read(project: Path) -> None:
     Path("scans").mkdir()
     Path("scans/mine.npz").write_bytes(b"no npz")
-    Path(".gitignore").write_text("*.pyc\n*.tmp")
-    assert "not an npz file" in refusal_of(lambda: new("--npz", "scans/mine.npz"))
-    assert Path(".gitignore").read_text().splitlines()[:2] == ["*.pyc", "*.tmp"]
-    git("add", "-A")
-    assert "scans/mine.npz" not in git("ls-files").splitlines()
+    Path(".gitignore").write_bytes(b"*.pyc\ncaf\xe9")
+    with private.placing("mine", "scans/mine.npz", copy=False):
+        assert Path(".gitignore").read_bytes().startswith(b"*.pyc\ncaf\xe9\n/data/own\n")
+        git("add", "-A")
+        assert "scans/mine.npz" not in git("ls-files").splitlines()
+
+
+@pytest.mark.parametrize(
+    "options", [["--test", "89"], ["--labels", "none"], ["--public-from", "none"], ["--clip"]]
+)
+@pytest.mark.parametrize("given", ["../scans.npz", "inside.npz"])
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_failure_leaves_nothing_behind(project: Path, options: list[str], given: str, copy: bool) -> None:
+    """Wherever it comes; what an earlier command left of these data stays, and stays ignored."""
+    os.link("../scans.npz", "inside.npz")
+    before = sorted(Path().rglob("*"))
+    refusal = refusal_of(lambda: new("--npz", given, *options, *(["--copy"] if copy else [])))
+    assert "data/own" not in refusal
+    assert sorted(Path().rglob("*")) == before
+    Path("data/raw/mine").mkdir(parents=True)
+    refusal_of(lambda: new("--npz", given, *options, *(["--copy"] if copy else [])))
+    assert private._ignored(Path("data/raw/mine"), project)
+    assert not private._ignored(Path("inside.npz"), project)
 
 
 def test_what_git_has_is_refused(project: Path) -> None:
@@ -144,7 +163,58 @@ def test_files_of_another_checkout_must_be_ignored_there(project: Path) -> None:
     refusal = refusal_of(lambda: private.placed("mine", "../scans.npz", False))
     assert "scans.npz: private, and lies in the checkout" in refusal
     Path("../.gitignore").write_text("/scans.npz\n")
-    assert private.placed("mine", "../scans.npz", False) == "data/own/mine.npz"
+    git("-C", "..", "add", "--force", "scans.npz")
+    tracked = "../scans.npz: private, and git tracks it"
+    assert refusal_of(lambda: private.placed("mine", "../scans.npz", False)).startswith(tracked)
+    git("-C", "..", "rm", "--cached", "--quiet", "scans.npz")
+    new("--npz", "../scans.npz")
+    git("-C", "..", "add", "--force", "scans.npz")
+    assert private.private_files(params.load().own) == {"mine": ["../scans.npz"]}
+
+
+def test_the_checkout_around_a_laboratory_is_looked_through(project: Path) -> None:
+    """Whatever its files are called, and whatever the hook of a commit is told of its index."""
+    shutil.rmtree(".git")
+    git("init", "--quiet", "..")
+    Path("../.gitignore").write_text("/scans.npz\n")
+    new("--npz", "../scans.npz")
+    hook = Path("../.git/hooks/pre-commit")
+    hook.write_text(f"#!/bin/sh\ncd project && {sys.executable} -m pipeline.data.own.private\n")
+    hook.chmod(0o755)
+    line = [
+        "git",
+        "-C",
+        "..",
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x",
+        "commit",
+        "--quiet",
+        "--message",
+        "x",
+    ]
+    git("-C", "..", "add", "--all")
+    subprocess.run(line, check=True)
+    copy = os.fsdecode(b"../caf\xe9.npz")
+    shutil.copy("../scans.npz", copy)
+    git("-C", "..", "add", "--all")
+    assert private.private_files(params.load().own) == {"mine": [copy]}
+    for more in ([], ["--all"]):
+        done = subprocess.run([*line, *more], capture_output=True, text=True, check=False)
+        assert done.stderr.startswith("../caf\\udce9.npz: private, and git tracks it")
+
+
+def test_names_that_are_not_utf_8(project: Path) -> None:
+    """Of other files in git they are none of ours; of data they can't be written into params.yaml."""
+    odd = os.fsdecode(b"caf\xe9")
+    Path(odd).write_text("x")
+    git("add", "--all")
+    Path("inside" + odd).write_bytes(Path("../scans.npz").read_bytes())
+    assert "a name that is not UTF-8; rename it" in refusal_of(lambda: new("--npz", "inside" + odd))
+    Path(f"../{odd}.npz").write_bytes(Path("../scans.npz").read_bytes())
+    new("--npz", f"../{odd}.npz")
+    assert not [found for found in verification.verify(params.load()) if found.wrong]
 
 
 @pytest.mark.parametrize("given", [".", "params.yaml"])

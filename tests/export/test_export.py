@@ -13,7 +13,7 @@ from PIL import Image
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from pipeline import params
+from pipeline import extensions, params
 from pipeline.data import prepared
 from pipeline.export import folder as exporting
 from pipeline.files import digest_json
@@ -22,6 +22,7 @@ from pipeline.reporting.judging import severity
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from stages.app import app
+from tests.conftest import forgetting
 from tests.keeping import stripes
 from tests.refusal import refusal_of
 
@@ -253,6 +254,25 @@ def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
     assert "mine.npz: of unknown type; the network takes texts" in refused(f"predict {TEXTS} mine.npz")
 
 
+def test_a_laboratory_brings_its_models_whatever_else_it_declares(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine/models").mkdir(parents=True)
+    (tmp_path / "mine/models/known.py").touch()
+    Path("params.yaml").write_text("code: [mine]\nrows: 5\n")
+    with forgetting():
+        run(f"predict {here}/out/{IMAGES} {here}/mine.npz --out found.csv")
+        assert "known" in extensions.extensions("models")
+    for text, says in (
+        ("code: [none]", "no package 'none'"),
+        ("code: 5", "params.yaml: code: 5"),
+        ("[", "not YAML"),
+    ):
+        Path("params.yaml").write_text(text)
+        assert says in refused(f"predict {here}/out/{IMAGES} {here}/mine.npz")
+
+
 def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
     run("new row untrained --data mine --model lenet5 --method dpsgd --epsilon 1")
     for line, says in {
@@ -264,6 +284,7 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
     }.items():
         assert says in refused(f"export {line}")
     assert "no row 'x'" in refused("predict x mine.npz")
+    assert refused(f"predict {IMAGES} mine.npz --out .") == ".: is a folder; allowed: a file"
     said = refused(f"predict out/{IMAGES} mine.npz --seed 1")
     assert "--level and --seed are for rows" in said
     path = weights_path(IMAGES, "epsilon=8", 1)

@@ -1,15 +1,20 @@
 """`dprepro init`: what it writes, and what it refuses."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.errors import UserError
 from pipeline.params import PAPERS
 from pipeline.reporting import papers
+from stages.app import app
 from stages.init import init
+from tests.conftest import forgetting
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +64,21 @@ def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -
     init(inner)
     assert (laboratory / ".git").is_dir()
     assert not (inner / ".git").exists()
+
+
+def test_git_refuses_a_commit_with_private_files(laboratory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(laboratory)
+    np.savez("../scans.npz", inputs=np.arange(60 * 81).reshape(60, 9, 9) % 251, labels=np.arange(60) % 2)
+    with forgetting():
+        CliRunner().invoke(app, ["new", "data", "mine", "--npz", "../scans.npz"], catch_exceptions=False)
+    line = ["git", "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--message", "x"]
+    subprocess.run(["git", "add", "--all"], check=True)
+    subprocess.run(line, check=True)
+    shutil.copy("../scans.npz", "copy")
+    subprocess.run(["git", "add", "copy"], check=True)
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("copy: private, and git tracks it")
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

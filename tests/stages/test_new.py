@@ -1,5 +1,6 @@
 """`dprepro new`: entries that fit, in a file whose every other line stays."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,7 @@ accounts: {}
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez("mine.npz", inputs=images, labels=np.arange(120) % 4)
     (tmp_path / "params.yaml").write_text(PARAMS.replace("first: &first", "first: &first  # kept"))
@@ -95,8 +97,18 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     [
         (["data", "mine"], "--npz, --images or --texts; needed: one of them"),
         (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
-        (["data", "mine", "--npz", "mine.npz", "--size", "8"], "--size 8: is for --images"),
-        (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "are for --npz, and these are texts"),
+        (["data", "mine", "--npz", "mine.npz", "--size", "8"], "--size: is for --images, and these are npz"),
+        (["data", "mine", "--texts", "mine.npz", "--test-inputs", "x"], "--test-inputs: is for --npz, and"),
+        (["data", "mine", "--npz", "mine.npz", "--text", "x"], "--text: is for --texts, and these are npz"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--clip"],
+            "mine.npz: holds images of bytes, and --clip is for",
+        ),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--test", "9", "--test-inputs", "a", "--test-labels", "b"],
+            "--test: not allowed beside the test part of --test-inputs",
+        ),
+        (["data", "mine", "--npz", "data"], "data: not as --npz takes it; allowed: a file, or a folder with"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
@@ -174,7 +186,7 @@ def test_what_is_asked_for_is_what_is_proven(
 
 
 def test_a_level_is_added_behind_the_others(project: Path) -> None:
-    run("data", "mine", "--npz", "mine.npz")
+    run("data", "mine", "--npz", "mine.npz", "--public", "8")
     run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
     said = run("level", "second", "--epsilon", "2.5")
     assert said == "second: has the level epsilon=2.5; train it with `dprepro repro second`\n"
@@ -187,6 +199,15 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
         "level", "second", "--sigma", "1"
     )
     assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
+    assert "epsilon: 'nan' is not allowed: Input should be greater than 0" in refused(
+        "level", "first", "--epsilon", "nan"
+    )
+    run("level", "first", "--epsilon", "inf")
+    assert params.load().rows["first"].resolved[-1].epsilon == math.inf
+    run(*row("third", "--method", "tan", "--sigma", "2"))
+    assert "told apart by 'batch'; allowed: rows of epsilon or sigma" in refused(
+        "level", "third", "--sigma", "1"
+    )
 
 
 def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
@@ -203,13 +224,13 @@ rows:
 """
     (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
     adding = Adding()
-    adding.level("first", {"epsilon": 1.0})
+    adding.level("first", "{epsilon: 1.0}")
     assert adding.text.endswith(
         "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
     )
     assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
     with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
-        adding.level("second", {"epsilon": 1.0})
+        adding.level("second", "{epsilon: 1.0}")
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])

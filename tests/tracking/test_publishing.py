@@ -103,6 +103,23 @@ def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings:
     assert Path(client.download_artifacts(run.info.run_id, "tables/t5.md")).read_text() == "| b |\n"
 
 
+def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = root / "what? 5%41 #1/laboratory"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    record = example.put(small(LAYER, settings), folder)
+    assert publish([record], settings).written == (LAYER,)
+    assert publish([record], settings).unchanged == (LAYER,)
+    file = folder / "t5.md"
+    file.write_text("| a |\n")
+    assert publish_tables("davody2020", [file], settings)
+    there = {path.name for path in (*root.iterdir(), *folder.parent.iterdir())}
+    assert there - {"papers"} == {store.STORE.name, folder.parent.name, folder.name}
+    assert (folder / store.STORE).exists()
+
+
 def test_stores_that_fail_are_one_clear_line(
     root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,12 @@ PUBLIC = 128  # taken of another raw data set where nobody says how many: as man
 LEAST = 40  # examples
 ENLARGED = 4  # times that images may be scaled up
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
+_ENDINGS = {"npz": ".npz", "images": "", "texts": ".csv"}
+_LAYOUTS = {
+    "npz": "a file, or a folder with train.npz and test.npz",
+    "images": "a folder of images for each of two or more classes in it, or train and test with such folders",
+    "texts": "a file, or a folder with train.csv and test.csv",
+}
 
 
 @dataclass(frozen=True)
@@ -48,21 +54,23 @@ def describe(
         UserError: the files are missing, or not what they must be.
     """
     place = root / said["path"]
-    parts = {"all": place}
-    if place.is_dir() and "test" not in said:
-        ending = "" if kind == "images" else ".npz" if kind == "npz" else ".csv"
-        inside = {part: place / f"{part}{ending}" for part in declared.PARTS}
-        if kind != "images" or all(path.is_dir() for path in inside.values()):
-            parts = inside
-    first = next(iter(parts.values()))
+    there = [part for part in declared.PARTS if (place / f"{part}{_ENDINGS[kind]}").exists()]
+    parted = len(there) == len(declared.PARTS)
+    if not parted and (place.is_dir() != (kind == "images") or there):
+        raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
+    also = [key for key in ("test", "test_inputs") if key in said]
+    if parted + len(also) > 1:
+        brought = place if parted else "--test-inputs"
+        raise UserError(f"--{also[0].replace('_', '-')}: not allowed beside the test part of {brought}")
+    first = place / f"{there[0]}{_ENDINGS[kind]}" if parted else place
     if kind != "images":
         declared.check_regular(first)
     read_off, count = _READ[kind](first, said)
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
-    test = None
-    if "all" in parts and not said.get("test_inputs"):
-        test = said.get("test", count // TEST)
+    test = said.get("test")
+    if not parted and "test_inputs" not in said:
+        test = count // TEST if test is None else test
         count -= test
     own = _declared(name, {"kind": kind, "digest": UNKNOWN, **said, **read_off, "test": test})
     digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
@@ -94,6 +102,8 @@ def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
     kind = "features" if examples.inputs.dtype == np.float32 else "npz"
+    if kind == "npz" and (floats := [key for key in ("range", "clip") if key in said]):
+        raise UserError(f"{path}: holds images of bytes, and --{floats[0]} is for floats")
     return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
@@ -101,6 +111,8 @@ def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     from pipeline.data.own import images
 
     classes = declared.class_folders(path)
+    if len(classes) < 2:
+        raise UserError(f"{path}: not as --images takes it; allowed: {_LAYOUTS['images']}")
     by_class = {each: declared.images_of(path / each) for each in classes}
     if empty := next((each for each, images_there in by_class.items() if not images_there), None):
         raise UserError(f"{path / empty}: no images of this class; allowed: {', '.join(declared.IMAGES)}")

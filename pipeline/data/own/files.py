@@ -118,6 +118,10 @@ def _images(name: str, folder: Path, own: OwnFiles, within: Path) -> Iterator[Pa
 
 def _check_file(name: str, path: Path, own: OwnFiles, within: Path) -> None:
     check_inside(path, within)
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as problem:  # params.yaml and manifests are
+        raise UserError(f"{path}: a name that is not UTF-8; rename it, or the folder it is in") from problem
     if not path.is_file():
         raise UserError(_missing(name, path, own))
     if path.stat().st_size > OWN_BYTES:

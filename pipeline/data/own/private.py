@@ -1,17 +1,18 @@
 """Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
 
+import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import copyfileobj, copytree
+from shutil import copyfileobj, copytree, rmtree
 
 from pipeline.data.own.files import FOLDER
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, read_source
 from pipeline.errors import UserError, reading, writing
-from pipeline.files import digest_file, replacing, replacing_folder, write_text
+from pipeline.files import digest_file, replacing, replacing_folder, write_bytes
 from pipeline.params import PARAMS, OwnFiles, load
 
 IGNORE = Path(".gitignore")
@@ -36,6 +37,7 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     inside = target.relative_to(top) if target.is_relative_to(top) else None
     if inside is None:
         _refuse_unignored(target)
+        refuse_tracked(tracked([target], root))
     else:
         if (root / PARAMS).resolve().is_relative_to(target):
             raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
@@ -47,8 +49,9 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
     if (root / place).is_symlink() or (root / place).exists():
         if copy or (root / place).resolve() != target:
+            leads = f", a link to {(root / place).readlink()}" if (root / place).is_symlink() else ""
             raise UserError(
-                f"{place}: is there already; allowed: another name, or `--npz {place}` and the like"
+                f"{place}: is there already{leads}; allowed: another name, or `--npz {place}` and the like"
             )
         return place.as_posix()
     with reading(files), writing(root / place):
@@ -60,10 +63,42 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     return place.as_posix()
 
 
+@contextmanager
+def placing(name: str, given: str, copy: bool, root: Path = Path()) -> Iterator[str]:
+    """As `placed`; a block that fails leaves no link, copies or arrays, and ``.gitignore`` as it was."""
+
+    def there() -> set[Path]:
+        folders = [root / folder for folder in (FOLDER, RAW, PREPARED)]
+        every = (path for folder in folders for path in folder.glob(f"{name}*"))
+        return {path for path in every if path.name.partition(".")[0] == name}
+
+    before, lines = there(), (root / IGNORE).read_bytes() if (root / IGNORE).exists() else None
+    try:
+        place = placed(name, given, copy, root)
+        try:
+            yield place
+        except UserError as problem:  # about the files, by where they are when it is read
+            moved = Path(place).parent == FOLDER
+            raise UserError(str(problem).replace(place, given) if moved else str(problem)) from problem
+    except BaseException:
+        for path in there() - before:
+            rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        for folder in (FOLDER, RAW, PREPARED, FOLDER.parent):
+            with suppress(OSError):  # it isn't empty, or wasn't made
+                (root / folder).rmdir()
+        if lines is None:
+            (root / IGNORE).unlink(missing_ok=True)
+        else:
+            write_bytes(root / IGNORE, lines)
+        if before:  # what an earlier command left
+            ignore([FOLDER, RAW, PREPARED], root)
+        raise
+
+
 def _refuse_unignored(files: Path) -> None:
     """Refuse files that the checkout they lie in, if any, doesn't ignore."""
     folder = files if files.is_dir() else files.parent
-    checkout = _git(folder, "rev-parse", "--show-toplevel").strip()
+    checkout = _git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
     if checkout and not _ignored(files, Path(checkout)):
         raise UserError(
             f"{files}: private, and lies in the checkout {checkout}, whose {IGNORE} doesn't name it; "
@@ -87,13 +122,14 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     Raises:
         UserError: it can't be read or written.
     """
-    place, lines = root / IGNORE, []
+    place, text = root / IGNORE, b""
     if place.exists():
         with reading(place):
-            lines = place.read_text().splitlines()
-    own = {path: f"/{_literally(path.as_posix())}" for path in paths if not _ignored(path, root)}
-    if lacking := [line for line in own.values() if line not in lines]:
-        write_text(place, "\n".join([*lines, *lacking]) + "\n")
+            text = place.read_bytes()
+    own = {path: os.fsencode(f"/{_literally(path.as_posix())}") for path in paths if not _ignored(path, root)}
+    if lacking := [line for line in own.values() if line not in text.splitlines()]:
+        ended = text if text.endswith(b"\n") or not text else text + b"\n"
+        write_bytes(place, ended + b"\n".join(lacking) + b"\n")
     if _git(root, "rev-parse", "--git-dir"):
         for path in own:
             if not _ignored(path, root):
@@ -108,15 +144,28 @@ def _literally(path: str) -> str:
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
-    """Files at or below these paths that git tracks or is about to; none outside a checkout."""
+    """Files at or below these paths, and where links lead, that git tracks or is about to; from ``root``."""
+    here, paths = Path(os.path.realpath(root)), [*paths]
     # as they are called, whatever letters they have
-    listed = _git(root, "ls-files", "-z", "--", *(f":(literal){path.as_posix()}" for path in paths))
-    return [name for name in listed.split("\0") if name]
+    listed = _listed(root, *(f":(literal){path.as_posix()}" for path in paths))
+    for target in (Path(os.path.realpath(root / path)) for path in paths):
+        if not target.is_relative_to(here):  # it may be in the checkout around this folder, or in another one
+            there = _listed(target.parent, f":(literal){target.name}")
+            listed += [os.path.relpath(target.parent / each, here) for each in there]
+    return [*dict.fromkeys(listed)]
+
+
+def _listed(root: Path, *pathspecs: str) -> list[str]:
+    """What git tracks of these, from ``root``; nothing outside a checkout."""
+    return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
 def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
-    """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied."""
-    every = tracked([Path()], root) if own else []
+    """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
+
+    Copies are looked for in the whole checkout, of which ``root`` may be a folder.
+    """
+    every = _listed(root, ":(top)") if own else []
     found = {}
     for name, declared in own.items():
         places = [Path(declared.path), RAW / name, PREPARED / name]
@@ -153,21 +202,21 @@ def _ignored(path: Path, root: Path) -> bool:
     place = root / path
     # a folder, or what may only become one
     folder = not place.is_symlink() and (place.is_dir() or not place.exists())
-    return bool(_git(root, "check-ignore", "--no-index", path.as_posix() + ("/" if folder else "")))
+    return bool(_git(root, "check-ignore", "--no-index", "--", path.as_posix() + ("/" if folder else "")))
 
 
 def _git(root: Path, *command: str) -> str:
     """What git says; nothing where it is missing or has nothing to say."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, check=False)
     except OSError:
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return os.fsdecode(done.stdout) if done.returncode == 0 else ""
 
 
 if __name__ == "__main__":  # before each commit (.pre-commit-config.yaml)
-    for _, files in private_files(load(PARAMS).own).items():
-        try:
+    try:
+        for files in private_files(load().own).values():
             refuse_tracked(files)
-        except UserError as problem:
-            raise SystemExit(str(problem)) from None
+    except UserError as problem:
+        raise SystemExit(str(problem)) from None

@@ -60,12 +60,12 @@ def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
             f"{root / own.path}: its digest is {told}, but {PARAMS} has own.{name}.digest: {own.digest}; "
             "if it was meant to change, write the new one there"
         )
+    # whatever they hold is compared with the declaration now, while somebody looks
+    _parts(name, own, root / own.path)
     for below, path in found.items():
         with reading(path), writing(target / below):
             (target / below).parent.mkdir(parents=True, exist_ok=True)
             copyfile(path, target / below)
-    # whatever they hold is compared with the declaration now, while somebody looks
-    _parts(name, own, target)
 
 
 def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
@@ -88,40 +88,35 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     return RawSet(entry(name, own), OWN, files, _parts(name, own, folder))
 
 
-def _parts(name: str, own: OwnFiles, folder: Path) -> dict[str, Examples]:
-    """Training and test part of the files in ``folder``, as they are declared."""
+def _parts(name: str, own: OwnFiles, place: Path) -> dict[str, Examples]:
+    """Training and test part of the files in the folder ``place``, or of that file, as they are declared."""
     if declared.parted(own):
-        parts = {part: _read(own, folder, part) for part in declared.PARTS}
+        parts = {part: _read(own, place, part) for part in declared.PARTS}
     elif isinstance(own, OwnArrays) and own.test_inputs and own.test_labels:
-        parts = {
-            "train": _read(own, folder, "all"),
-            "test": _npz(folder / "all.npz", own.test_inputs, own.test_labels),
-        }
+        arrays = own.model_copy(update={"inputs": own.test_inputs, "labels": own.test_labels})
+        parts = {"train": _read(own, place, "all"), "test": _read(arrays, place, "all")}
     else:
-        parts = _split(name, own, _read(own, folder, "all"))
+        parts = _split(name, own, _read(own, place, "all"))
     for part, examples in parts.items():
         _check(name, own, part, examples)
     return parts
 
 
-def _read(own: OwnFiles, folder: Path, part: str) -> Examples:
+def _read(own: OwnFiles, place: Path, part: str) -> Examples:
     """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
     if isinstance(own, OwnImages):
         from pipeline.data.own import images
 
-        return images.read(folder if part == "all" else folder / part, own.classes, own.shape, own.resize)
+        return images.read(place if part == "all" else place / part, own.classes, own.shape, own.resize)
+    path = place / f"{part}{declared.ending(own)}" if place.is_dir() else place
     if isinstance(own, OwnArrays):
-        return _npz(folder / f"{part}.npz", own.inputs, own.labels)
+        from pipeline.data.own import npz
+
+        return npz.read(path, own.inputs, own.labels)
     assert isinstance(own, OwnTexts)
     from pipeline.data.own import texts
 
-    return texts.read(folder / f"{part}.csv", own.text, own.label, own.classes)
-
-
-def _npz(path: Path, inputs: str, labels: str) -> Examples:
-    from pipeline.data.own import npz
-
-    return npz.read(path, inputs, labels)
+    return texts.read(path, own.text, own.label, own.classes)
 
 
 def _split(name: str, own: OwnFiles, examples: Examples) -> dict[str, Examples]:
