@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -242,6 +243,9 @@ def _data_entry(found: "Described") -> str:
 
 
 def _flow(values: dict[str, Any]) -> str:
-    """One line of YAML; an epsilon may be infinite."""
-    shown = {key: ".inf" if value == math.inf else value for key, value in values.items()}
+    """One line of YAML; an epsilon may be infinite, and a word anything that somebody typed."""
+    words = {
+        key: json.dumps(value) for key, value in values.items() if not re.fullmatch(r"[\w.+-]+", str(value))
+    }
+    shown = {key: ".inf" if value == math.inf else value for key, value in values.items()} | words
     return "{" + ", ".join(f"{key}: {value}" for key, value in shown.items()) + "}"

@@ -43,6 +43,8 @@ def predict(
         predictor = row_predictor(network, level, seed, params.load())
     else:
         raise UserError(f"{network}: no such folder, and no {params.PARAMS} here with a row of that name")
+    if out is not None and out.resolve() in (path.resolve() for path in files):
+        raise UserError(f"--out {out}: is one of the files to classify; allowed: another file")
     classes = predictor.architecture.classes
     lines = [
         (str(path), str(place), classes[each.argmax()], f"{each.max():.4f}")

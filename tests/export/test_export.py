@@ -285,6 +285,7 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
         assert says in refused(f"export {line}")
     assert "no row 'x'" in refused("predict x mine.npz")
     assert refused(f"predict {IMAGES} mine.npz --out .") == ".: is a folder; allowed: a file"
+    assert "mine.npz: is one of the files" in refused(f"predict {IMAGES} mine.npz --out out/../mine.npz")
     said = refused(f"predict out/{IMAGES} mine.npz --seed 1")
     assert "--level and --seed are for rows" in said
     path = weights_path(IMAGES, "epsilon=8", 1)

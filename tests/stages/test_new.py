@@ -137,6 +137,8 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz", "--test", "30")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
     assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
+    epsilon = ("--method", "dpsgd", "--epsilon", "3")
+    assert "no model 'x, y: ['" in refused("row", "a", "--data", "mine", "--model", "x, y: [", *epsilon)
     assert "method 'dpsgd' needs --epsilon" in refused(*row("a", "--method", "dpsgd"))
     assert "method 'dpsgd' has no sigma" in refused(*row("a", "--method", "dpsgd", "--sigma", "1"))
     assert "rows.a.settings.batch: 99 is larger" in refused(
