@@ -35,7 +35,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         config=digest_json(row.search),
         versions=versions(),
         replicas=tuple(entries(run, row.search, steps)),
-        composition=row_composition(run, row.search, settings, root),
+        composition=row_composition(run, row.search, root),
     )
     return records.write(ledgers, root)
 
