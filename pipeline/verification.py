@@ -134,7 +134,7 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             )
     check_spending(run, settings)
     if ledgers is not None:
-        _compare(key, ledgers.replicas, entries(run, row.search))
+        _compare(key, ledgers.replicas, entries(run, row.search, settings))
         _compare_composition(key, ledgers.composition, row_composition(run, row.search))
     if len(here) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)

@@ -52,7 +52,7 @@ def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
     assert run is not None
     assert kept is not None
     last = run.model_copy(update={"replicas": run.replicas[-1:]})
-    same(kept.replicas, entries(last, OWN.rows[key].search))
+    same(kept.replicas, entries(last, OWN.rows[key].search, OWN))
     verification._compare_composition(key, kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
 
 
