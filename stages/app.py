@@ -62,7 +62,7 @@ def before_any_command(
 def main() -> None:
     """Run the command line. What a person should know is a line each, and the status tells which.
 
-    1: a `UserError`. 130 and 143: Ctrl-C or TERM ended the command.
+    1: a `UserError`, or a file that the system refuses. 130 and 143: Ctrl-C or TERM ended the command.
     """
     if isinstance(
         sys.stdout, io.TextIOWrapper
@@ -76,6 +76,10 @@ def main() -> None:
         _end(str(problem), problem.status)
     except ModuleNotFoundError as problem:
         _end(_lacking(problem), 1)
+    except OSError as problem:  # such as a name that is too long, or a folder that is somebody else's
+        if problem.filename is None:
+            raise
+        _end(f"{os.fsdecode(problem.filename)}: {problem.strerror}", 1)
 
 
 def _lacking(problem: ModuleNotFoundError) -> str:

@@ -41,9 +41,9 @@ def epsilon(
         ),
     ] = None,
     drawn: Annotated[
-        Literal["logarithmic", "geometric", "poisson"],
-        typer.Option(help="The law of the number of trainings of --best-of."),
-    ] = "geometric",
+        Literal["logarithmic", "geometric", "poisson"] | None,
+        typer.Option(help="The law of the number of trainings of --best-of.", show_default="geometric"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
 ) -> None:
     """Epsilon of DP-SGD with these settings, by every accountant; or the noise that an epsilon takes."""
@@ -59,6 +59,8 @@ def epsilon(
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
+    if drawn is not None and best_of is None:
+        raise UserError(f"--drawn {drawn}: is for --best-of")
     if for_epsilon is not None and sampling != "poisson":
         raise UserError(f"--for-epsilon: of Poisson samples only, not of --sampling {sampling}")
     if for_epsilon is not None and not for_epsilon > 0:
@@ -83,6 +85,7 @@ def epsilon(
         assert sigma is not None, "one of the two is there"
         ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
         if best_of is not None:
+            drawn = drawn or "geometric"
             best = up(selection_epsilon(spending_of(own), own.total_steps, delta, best_of, drawn))
             told = AccountantEpsilon(
                 accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION

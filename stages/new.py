@@ -85,9 +85,15 @@ def data(
     if len(given) != 1:
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
-    told = {"test": test, "inputs": inputs, "labels": labels, "test_inputs": test_inputs, "size": size}
+    told: dict[str, Any] = {
+        "test": test,
+        "inputs": inputs,
+        "labels": labels,
+        "test_inputs": test_inputs,
+        "size": size,
+    }
     told |= {"test_labels": test_labels, "range": span, "clip": clip or None, "text": text, "label": label}
-    said: dict[str, Any] = {key: value for key, value in told.items() if value is not None}
+    said = {key: value for key, value in told.items() if value is not None}
     for other, options in TAKES.items():
         if other != kind and (strange := [key for key in options if key in said]):
             raise UserError(f"--{strange[0].replace('_', '-')}: is for --{other}, and these are {kind}")

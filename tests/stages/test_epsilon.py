@@ -65,6 +65,7 @@ def test_a_delta_that_means_little_is_told() -> None:
         ((*SETTINGS, "--for-epsilon", "0"), "must be above 0"),
         ((*SETTINGS, "--sigma", "1", "--steps", "5"), "either 'epochs' or 'steps'"),
         ((*SETTINGS, "--for-epsilon", "3", "--sampling", "fixed"), "of Poisson samples only"),
+        ((*SETTINGS, "--sigma", "1", "--drawn", "poisson"), "--drawn poisson: is for --best-of"),
         (("--examples", "10", "--batch", "20", "--steps", "1", "--sigma", "1"), "allowed: 1 to 10"),
     ],
 )
