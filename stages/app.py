@@ -64,9 +64,8 @@ def main() -> None:
 
     1: a `UserError`, or a file that the system refuses. 130 and 143: Ctrl-C or TERM ended the command.
     """
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # whatever a file is called, and whatever a terminal can show
+    # whatever a file is called, and whatever a terminal can show
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="dprepro")

@@ -85,14 +85,9 @@ def data(
     if len(given) != 1:
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
-    told: dict[str, Any] = {
-        "test": test,
-        "inputs": inputs,
-        "labels": labels,
-        "test_inputs": test_inputs,
-        "size": size,
-    }
-    told |= {"test_labels": test_labels, "range": span, "clip": clip or None, "text": text, "label": label}
+    told: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
+    told |= {"test_inputs": test_inputs, "test_labels": test_labels, "range": span, "clip": clip or None}
+    told |= {"size": size, "text": text, "label": label}
     said = {key: value for key, value in told.items() if value is not None}
     for other, options in TAKES.items():
         if other != kind and (strange := [key for key in options if key in said]):

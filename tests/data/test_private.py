@@ -181,19 +181,8 @@ def test_the_checkout_around_a_laboratory_is_looked_through(project: Path) -> No
     hook = Path("../.git/hooks/pre-commit")
     hook.write_text(f"#!/bin/sh\ncd project && {sys.executable} -m pipeline.data.own.private\n")
     hook.chmod(0o755)
-    line = [
-        "git",
-        "-C",
-        "..",
-        "-c",
-        "user.name=x",
-        "-c",
-        "user.email=x",
-        "commit",
-        "--quiet",
-        "--message",
-        "x",
-    ]
+    somebody = ["-c", "user.name=x", "-c", "user.email=x"]
+    line = ["git", "-C", "..", *somebody, "commit", "--quiet", "--message", "x"]
     git("-C", "..", "add", "--all")
     subprocess.run(line, check=True)
     copy = os.fsdecode(b"../caf\xe9.npz")

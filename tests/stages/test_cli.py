@@ -67,7 +67,7 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_system_refuses_is_one_line(tmp_path: Path) -> None:
-    line = [DPREPRO, "predict", "a" * 300, "b.png"]
+    line: list[str | Path] = [DPREPRO, "predict", "a" * 300, "b.png"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, f"dprepro: {'a' * 300}: File name too long\n")
 
