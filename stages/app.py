@@ -75,6 +75,9 @@ def main() -> None:
         _end(str(problem), problem.status)
     except ModuleNotFoundError as problem:
         _end(_lacking(problem), 1)
+    except UnicodeEncodeError as problem:
+        around = problem.object[max(0, problem.start - 60) : problem.end + 60]
+        _end(f"{around}: a name that is not UTF-8; rename the file or the folder", 1)
     except OSError as problem:  # such as a name that is too long, or a folder that is somebody else's
         if problem.filename is None:
             raise

@@ -242,7 +242,8 @@ def _read(path: Path, kind: type[F]) -> F | None:
     except ValidationError as problem:
         first = problem.errors(include_input=False)[0]
         where = printable(".".join(map(str, first["loc"])), 100)
-        raise UserError(f"{path}: not what `dprepro` writes: {where}: {first['msg']}") from problem
+        what = f"{where}: {first['msg']}".lstrip(": ")
+        raise UserError(f"{path}: not what `dprepro` writes: {what}") from problem
     if kept.row != path.stem:
         raise UserError(f"{path}: not what `dprepro` writes: row: {kept.row}; allowed: {path.stem}")
     return kept

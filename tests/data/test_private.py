@@ -119,6 +119,13 @@ def test_a_link_that_git_brought_is_not_followed(project: Path) -> None:
     assert "data/own/mine.npz: private, and git tracks it" in str(done.exception)
 
 
+def test_a_link_whose_file_has_gone_is_told(project: Path) -> None:
+    new("--npz", "../scans.npz")
+    Path("../scans.npz").rename("../moved.npz")
+    said = str(CliRunner().invoke(app, ["fetch", "mine"]).exception)
+    assert said.endswith(f"own.mine.path: data/own/mine.npz, a link to {project.parent}/scans.npz")
+
+
 def test_public_examples_are_asked_for(project: Path) -> None:
     assert "none is public" in new("--npz", "../scans.npz")
     assert [len(split) for split in prepared.load("mine").splits.values()] == [68, 7, 15, 0]

@@ -1,3 +1,4 @@
+import os
 import re
 import resource
 import subprocess
@@ -66,10 +67,21 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_the_system_refuses_is_one_line(tmp_path: Path) -> None:
-    line: list[str | Path] = [DPREPRO, "predict", "a" * 300, "b.png"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, f"dprepro: {'a' * 300}: File name too long\n")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["predict", "a" * 300, "b.png"], f"dprepro: {'a' * 300}: File name too long\n"),
+        (["publish"], "partial: a name that is not UTF-8; rename the file or the folder\n"),
+    ],
+)
+def test_a_name_that_the_system_refuses_is_one_line(tmp_path: Path, line: list[str], said: str) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
+    done = subprocess.run([str(DPREPRO), *line], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith(said)
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_version_is_told() -> None:

@@ -130,7 +130,12 @@ def _check_file(name: str, path: Path, own: OwnFiles, within: Path) -> None:
 
 def _missing(name: str, path: Path, own: OwnFiles) -> str:
     without = ", which without `test` holds the parts train and test" if parted(own) else ""
-    return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{without}"
+    return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{leading(path)}{without}"
+
+
+def leading(path: Path) -> str:
+    """Where a link leads, for people; nothing of what is none."""
+    return f", a link to {path.readlink()}" if path.is_symlink() else ""
 
 
 def check_regular(path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copyfileobj, copytree, rmtree
 
-from pipeline.data.own.files import FOLDER
+from pipeline.data.own.files import FOLDER, leading
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, read_source
 from pipeline.errors import UserError, reading, writing
@@ -49,9 +49,9 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
     if (root / place).is_symlink() or (root / place).exists():
         if copy or (root / place).resolve() != target:
-            leads = f", a link to {(root / place).readlink()}" if (root / place).is_symlink() else ""
             raise UserError(
-                f"{place}: is there already{leads}; allowed: another name, or `--npz {place}` and the like"
+                f"{place}: is there already{leading(root / place)}; allowed: another name, "
+                f"or `--npz {place}` and the like"
             )
         return place.as_posix()
     with reading(files), writing(root / place):
