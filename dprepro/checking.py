@@ -11,7 +11,8 @@ from pydantic import ConfigDict, ValidationError, create_model
 from pipeline.errors import UserError
 from pipeline.params.problems import problem_lines
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:

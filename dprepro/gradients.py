@@ -56,9 +56,8 @@ def clipped_sum(
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
         )
-    for name, value in network.named_parameters():
-        if is_lazy(value):
-            raise UserError(f"network: {name} has no size yet; allowed: after a first call of the network")
+    if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
+        raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
     if not tensors:
         raise UserError("network: no parameter has requires_grad; needed: one")
