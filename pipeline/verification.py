@@ -22,13 +22,14 @@ from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
 from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
+from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings
 from pipeline.results import records
-from pipeline.results.schema import Entry
+from pipeline.results.schema import Composition, Entry
 from pipeline.results.weights import weights_path
 from pipeline.tracking import publishing
 from pipeline.tracking.store import STORE
@@ -133,7 +134,8 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             )
     check_spending(run, settings)
     if ledgers is not None:
-        _compare(key, ledgers.replicas, entries(run, row.search))
+        _compare(key, ledgers.replicas, entries(run, row.search, settings))
+        _compare_composition(key, ledgers.composition, row_composition(run, row.search))
     if len(here) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         return f"accuracies: {len(paths) - len(here)} of {len(paths)} weights are not here" + (
@@ -185,6 +187,18 @@ def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
             raise UserError(f"{where}: missing; account for it")
         if name := _differing(known[entry.key], entry):
             raise UserError(f"{where}: {name} is not what is computed from what ran; account for it again")
+
+
+def _compare_composition(key: str, kept: Composition | None, due: Composition | None) -> None:
+    """What a ledger has of all trainings together with what it is now.
+
+    Raises:
+        UserError: they differ.
+    """
+    if name := _unlike(kept and kept.model_dump(), due and due.model_dump(), "composition"):
+        raise UserError(
+            f"{records.ledger_path(key)}: {name} is not what is computed from what ran; account for it again"
+        )
 
 
 def _differing(kept: Entry, due: Entry) -> str | None:

@@ -12,6 +12,7 @@ from pipeline.extensions import extensions
 from pipeline.files import digest_file, digest_files, digest_json, write_json
 from pipeline.identity import versions
 from pipeline.params import PAPERS, Row, Settings
+from pipeline.results import records
 
 PATH = Path("reports/identity.json")
 PACKAGE = Path(__file__).parents[1]
@@ -45,7 +46,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         },
         "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
         "evaluate": {key: [versions.MEASURING] for key in rows},
-        "ledger": {key: [row.search] for key, row in rows.items()},
+        "ledger": {key: [row.search, _searched(row)] for key, row in rows.items()},
         "audit": {
             key: [settings.row_digest(key), versions.auditing(row.method, row.model.name)]
             for key, row in rows.items()
@@ -69,6 +70,12 @@ def entries(settings: Settings) -> dict[str, Any]:
         "report": digest_json([lines, words, here, beside]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
+
+
+def _searched(row: Row) -> str | None:
+    """Digest of what a row's search recorded; what it spent is in the row's ledgers."""
+    path = records.search_path(row.search) if row.search else None
+    return digest_file(path) if path and path.exists() else None
 
 
 def _trained_by(row: Row) -> dict[str, int]:

@@ -9,22 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum, isfinite
 from pathlib import Path
-from typing import Any
 
 from dp_accounting import NeighboringRelation
 
-from pipeline.errors import UserError
 from pipeline.ledgers.accountants import library
-from pipeline.ledgers.declared import declared
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
-from pipeline.methods.base import Guarantee
-from pipeline.params import Model, Search, Settings
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed
 from pipeline.results.records import search_path
-from pipeline.results.schema import Composition, Run, Trained
+from pipeline.results.schema import CandidateSpent, Composition, Run, Trained
 
 BASIC = "the sum of each one's bound at its share of delta"
 # up to which the trainings' losses are composed on one grid
@@ -35,19 +30,17 @@ INTERVAL = 1e-3
 Spent = tuple[SampledGaussian, int, float] | float
 
 
-def row_composition(
-    run: Run, search: str | None, settings: Settings, root: Path = Path()
-) -> Composition | None:
+def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
     """What a row's private replicas and its search spend in all; None where that is no more than one does.
 
     Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
-    or mix examples, that aren't private, candidates whose settings are no settings any more, and a search
-    whose record isn't there.
+    or mix examples, that aren't private, candidates of which the search's record doesn't say what they spent,
+    and a search whose record isn't there.
     """
     replicas = [
         None if run.origin(training).reproducible else _of_replica(training) for training in run.replicas
     ]
-    candidates = list(_candidates(search, settings, root)) if search else []
+    candidates = list(_candidates(search, root)) if search else []
     private = [training for training in replicas if training is not None]
     searched = [training for training in candidates if training is not None]
     if not private or len(private) + len(searched) < 2:
@@ -107,51 +100,29 @@ def _of_replica(replica: Trained) -> Spent | None:
     """None where nothing bounds it."""
     if replica.accounted_then is not None and not replica.broken:
         return replica.accounted_then.epsilon_upper if replica.accounted_then.releases else None
-    return _spent(
-        Guarantee(replica.spending, replica.delta, replica.claimed_by, replica.broken), replica.steps
-    )
-
-
-def _spent(guarantee: Guarantee, steps: int) -> Spent | None:
-    if guarantee.broken or guarantee.spending is None:
+    if replica.broken or replica.spending is None:
         return None
-    if isinstance(guarantee.spending, Releases):
-        return guarantee.spending.epsilon if isfinite(guarantee.spending.epsilon) else None
-    assert guarantee.delta is not None, "goes with the spending"
-    return guarantee.spending, steps, guarantee.delta
+    if isinstance(replica.spending, Releases):
+        return replica.spending.epsilon if isfinite(replica.spending.epsilon) else None
+    assert replica.delta is not None, "goes with the spending"
+    return replica.spending, replica.steps, replica.delta
 
 
-def _candidates(search: str, settings: Settings, root: Path) -> Iterator[Spent | None]:
-    """What each training of a search spent; None where that isn't bounded, or can't be told."""
+def _candidates(search: str, root: Path) -> Iterator[Spent | None]:
+    """What each training of a search spent; None where that isn't bounded, or its record doesn't tell."""
     path = search_path(search, root)
-    asked = settings.searches.get(search)
-    if asked is None or not path.exists():
+    if not path.exists():
         yield None  # what it spent can't be told, so it counts as left out
         return
-    record = json.loads(path.read_text(encoding="utf-8"))
-    made, told = record["provenance"], {}
+    record = json.loads(path.read_bytes())
     for candidate in record["candidates"]:
-        name = json.dumps([candidate["level"], candidate["settings"]], sort_keys=True)
-        if name not in told:
-            told[name] = (
-                None if made["reproducible"] else _of_candidate(candidate, asked, made, settings, root)
-            )
+        known = candidate.get("spent") and not record["provenance"]["reproducible"]
+        spent = _of_candidate(CandidateSpent.model_validate(candidate["spent"])) if known else None
         for _ in range(candidate["seeds"]):
-            yield told[name]
+            yield spent
 
 
-def _of_candidate(
-    candidate: dict[str, Any], asked: Search, made: dict[str, Any], settings: Settings, root: Path
-) -> Spent | None:
-    """By the method itself, built with the candidate's settings."""
-    row, tried = settings.rows[asked.row], candidate["settings"]
-    parts = {name.removeprefix("model."): tried[name] for name in tried if name.startswith("model.")}
-    others = {name: tried[name] for name in tried if not name.startswith("model.")}
-    try:
-        model = Model.model_validate({**row.model.model_dump(), **parts})
-        levels = [row.configured(level, asked.settings, others) for level in asked.levels or row.levels]
-        (config,) = (config for config in levels if row.level(config) == candidate["level"])
-        guarantee = declared(row.method, config, model, row.data, made["examples"], settings, root)
-    except (ValueError, UserError):  # it is no setting any more, or of several levels
-        return None
-    return None if guarantee is None else _spent(guarantee, config.total_steps(made["examples"]))
+def _of_candidate(spent: CandidateSpent) -> Spent:
+    if isinstance(spent.spending, float):
+        return spent.spending
+    return spent.spending, spent.steps, spent.delta

@@ -44,7 +44,7 @@ def ledger_of(
     reproducible: bool,
     searched: str | None,
     steps: Iterable[int] = (),
-    among_others: bool = False,
+    uses: Iterable[Statement] = (),
 ) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran.
 
@@ -53,11 +53,11 @@ def ledger_of(
         reproducible: whether its noise was seeded, so that nothing holds.
         searched: the search that chose its hyper-parameters, if any did.
         steps: after which it is told what had been spent.
-        among_others: whether the row has other replicas.
+        uses: of private data that come with its data and its row, and that no epsilon covers.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    not_covered = (*outside, *trained.not_covered, *_always(trained, among_others))
+    not_covered = (*outside, *trained.not_covered, *_always(trained, uses))
     if trained.accounted_then is not None:
         then = trained.accounted_then
         known = {"epsilon_lower": _of_opposites(then.releases), "epsilon_lower_by": statement("opposites")}
@@ -78,17 +78,15 @@ def ledger_of(
     return ledger.model_copy(update={"noise": trained.noise})
 
 
-def _always(trained: Trained, among_others: bool) -> Iterable[Statement]:
+def _always(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
     """Uses of private data that every private training here leaves uncovered."""
     if trained.spending is None and trained.accounted_then is None:
         return
     yield statement("examples_public")
     yield statement("validation")
     yield statement("timing")
-    if among_others:
-        yield statement("all_replicas")
-    if any(used.key == "own_public" for used in trained.not_covered):
-        yield statement("passed_over")
+    yield statement("digests")
+    yield from uses
     if any(used.quantity == "relevances" for used in getattr(trained.spending, "laplace", ())):
         yield statement("spans")
 

@@ -1,6 +1,6 @@
 """What ran of a row -> its ledgers. Needs neither weights nor data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,9 +11,11 @@ from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.params import Settings
+from pipeline.params.own import OWN
+from pipeline.privacy.statements import Statement, statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.schema import Entry, Ledgers, Run
+from pipeline.results.schema import Entry, Ledgers, Run, Trained
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -34,14 +36,17 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         row=key,
         config=digest_json(row.search),
         versions=versions(),
-        replicas=tuple(entries(run, row.search, steps)),
-        composition=row_composition(run, row.search, settings, root),
+        replicas=tuple(entries(run, row.search, settings, steps)),
+        composition=row_composition(run, row.search, root),
     )
     return records.write(ledgers, root)
 
 
 def entries(
-    run: Run, search: str | None, steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({})
+    run: Run,
+    search: str | None,
+    settings: Settings,
+    steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({}),
 ) -> list[Entry]:
     """The ledger of each replica; ``steps``: after which of a replica's it is told what had been spent."""
     return [
@@ -53,8 +58,18 @@ def entries(
                 run.origin(replica).reproducible,
                 search,
                 sorted(steps.get(replica.key, ())),
-                among_others=len(run.replicas) > 1,
+                list(_uses(run, replica, settings)),
             ),
         )
         for replica in run.replicas
     ]
+
+
+def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
+    """What a row and its data tell of private examples beside what is trained."""
+    if len(run.replicas) > 1:
+        yield statement("all_replicas")
+    if settings.split(run.data).public.count:
+        yield statement("passed_over")
+    if OWN in run.origin(replica).edition.values():
+        yield statement("own_description")

@@ -211,6 +211,14 @@ class Trained(OfReplica):
     origin: Whole  # its place among the run's `origins`
 
 
+class CandidateSpent(Strict):
+    """What each training of a search's candidate spends, as its mechanism said when it ran."""
+
+    spending: SampledGaussian | NotNegative  # or the pure epsilon of what was released at once
+    steps: Whole
+    delta: Probability
+
+
 class Kept(Strict):
     """A file of its own. What is at its default is left out of it, but for the version of its form."""
 

@@ -1,12 +1,13 @@
 """Choosing hyper-parameters on validation data, on the record.
 
 Every candidate is trained on the training split and judged on the validation split; the test split is never
-read. What was tried and how it did goes to ``reports/searches/NAME.json``. What these runs spend is in no
-row's epsilon, and every ledger says so.
+read. What was tried, how it did and what it spent goes to ``reports/searches/NAME.json``. What these runs
+spend is in no row's epsilon, and every ledger says so.
 """
 
 import itertools
 import shutil
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,12 +17,14 @@ from pydantic import ValidationError
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
-from pipeline.methods.base import Execution
+from pipeline.methods.base import Execution, Guarantee
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params import PARAMS, Row, Search, Settings, pick
 from pipeline.pretrained.joining import check_joined
+from pipeline.privacy.laplace import Releases
 from pipeline.results import records
+from pipeline.results.schema import CandidateSpent
 from pipeline.training.checkpoints import CHECKPOINTS, alone
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.rows import provenance_of
@@ -65,6 +68,11 @@ def search(
             )  # fmt: skip
             groups = train_replicas(wanted, context, workers)
             accuracies, seconds = _final_accuracies(groups), _seconds(groups)
+            spent = {
+                member.key: candidate_spent(group.method.guarantee(index), group.steps)
+                for group in groups
+                for index, member in enumerate(group.replicas)
+            }
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
                 keys = [(f"{level}/{index}", FIRST_SEED + seed) for seed in range(asked.seeds)]
@@ -75,6 +83,7 @@ def search(
                         "seeds": asked.seeds,
                         "validation_accuracy": [accuracies[key] for key in keys],
                         "seconds": round(sum(seconds[key] for key in keys), 1),
+                        "spent": spent[keys[0]],
                     }
                 )
     best: dict[str, Any] = {}
@@ -99,6 +108,17 @@ def search(
 def _seconds(groups: list[Group]) -> dict[tuple[str, int], float]:
     """Each replica's share of the time that those trained with it took, by (level, seed)."""
     return {member.key: group.seconds / len(group.replicas) for group in groups for member in group.replicas}
+
+
+def candidate_spent(guarantee: Guarantee, steps: int) -> dict[str, Any] | None:
+    """What a training of ``steps`` steps spends, as it is recorded; None where nothing bounds it."""
+    spending = guarantee.spending
+    if isinstance(spending, Releases):
+        spending = spending.epsilon
+    if guarantee.broken or spending in (None, inf):
+        return None
+    told = CandidateSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
+    return told.model_dump(mode="json", exclude_defaults=True)
 
 
 def _by_model(

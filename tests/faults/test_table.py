@@ -31,6 +31,10 @@ from tests.faults.project import ROW, edit, settings
 RUN, MEASURED, LEDGER = (
     path(ROW) for path in (records.run_path, records.evaluation_path, records.ledger_path)
 )
+TOLD_LESS = {
+    "epsilon": 1.0, "delta": 1e-3, "neighbouring": "add or remove one", "by": "pld", "trainings": 2,
+    "searched": 0, "left_out": 0,
+}  # fmt: skip
 
 
 def first(content: Any) -> Any:
@@ -133,6 +137,7 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5), "claimed is not what is computed"),
         (LEDGER, lambda x: first(x)["ledger"].update(not_covered=[]), "not_covered is not what is computed"),
         (LEDGER, lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
+        (LEDGER, lambda x: x.update(composition=TOLD_LESS), "composition is not what is computed"),
     ],
 )
 def test_what_ran_or_is_accounted_for_otherwise_is_told(

@@ -92,6 +92,18 @@ def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(
     assert moved_in() == {"report", "publish"}
 
 
+def test_a_search_that_is_run_again_moves_the_ledgers_of_its_rows(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it spent is in them, whether or not it chooses as before."""
+    edit(copy / "reports/searches/sander-mnist.json", '"seconds": ', '"seconds": 1')
+    monkeypatch.chdir(copy)
+    expected = {f"ledger@{key}" for key, row in OWN.rows.items() if row.search == "sander-mnist"}
+    assert expected
+    changed = moved(flat(entries.entries(OWN)))
+    assert {stage for stage in changed if stage.startswith("ledger")} == expected
+
+
 def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(method_settings()["tan"], "version", 2)
     assert moved(flat(entries.entries(OWN))) == of_rows("train", "audit", method="tan") | {"report"}

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline import verification
 from pipeline.ledgers import accounts
+from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.rows import entries
 from pipeline.params import load
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -51,7 +52,8 @@ def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
     assert run is not None
     assert kept is not None
     last = run.model_copy(update={"replicas": run.replicas[-1:]})
-    same(kept.replicas, entries(last, OWN.rows[key].search))
+    same(kept.replicas, entries(last, OWN.rows[key].search, OWN))
+    verification._compare_composition(key, kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
 
 
 def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +61,8 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     tests beside this one take a sample, and `dprepro verify` all."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(verification, "entries", lambda *_: [])
+    monkeypatch.setattr(verification, "_compare_composition", lambda *_: None)
+    monkeypatch.setattr(verification, "row_composition", lambda *_: None)
     ran = [key for key in OWN.rows if records.run_path(key).exists()]
     assert ran
     for key in ran:

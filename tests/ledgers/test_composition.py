@@ -15,12 +15,14 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from pipeline.ledgers.composition import Spent, _candidates, composed_epsilon, row_composition
-from pipeline.params import Settings, parse
+from pipeline.ledgers.declared import declared
+from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.records import search_path
 from pipeline.results.schema import Provenance, Run, Trained
+from pipeline.training.search import candidate_spent
 
 EXAMPLES = 5000
 TENSORS, MODULES = 10, 5  # of LeNet-5, as layers
@@ -38,13 +40,14 @@ def candidates(
     tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
-    return list(_candidates("made-up", searched(tmp_path, method, own, tried, **changes), tmp_path))
+    searched(tmp_path, method, own, tried, **changes)
+    return list(_candidates("made-up", tmp_path))
 
 
 def searched(
     tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
-) -> Settings:
-    """Settings with a row and its search, whose results are written."""
+) -> None:
+    """Write the results of a search, with what the method itself says that each candidate spends."""
     model = {"name": "lenet5", "normalization": changes.pop("normalization", "none")}
     level, seeds = changes.pop("level", {"learning_rate": 0.1}), changes.pop("seeds", 2)
     row = {
@@ -52,27 +55,22 @@ def searched(
         "model": model, "seeds": 1, "reproducible": False, "settings": own, "levels": [level],
         "axis": next(iter(level)),
     }  # fmt: skip
-    search = {"row": "made-up", "grid": {name: [value] for name, value in tried[0].items()}}
-    settings = parse(
-        {
-            "raw": {"mnist": {}},
-            "data": {"small": DATA},
-            "rows": {"made-up": row},
-            "searches": {"made-up": search},
-        }
-    )
+    settings = parse({"raw": {"mnist": {}}, "data": {"small": DATA}, "rows": {"made-up": row}})
     line = settings.rows["made-up"]
+    configs = [line.configured(*line.levels, values) for values in tried]
+    guarantees = [
+        declared(method, config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
+    ]
     found = {
         "candidates": [
-            {"level": line.level(line.configured(*line.levels, values)), "settings": values, "seeds": seeds}
-            for values in tried
+            {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}
+            for guarantee, config in zip(guarantees, configs, strict=True)
         ],
-        "provenance": {"examples": EXAMPLES, "reproducible": False, **changes},
+        "provenance": {"reproducible": False, **changes},
     }
     path = search_path("made-up", tmp_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found))
-    return settings
 
 
 def run_of(mechanism: SampledGaussian, steps: int) -> Run:
@@ -155,11 +153,11 @@ VARIED: list[tuple[dict[str, Any], float, float, int]] = [
 
 def test_a_row_and_every_candidate_of_its_search_are_composed(tmp_path: Path) -> None:
     """Against dp-accounting's composition of what a hand computes; one candidate less would be less."""
-    settings = searched(
+    searched(
         tmp_path, "batch_clipping", CLIPPED | {"sampling": "poisson", "sigma": 2.0},
         [tried for tried, *_ in VARIED], seeds=1,
     )  # fmt: skip
-    whole = row_composition(run_of(spending("poisson", 4.0), 50), "made-up", settings, tmp_path)
+    whole = row_composition(run_of(spending("poisson", 4.0), 50), "made-up", tmp_path)
     assert whole is not None
     assert (whole.trainings, whole.searched, whole.left_out) == (1, len(VARIED), 0)
     assert whole.by.startswith("pld")
@@ -185,8 +183,8 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
         {"sampling": "poisson", "mini_set": 1},
         {"clipping": "layerwise"},
     ]
-    settings = searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
-    whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", settings, tmp_path)
+    searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
+    whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", tmp_path)
     assert whole is not None
     assert (whole.searched, whole.neighbouring) == (3, NeighboringRelation.REPLACE_ONE)
     theirs = RdpAccountant(range(2, 64), NeighboringRelation.REPLACE_ONE)
@@ -244,7 +242,7 @@ def test_the_least_delta_of_any_holds_for_all() -> None:
 
 
 def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Path) -> None:
-    settings = searched(
+    searched(
         tmp_path,
         "batch_clipping",
         CLIPPED | {"sampling": "poisson", "sigma": 2.0},
@@ -253,8 +251,8 @@ def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Pat
     )
     run = run_of(spending("poisson", 4.0), 50)
     run = run.model_copy(update={"replicas": run.replicas * 2})
-    whole = row_composition(run, "made-up", settings, tmp_path)
-    without = row_composition(run, "made-up", settings, tmp_path / "elsewhere")
+    whole = row_composition(run, "made-up", tmp_path)
+    without = row_composition(run, "made-up", tmp_path / "elsewhere")
     assert whole is not None
     assert without is not None
     assert (whole.searched, whole.left_out) == (1, 0)

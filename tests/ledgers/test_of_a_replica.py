@@ -49,11 +49,11 @@ def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
 
 def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
     choices, search = statement("other_choices"), statement("search", search="s")
-    always = (statement("examples_public"), statement("validation"), statement("timing"))
+    always = tuple(map(statement, ("examples_public", "validation", "timing", "digests")))
     assert ledger.ledger_of(trained(), False, None).not_covered == (choices, OWN, *always)
     assert ledger.ledger_of(trained(), False, "s").not_covered == (search, choices, OWN, *always)
-    among_others = ledger.ledger_of(trained(), False, None, among_others=True)
-    assert among_others.not_covered[-1] == statement("all_replicas")
+    others = ledger.ledger_of(trained(), False, None, uses=[statement("all_replicas")])
+    assert others.not_covered[-1] == statement("all_replicas")
 
 
 def test_nothing_private_leaves_an_empty_ledger() -> None:

@@ -409,7 +409,9 @@ def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, 
     source = replace(task(tiny, own, noise="grid"), relevance=relevances(informed=informed))
     with patch("pipeline.methods.laplace.adlm.release_laplace", wraps=release_laplace) as release:
         assert Adlm(source, (own,), "response").noisy.isfinite().all()
-    _, scales, *_, spacing = release.call_args.args
+    values, scales, *_, spacing = release.call_args.args
+    # in double precision as they were averaged: rounding to single would move neighbours further apart
+    assert torch.equal(values[0], relevances().mean.flatten())
     apart = spacing * (math.floor(distance / spacing) + 1)
     epsilons = apart / scales.double()
     assert epsilons.sum().item() <= own.relevance_share * own.epsilon

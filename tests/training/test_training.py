@@ -38,10 +38,12 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
+from pipeline.privacy.accounting import noise_for
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.schema import Run
+from pipeline.results.schema import CandidateSpent, Run
 from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
@@ -530,6 +532,12 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     assert len(found["candidates"]) == 4
     best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
     assert found["chosen"] == {"epsilon=3": best["settings"]}
+    # what each spent stands in the record, where no later edit of params.yaml can lower it
+    for candidate in found["candidates"]:
+        spent = CandidateSpent.model_validate(candidate["spent"])
+        assert isinstance(spent.spending, SampledGaussian)
+        assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 5, 1e-3)
+        assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 5, "rdp"))
     assert not list((project / CHECKPOINTS).glob("search-*/*"))
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from math import floor, log2
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pipeline.methods.base import Guarantee, Relevances, State, Task
@@ -38,7 +39,9 @@ class Adlm(Perturbed):
     @cached_property
     def mean(self) -> Tensor:
         """(d,) relevances before noise (line 2); 'code' scales the means to [0, 1] and raises them."""
-        mean = self.relevance.mean.flatten().float()
+        # rounded to single precision, neighbours' means could lie further apart than the noise is for
+        on_grid = self.task.streams.noise == "grid"
+        mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
         if self.variant != "code":
             return mean
         return ((mean - mean.amin()) / (mean.amax() - mean.amin()).clamp_min(LEAST)) ** POWER

@@ -23,6 +23,8 @@ SEVERITY: dict[str, Severity] = {
     "vocabulary": "critical",
     "feature_range": "critical",
     "passed_over": "critical",
+    "digests": "critical",
+    "own_description": "critical",
     "spans": "critical",
     # no training examples: nothing is claimed of them
     "validation": "weakening",
