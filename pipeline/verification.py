@@ -5,7 +5,7 @@ What is spent follows from settings, and ledgers from what is spent. DVC's lock 
 drawn from records. Whoever can rewrite all of these at once can make anything up, but no ledger.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isclose
@@ -27,7 +27,7 @@ from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.methods.base import Execution
-from pipeline.params import PARAMS, Settings
+from pipeline.params import PARAMS, Settings, pick
 from pipeline.results import records
 from pipeline.results.schema import Composition, Entry
 from pipeline.results.weights import weights_path
@@ -49,13 +49,32 @@ class Finding:
     unchecked: str | None = None
 
 
-def verify(settings: Settings, measure: bool = False) -> Iterator[Finding]:
+def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
     """Compare all there is, a finding each.
 
     Args:
         settings: all settings.
         measure: whether weights that are here are measured again, where their data are here too.
+        lines: rows and accounts that alone are compared; none: all, and everything else that is there.
+
+    Raises:
+        UserError: there is no such row or account.
     """
+    if not lines:
+        yield from _beside(settings)
+    for key in lines:
+        pick({**settings.accounts, **settings.rows}, key, "row or account")
+    for key in settings.accounts:
+        if key in lines or (not lines and records.ledger_path(key).exists()):
+            yield _finding(key, partial(_account, key, settings))
+    for key in settings.rows:
+        ran = records.run_path(key).exists() or records.ledger_path(key).exists()
+        if key in lines or (not lines and ran):
+            yield _finding(key, partial(_row, key, settings, measure))
+
+
+def _beside(settings: Settings) -> Iterator[Finding]:
+    """All that isn't of one row alone: data, what DVC has signed, and what is published."""
     for name, files in private.private_files(settings.own).items():
         yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
@@ -64,12 +83,6 @@ def verify(settings: Settings, measure: bool = False) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
-    for key in settings.accounts:
-        if records.ledger_path(key).exists():
-            yield _finding(key, partial(_account, key, settings))
-    for key in settings.rows:
-        if records.run_path(key).exists() or records.ledger_path(key).exists():
-            yield _finding(key, partial(_row, key, settings, measure))
     for path, stage in dvclock.changed():
         yield Finding(f"{path}", f"is not what {dvclock.LOCK} has of {stage}")
     if STORE.exists():
@@ -99,10 +112,12 @@ def _prepared(name: str) -> None:
         check_file(folder / "vocabulary.txt", text["digest"])
 
 
-def _account(key: str, settings: Settings) -> None:
+def _account(key: str, settings: Settings) -> str | None:
     line, kept = settings.accounts[key], records.read_ledgers(key)
-    if kept is not None:
-        _compare(key, kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved])
+    if kept is None:
+        return "it has no ledger"
+    _compare(key, kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved])
+    return None
 
 
 def _row(key: str, settings: Settings, measure: bool) -> str | None:
@@ -110,7 +125,7 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     row, run, ledgers = settings.rows[key], records.read_run(key), records.read_ledgers(key)
     records.read(key, row)
     if run is None:
-        return None
+        return "nothing ran"
     check_file(records.history_path(key), run.history)
     paths = [(weights_path(key, *replica.key), replica.weights) for replica in run.replicas]
     here = [(path, weights) for path, weights in paths if path.exists()]

@@ -6,6 +6,12 @@ import typer
 
 
 def verify(
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Rows of params.yaml to compare; without any, all that is here, which takes minutes."
+        ),
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure weights that are here again; minutes.")
     ] = False,
@@ -16,7 +22,7 @@ def verify(
     from pipeline.verification import verify as run
 
     wrong = count = 0
-    for found in run(params.load(), measure):
+    for found in run(params.load(), measure, rows or ()):
         count += 1
         wrong += found.wrong is not None
         # one line each, however many a problem has

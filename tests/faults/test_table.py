@@ -167,6 +167,17 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(own: Path) -> None:
     assert "weights are not here" in str(unchecked[ROW])
 
 
+def test_rows_that_are_named_are_compared_alone(own: Path) -> None:
+    edit(LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5))
+    dvclock.LOCK.write_text("no lock")  # of everything, which is not asked for
+    (line,) = verification.verify(settings(), lines=[ROW])
+    assert (line.subject, "claimed is not what is computed" in str(line.wrong)) == (ROW, True)
+    (account,) = verification.verify(settings(), lines=["counted"])
+    assert (account.subject, account.wrong) == ("counted", None)
+    with pytest.raises(UserError, match="no row or account 'smal'; did you mean small"):
+        list(verification.verify(settings(), lines=["smal"]))
+
+
 def test_a_planned_replica_that_was_removed_is_missed(own: Path) -> None:
     planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
     changed = settings().model_copy(update={"rows": {ROW: planned}})
