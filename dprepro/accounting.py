@@ -5,11 +5,12 @@ from typing import Literal
 
 from dp_accounting import NeighboringRelation
 
-from pipeline.errors import UserError
+from dprepro.checking import checked
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.privacy.accounting import noise_for, tightest
+from pipeline.privacy.parameters import Epsilon
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled"]
@@ -30,6 +31,7 @@ class Spent:
     best: float | None = None
 
 
+@checked
 def epsilon(
     *,
     examples: int,
@@ -83,8 +85,9 @@ def epsilon(
     )
 
 
+@checked
 def noise_multiplier(
-    epsilon: float,
+    epsilon: Epsilon,
     *,
     examples: int,
     batch: int,
@@ -100,8 +103,6 @@ def noise_multiplier(
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
-    if not epsilon > 0:
-        raise UserError(f"epsilon: {epsilon:g}; allowed: above 0")
     settings = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
     return noise_for(
         epsilon, delta, batch / examples, settings.total_steps, tightest(settings.total_steps, delta)

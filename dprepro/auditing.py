@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field, SkipValidation
 
+from dprepro.checking import checked, floats
 from pipeline.audits import bounds
 from pipeline.errors import UserError
+from pipeline.fields import Share
+
+Confidence = Annotated[float, Field(gt=0, lt=1)]
 
 FEWEST = 4  # scores of a kind: half choose the threshold, half are counted
 
@@ -20,12 +26,13 @@ class AuditedEpsilon:
     confidence: float
 
 
+@checked
 def audit(
-    without: Sequence[float] | np.ndarray,
-    within: Sequence[float] | np.ndarray,
+    without: SkipValidation[Sequence[float] | np.ndarray],
+    within: SkipValidation[Sequence[float] | np.ndarray],
     *,
-    delta: float,
-    confidence: float = 0.95,
+    delta: Share,
+    confidence: Confidence = 0.95,
 ) -> AuditedEpsilon:
     """The epsilon at ``delta`` that an attacker's scores show, by Clopper and Pearson's intervals.
 
@@ -42,16 +49,12 @@ def audit(
         UserError: there are too few scores, or some that are no numbers, or ``delta`` or ``confidence`` is no
             probability.
     """
-    scores = {"without": np.asarray(without, float), "within": np.asarray(within, float)}
+    scores = {"without": floats("without", without), "within": floats("within", within)}
     for name, values in scores.items():
         if values.ndim != 1 or len(values) < FEWEST or not np.isfinite(values).all():
             raise UserError(
                 f"{name}: of shape {values.shape}; needed: at least {FEWEST} finite numbers in a row"
             )
-    if not 0 <= delta < 1:
-        raise UserError(f"delta: {delta:g}; allowed: from 0, below 1")
-    if not 0 < confidence < 1:
-        raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
     alpha = 1 - confidence
     best, _ = bounds.split(scores["without"], scores["within"])
     return AuditedEpsilon(

@@ -5,17 +5,22 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from pipeline.errors import UserError
-from pipeline.privacy.clippers import Way, way_for
+from dprepro.checking import checked
+from pipeline.errors import UserError, printable
+from pipeline.fields import Positive
+from pipeline.models.functional import tried
+from pipeline.privacy.clippers import Way, random_inputs, way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
-_WAYS: WeakKeyDictionary[nn.Module, tuple[Any, Way]] = WeakKeyDictionary()
+_WAYS: WeakKeyDictionary[nn.Module, tuple[Any, Way, int]] = WeakKeyDictionary()
 _PLAIN = (bool, int, float, str)
 
 
+@checked
 def clipped_sum(
-    network: nn.Module, inputs: Tensor, labels: Tensor, clip: float, *, reference: bool = False
+    network: nn.Module, inputs: Tensor, labels: Tensor, clip: Positive, *, reference: bool = False
 ) -> ClippedSum:
     """The sum over examples of the gradients of their cross-entropy, each clipped to an L2 norm of ``clip``.
 
@@ -28,7 +33,7 @@ def clipped_sum(
     Args:
         network: logits (B, K) of inputs; gradients are taken of its parameters with ``requires_grad``.
         inputs: (B, ...) as the network takes them.
-        labels: (B,) int64.
+        labels: (B,) whole numbers, from 0 and below K.
         clip: the bound.
         reference: one gradient an example, by `torch.func.vmap(grad)` or, where that can't be, by a loop; the
             fast way agrees with it to rounding.
@@ -37,18 +42,22 @@ def clipped_sum(
         `sums` by parameter's name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
 
     Raises:
-        UserError: ``clip`` is not above 0, labels don't fit, nothing is trained, the network mixes examples,
-            or its parameters are in half precision, or it runs under `torch.autocast`: rounding would move
-            the sum by more than ``clip``.
+        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, nothing is trained, the
+            network mixes examples, its parameters have no size yet or are in half precision, or it runs under
+            `torch.autocast`: rounding would move the sum by more than ``clip``.
     """
-    if not clip > 0:
-        raise UserError(f"clip: {clip:g}; allowed: above 0")
-    if labels.shape != (len(inputs),) or len(labels) == 0:
-        raise UserError(f"labels: of shape {tuple(labels.shape)}; needed: ({len(inputs)},)")
+    if labels.dim() != 1 or labels.shape != inputs.shape[:1] or not labels.numel():
+        raise UserError(
+            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
+        )
+    if not torch.can_cast(labels.dtype, torch.int64):
+        raise UserError(f"labels: {labels.dtype}; allowed: whole numbers, such as torch.int64")
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
         )
+    if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
+        raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
     if not tensors:
         raise UserError("network: no parameter has requires_grad; needed: one")
@@ -61,12 +70,32 @@ def clipped_sum(
     seen = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
     if _WAYS.get(network, (None,))[0] != seen:
         alone = inputs.device.type == "cpu"
-        _WAYS[network] = seen, way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
-    clipper = _WAYS[network][1](network)
+        way = way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
+        _WAYS[network] = seen, way, _classes(network, inputs[:1])
+    _, way, classes = _WAYS[network]
+    labels = labels.to(inputs.device, torch.int64)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {classes - 1}")
+    clipper = way(network)
     unit = next(iter(tensors.values())).new_ones(())
     bounds = Bounds.whole(clip * unit, len(tensors))
-    with torch.no_grad():
-        return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+    try:
+        with torch.no_grad():
+            return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+    except IndexError as problem:
+        if inputs.is_floating_point():
+            raise
+        raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
+
+
+def _classes(network: nn.Module, example: Tensor) -> int:
+    """K, of a made-up input of the type and on the device of ``example`` (1, ...)."""
+    try:
+        logits: Tensor = tried(network, random_inputs(network, example, 1).to(example))
+    except Exception as problem:  # whatever the network's own code raises
+        what = f"inputs: {example.dtype} on {example.device}"
+        raise UserError(f"{what}, which the network doesn't take: {printable(str(problem))}") from problem
+    return logits.shape[1]
 
 
 def _state(network: nn.Module) -> list[Any]:

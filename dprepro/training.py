@@ -2,23 +2,28 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from inspect import getclosurevars, isfunction
 from math import ceil
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from dprepro.accounting import epsilon
-from dprepro.auditing import AuditedEpsilon
+from dprepro.auditing import AuditedEpsilon, Confidence
+from dprepro.checking import checked, floats
 from pipeline.audits import bounds
 from pipeline.audits.mechanism import ratios, repeats
 from pipeline.audits.mistakes import Mistake, recognise
 from pipeline.errors import UserError
+from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions that no example has
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about normal
+MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
 SHARES = 10**6  # of all examples, in which a sampling rate is accounted for
 ERROR = 0.001  # with which a right training looks like any mistake
 TESTS = 7
@@ -53,16 +58,17 @@ class TrainingAudit:
         return bool(upper) and max(self.attack.epsilon_lower, self.attack.if_gaussian) > min(upper)
 
 
+@checked
 def audit_training(
     train: Train,
     *,
-    delta: float,
+    delta: Delta,
     noise_multiplier: float | None = None,
     sample_rate: float | None = None,
-    epsilon_claimed: float | None = None,
-    examples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    epsilon_claimed: Epsilon | None = None,
+    examples: Annotated[int, Field(ge=2, le=MOST_EXAMPLES, multiple_of=2)] = 1000,
+    confidence: Confidence = 0.95,
+    seed: Annotated[int, Field(ge=0)] = 0,
 ) -> TrainingAudit:
     """Attack a training, run twice on examples of the attacker's own, by whoever sees every step.
 
@@ -80,9 +86,10 @@ def audit_training(
             ``sample_rate * N`` examples, expected.
         delta: of the guarantee.
         noise_multiplier: claimed; None: as the Opacus optimizer says.
-        sample_rate: claimed; None: the Opacus optimizer's ``expected_batch_size`` over N.
+        sample_rate: claimed; None: as the accountant of Opacus's engine was told in the last step. (The
+            optimizer's ``expected_batch_size`` is rounded down.)
         epsilon_claimed: of these steps on N examples, such as ``engine.get_epsilon(delta)``.
-        examples: N, an even number.
+        examples: N, an even number up to `MOST_EXAMPLES`.
         confidence: with which each of the two bounds holds.
         seed: of the coins.
 
@@ -90,10 +97,6 @@ def audit_training(
         UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or what
             is released has another shape or isn't finite.
     """
-    if examples < 2 or examples % 2:
-        raise UserError(f"examples: {examples}; allowed: even numbers above 0")
-    if not 0 < confidence < 1:
-        raise UserError(f"confidence: {confidence:g}; allowed: above 0 and below 1")
     width, rows = examples + BLANKS, np.arange(examples)
     # each its own, by which an example is known in a batch
     lengths = (np.where(rows % 2, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
@@ -105,10 +108,11 @@ def audit_training(
     first, read, _ = _releases(train, canaries)
     second, _, taken = _releases(train, crowd)
     sigma = noise_multiplier if noise_multiplier is not None else read.get("noise_multiplier")
-    rate = sample_rate if sample_rate is not None else read.get("batch", 0) / examples or None
+    rate = sample_rate if sample_rate is not None else read.get("sample_rate")
     if sigma is None or rate is None:
         raise UserError(
-            "noise_multiplier, sample_rate: unknown; needed: both, or a step yields a DPOptimizer"
+            "noise_multiplier, sample_rate: unknown; needed: both, or a step yields the "
+            "DPOptimizer of an Opacus engine"
         )
     if not (sigma > 0 and FEWEST_IN_BATCH / examples <= rate < 1):
         raise UserError(
@@ -157,28 +161,45 @@ def _releases(
     """
     from opacus.optimizers import DPOptimizer  # takes a second
 
-    released, claims = [], {}
+    released, claims, width = [], dict[str, float](), examples.shape[1]
     taken: list[np.ndarray | None] = []
-    for step in train(examples.copy()):
-        value, batch = step if isinstance(step, tuple) else (step, None)
+    steps = train(examples.copy())
+    if not isinstance(steps, Iterable):
+        raise UserError(f"train: returned {type(steps).__name__}; needed: to yield what each step released")
+    for number, step in enumerate(steps):
+        value, batch = step if isinstance(step, tuple) and len(step) == 2 else (step, None)
         if isinstance(step, DPOptimizer):
-            batch = _per_example(step)
-            claims["noise_multiplier"] = float(step.noise_multiplier)
-            if step.expected_batch_size is not None and "batch" not in claims:
-                claims["batch"] = float(step.expected_batch_size)
+            if any(parameter.grad is None for parameter in step.params):
+                raise UserError(f"step {number}: no gradient; needed: a yield before zero_grad()")
             value = torch.cat([parameter.grad.flatten() for parameter in step.params])
-        if isinstance(value, torch.Tensor):
-            value = value.detach().cpu().numpy()
-        taken.append(None if batch is None else np.linalg.norm(np.asarray(batch, float), axis=1))
-        released.append(np.array(value, dtype=float).ravel())
-        if released[-1].shape != (examples.shape[1],) or not np.isfinite(released[-1]).all():
+            batch = _per_example(step)
+            claims |= {"noise_multiplier": float(step.noise_multiplier), **_accounted(step)}
+        if batch is not None:
+            batch = floats(f"step {number}: batch", batch)
+            if batch.ndim != 2 or batch.shape[1] != width:
+                raise UserError(f"step {number}: batch of shape {batch.shape}; needed: (B, {width})")
+        taken.append(None if batch is None else np.linalg.norm(batch, axis=1))
+        released.append(floats(f"step {number}", value).ravel())
+        if released[-1].shape != (width,) or not np.isfinite(released[-1]).all():
             raise UserError(
-                f"step {len(released) - 1} released {released[-1].shape}; needed: {examples.shape[1]} finite "
-                "numbers, a weight's each"
+                f"step {number} released {released[-1].shape}; needed: {width} finite numbers, a weight's "
+                "each"
             )
     if len(released) < FEWEST_STEPS:
         raise UserError(f"train: {len(released)} steps; needed: at least {FEWEST_STEPS}")
     return np.stack(released), claims, taken
+
+
+def _accounted(optimizer: Any) -> dict[str, float]:
+    """The sampling rate of an Opacus step, from the accountant that the optimizer's hook told of it."""
+    from opacus.accountants.accountant import IAccountant
+
+    hook = optimizer.step_hook
+    accountant = getclosurevars(hook).nonlocals.get("self") if isfunction(hook) else None
+    if not isinstance(accountant, IAccountant) or not accountant.history:
+        return {}
+    _, rate, _ = accountant.history[-1]
+    return {"sample_rate": float(rate)}
 
 
 def _per_example(optimizer: Any) -> np.ndarray | None:

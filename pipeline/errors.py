@@ -50,7 +50,7 @@ _SHORT.maxlevel = 3
 
 def shown(value: object) -> str:
     """``value`` as an error line shows it: on one line, cut where it is long, without control characters."""
-    return _SHORT.repr(value)
+    return _SHORT.repr(value).replace("\n", " ")
 
 
 def printable(text: str, most: int = 1000) -> str:

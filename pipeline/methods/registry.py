@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, printable
 from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
+from pipeline.models.functional import tried
 from pipeline.models.model import Model
 
 
@@ -24,19 +27,41 @@ def build_method(name: str, task: Task, settings: Sequence[MethodSettings], norm
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
+    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were.
+
     Raises:
-        UserError: it can't be built for that shape or with those settings.
+        UserError: it can't be built for that shape or with those settings, or not be trained for the classes.
     """
+    part = extensions("models")[model.name]
     try:
-        built: nn.Module = extensions("models")[model.name].load().build(model, shape, classes)
-    except (ValueError, TypeError, RuntimeError) as problem:
-        raise UserError(
-            f"model {model.name!r} can't be built for inputs of shape {shape}: {problem}"
-        ) from problem
-    # noise and clipping need to know every weight
-    if lazy := next((name for name, value in built.named_parameters() if is_lazy(value)), None):
-        raise UserError(
-            f"model {model.name!r}: {lazy}: has no size before data pass through it; allowed: layers with "
-            "sizes, from the shape that `build` is told"
-        )
+        built: nn.Module = part.load().build(model, shape, classes)
+        problem = _problem(built, shape, classes)
+    except Exception as raised:  # whatever the model's own code raises
+        why = f"can't be built for inputs of shape {shape}: {type(raised).__name__}: {printable(str(raised))}"
+        raise UserError(f"{part.path}: model {model.name!r} {why}") from raised
+    if problem is not None:
+        raise UserError(f"{part.path}: model {model.name!r}: {problem}")
     return built
+
+
+def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
+    """Why what a `build` returned can't be trained, and what is allowed; None where it can."""
+    if not isinstance(net, nn.Module):
+        return f"`build` returned {type(net).__name__}; needed: a torch.nn.Module"
+    for name, value in net.named_parameters():
+        if is_lazy(value):  # noise and clipping need to know every weight
+            return (
+                f"{name}: has no size before data pass through it; allowed: layers with sizes, from the "
+                "shape that `build` is told"
+            )
+        if value.requires_grad and value.dtype != torch.float32:
+            return f"{name}: {value.dtype}; allowed: torch.float32"
+    if not any(value.requires_grad for value in net.parameters()):
+        return "no parameter has requires_grad; needed: one to train"
+    texts = len(shape) == 2  # of the last token that there is
+    size = (2, shape[0]) if texts else (2, *shape)
+    logits = tried(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
+    if not isinstance(logits, Tensor) or logits.shape != (2, classes):
+        made = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        return f"makes {made} of two inputs; needed: (2, {classes}), a logit for each class"
+    return None

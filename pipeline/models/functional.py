@@ -28,3 +28,10 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
     if unknown := tensors.keys() - first_names.values():
         raise KeyError(f"no tensor {min(unknown)!r} in {type(net).__name__}")
     return torch.func.functional_call(net, placed, arguments, tie_weights=False)
+
+
+def tried(net: nn.Module, inputs: Tensor) -> Any:
+    """What ``net`` makes of ``inputs``, with its buffers and torch's random numbers left as they were."""
+    devices = [inputs.device] if inputs.is_cuda else []
+    with torch.no_grad(), torch.random.fork_rng(devices):
+        return functional_call(net, {name: value.clone() for name, value in net.named_buffers()}, (inputs,))

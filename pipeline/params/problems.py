@@ -26,6 +26,8 @@ def problem_lines(problem: ValidationError) -> list[str]:
             lines.append(f"{where}: unknown key")
         elif error["type"] == "missing":
             lines.append(f"{where}: missing")
+        elif error["type"] == "is_instance_of":  # what isn't may be data, which no line shows
+            lines.append(f"{where}: {type(error['input']).__name__} is not allowed: {error['msg']}")
         elif error["type"] == "value_error":
             lines.append(f"{where}: {inner}" if where else str(inner))
         else:

@@ -1,5 +1,6 @@
 """An Opacus training as it should be, and with each mistake that `audit_training` looks for planted in it."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -76,6 +77,12 @@ def test_more_than_is_claimed_or_accounted_is_broken() -> None:
     assert audit.broken
     assert not replace(audit, claimed=replace(claims, epsilon=4.0)).broken
     assert replace(audit, claimed=replace(claims, epsilon=None), epsilon_upper=2.9).broken
+
+
+def test_a_rate_that_opacus_rounds_to_a_whole_batch_is_read_unrounded() -> None:
+    """Of 1,000 examples in 16 batches it takes a sixteenth, and divides by 62."""
+    claimed = audited(training(batch=64)).claimed
+    assert claimed.sample_rate == 1 / 16
 
 
 def noise_of_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:
@@ -282,12 +289,35 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
         (lambda x: [x[0]] * 30, {}, "unknown"),
         (lambda x: [x[0]] * 30, {"noise_multiplier": 1.0, "sample_rate": 0.001}, "in a batch"),
         (lambda x: [x[0]] * 30, {"examples": 7}, "examples"),
+        (lambda x: [x[0]] * 30, {"examples": 1e300}, "examples"),
         (lambda x: [x[0]] * 30, {"confidence": 1.0}, "confidence"),
+        (lambda x: [x[0]] * 30, {"noise_multiplier": "1"}, "noise_multiplier: '1' is not allowed"),
+        (lambda x: [x[0]] * 30, {"sample_rate": math.nan, "noise_multiplier": 1.0}, "sample_rate nan"),
+        (lambda x: [x[0]] * 30, {"epsilon_claimed": math.nan}, "epsilon_claimed"),
+        (lambda x: [x[0]] * 30, {"seed": -1}, "seed"),
+        (None, {}, "train: None is not allowed"),
+        (lambda x: None, {}, "train: returned NoneType; needed: to yield"),
+        (lambda x: ["abc"] * 30, {}, "step 0: str that is no array of real numbers"),
+        (lambda x: [(x[0], x[0])] * 30, {}, r"step 0: batch of shape \(1500,\); needed: \(B, 1500\)"),
+        (lambda x: [(x[0], x[:, :3])] * 30, {}, r"step 0: batch of shape \(1000, 3\)"),
+        (lambda x: [(x[0], x, x)] * 30, {}, "step 0: tuple that is no array"),
+        (lambda x: [cleared(step) for step in training()(x)], {}, "step 0: no gradient"),
+        (lambda x: [without_engine(step) for step in training()(x)], {}, "sample_rate: unknown"),
     ],
 )
 def test_what_cannot_be_audited_is_a_line(released: Any, claims: dict[str, Any], says: str) -> None:
     with pytest.raises(dprepro.UserError, match=says):
         audited(released, **claims)
+
+
+def cleared(optimizer: DPOptimizer) -> DPOptimizer:
+    optimizer.zero_grad(set_to_none=True)
+    return optimizer
+
+
+def without_engine(optimizer: DPOptimizer) -> DPOptimizer:
+    optimizer.attach_step_hook(lambda stepped: None)
+    return optimizer
 
 
 def test_steps_without_noise_are_seen() -> None:

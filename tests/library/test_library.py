@@ -21,6 +21,7 @@ import dprepro
 from pipeline.data import catalog, synthetic
 from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
+from pipeline.models.functional import tried
 
 ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
@@ -52,10 +53,46 @@ def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> N
     assert dprepro.epsilon(**settings).best is None
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 3}, {"batch": 0}, {"noise_multiplier": -1.0}, {"delta": 2.0}])
-def test_what_is_not_allowed_is_a_line(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 3}, {"batch": 0}, {"noise_multiplier": -1.0}, {"delta": 2.0}, {"examples": "60000"},
+        {"sampling": "replacement"}, {"drawn": "foo"}, {"drawn": [1]}, {"best_of": "3"}, {"epochs": math.nan},
+    ],
+)  # fmt: skip
+def test_what_is_not_allowed_is_a_line(wrong: dict[str, Any]) -> None:
     with pytest.raises(dprepro.UserError, match=next(iter(wrong))):
-        dprepro.epsilon(**{**TRAINING, "epochs": 20, "noise_multiplier": 1.1, **wrong})  # type: ignore[arg-type]
+        dprepro.epsilon(**{**TRAINING, "epochs": 20, "noise_multiplier": 1.1, **wrong})
+
+
+@pytest.mark.parametrize("wrong", ["1", None, math.nan, 0, -1.0, [1.0], math.inf])
+def test_no_noise_is_for_what_is_no_epsilon(wrong: Any) -> None:
+    with pytest.raises(dprepro.UserError, match="epsilon"):
+        dprepro.noise_multiplier(wrong, **TRAINING, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "more", "says"),
+    [
+        (["a"] * 9, {}, "without: list that is no array of real numbers"),
+        ([[1.0], [1.0, 2.0]] * 5, {}, "without: list"),
+        ([1j] * 9, {}, "without: list"),
+        ([math.nan] * 9, {}, r"without: of shape \(9,\)"),
+        (np.zeros((9, 2)), {}, r"without: of shape \(9, 2\)"),
+        ([0.0] * 9, {"delta": 1}, "delta: 1 is not allowed"),
+        ([0.0] * 9, {"delta": np.zeros((9, 2))}, "delta: .* is not allowed"),
+        ([0.0] * 9, {"confidence": None}, "confidence: None is not allowed"),
+    ],
+)
+def test_no_epsilon_is_shown_by_what_are_no_scores(scores: Any, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(dprepro.UserError, match=says) as refused:
+        dprepro.audit(scores, [1.0] * 9, **{"delta": 0, **more})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_call_without_its_arguments_is_pythons_own_error() -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'delta'"):
+        dprepro.audit([0.0] * 9, [1.0] * 9)  # type: ignore[call-arg]
 
 
 def network() -> nn.Sequential:
@@ -84,6 +121,53 @@ def test_a_clipped_sum_is_that_of_one_example_at_a_time() -> None:
         torch.testing.assert_close(found.norms[:, 0], torch.tensor(norms).double())
         for name, value in expected.items():
             torch.testing.assert_close(found.sums[name], value)
+
+
+INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"labels": LABELS + 1}, "labels: 1 to 3; allowed: 0 to 2"),
+        ({"labels": LABELS - 100}, "labels: -100 to -98; allowed: 0 to 2"),  # which torch would leave out
+        ({"labels": LABELS.float()}, r"labels: torch.float32; allowed: whole numbers"),
+        ({"labels": [0, 1, 2]}, "labels: list is not allowed"),
+        ({"labels": torch.tensor(0), "inputs": torch.tensor(0.0)}, r"labels: of shape \(\)"),
+        ({"inputs": INPUTS.double()}, "inputs: torch.float64 on cpu, which the network doesn't take"),
+        ({"inputs": INPUTS.numpy()}, "inputs: ndarray is not allowed: Input should be an instance of Tensor"),
+        ({"network": nn.Sequential(nn.Flatten(), nn.LazyLinear(3))}, "network: 1.weight has no size yet"),
+        ({"network": None}, "network: NoneType is not allowed"),
+        ({"clip": math.inf}, "clip: inf is not allowed"),
+        ({"clip": "1"}, "clip: '1' is not allowed"),
+        (
+            {
+                "network": nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 3)),
+                "inputs": torch.full((3, 2), 5),
+            },
+            "inputs: index out of range in self; allowed: tokens",
+        ),
+    ],
+)
+def test_what_has_no_clipped_sum_is_a_line(wrong: dict[str, Any], says: str) -> None:
+    right = {"network": network().float(), "inputs": INPUTS, "labels": LABELS, "clip": 1.0}
+    with pytest.raises(dprepro.UserError, match=says):
+        dprepro.clipped_sum(**{**right, **wrong})
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8])
+def test_labels_are_whole_numbers_of_any_type(kind: torch.dtype) -> None:
+    expected = dprepro.clipped_sum(network().float(), INPUTS, LABELS, 1.0)
+    torch.testing.assert_close(dprepro.clipped_sum(network().float(), INPUTS, LABELS.to(kind), 1.0), expected)
+
+
+def test_trying_a_network_leaves_random_numbers_and_statistics_alone() -> None:
+    counting = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 3))
+    before = [torch.get_rng_state(), *(value.clone() for value in counting.state_dict().values())]
+    assert tried(counting, torch.rand(2, 1, 8, 8, generator=torch.Generator())).shape == (2, 3)
+    after = [torch.get_rng_state(), *counting.state_dict().values()]
+    for value, expected in zip(after, before, strict=True):
+        torch.testing.assert_close(value, expected, rtol=0, atol=0)
 
 
 def test_layers_that_mix_examples_are_refused() -> None:

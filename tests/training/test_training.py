@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from pipeline import params
 from pipeline.data import prepared
@@ -600,12 +602,38 @@ def test_a_model_that_does_not_fit_is_one_clear_line(monkeypatch: pytest.MonkeyP
     assert "model 'lenet5' can't be built for inputs of shape" in line
     line = refusal_of(lambda: build_net(Model(name="lenet5"), (64,), 4))
     assert "can't be built for inputs of shape" in line
-    # noise and clipping need to know every weight
-    module = SimpleNamespace(build=lambda model, shape, classes: torch.nn.LazyLinear(classes))
-    mine = SimpleNamespace(load=lambda: module)
+
+
+@pytest.mark.parametrize(
+    ("built", "shape", "says"),
+    [
+        # noise and clipping need to know every weight
+        (nn.LazyLinear(4), (12,), "weight: has no size before data pass through it"),
+        (nn.Linear(12, 3), (12,), "makes (2, 3) of two inputs; needed: (2, 4)"),
+        (nn.Linear(12, 5), (12,), "makes (2, 5) of two inputs; needed: (2, 4)"),
+        (nn.Linear(12, 4).double(), (12,), "weight: torch.float64; allowed: torch.float32"),
+        (nn.Linear(12, 4).requires_grad_(False), (12,), "no parameter has requires_grad"),
+        (nn.Identity(), (12,), "no parameter has requires_grad"),
+        (None, (12,), "`build` returned NoneType; needed: a torch.nn.Module"),
+        (KeyError("width"), (12,), "can't be built for inputs of shape (12,): KeyError: 'width'"),
+        (nn.Linear(11, 4), (12,), "can't be built for inputs of shape (12,): RuntimeError"),
+        (  # a token less than there are
+            nn.Sequential(nn.Embedding(49, 2), nn.Flatten(), nn.Linear(12, 4)),
+            (6, 50),
+            "can't be built for inputs of shape (6, 50): IndexError",
+        ),
+    ],
+)
+def test_a_network_that_cannot_be_trained_is_one_clear_line(
+    built: Any, shape: tuple[int, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = Mock(side_effect=[built])  # which raises what is an exception
+    mine = SimpleNamespace(load=lambda: SimpleNamespace(build=build), path=Path("lab/models/mine.py"))
     monkeypatch.setattr(registry, "extensions", lambda kind: {"mine": mine})
-    line = refusal_of(lambda: build_net(Model.model_construct(name="mine"), (12,), 4))
-    assert "model 'mine': weight: has no size before data pass through it" in line
+    line = refusal_of(lambda: build_net(Model.model_construct(name="mine"), shape, 4))
+    assert line.startswith("lab/models/mine.py: model 'mine'")
+    assert says in line
+    assert "\n" not in line
 
 
 def test_a_gpu_that_is_too_small_is_one_line() -> None:
