@@ -112,13 +112,12 @@ def _seconds(groups: list[Group]) -> dict[tuple[str, int], float]:
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> dict[str, Any] | None:
     """What a training of ``steps`` steps spends, as it is recorded; None where nothing bounds it."""
-    spending = guarantee.spending
-    if isinstance(spending, Releases):
-        spending = spending.epsilon
-    if guarantee.broken or spending in (None, inf):
+    told = guarantee.spending
+    spending = told.epsilon if isinstance(told, Releases) else told
+    if guarantee.broken or spending is None or spending == inf:
         return None
-    told = CandidateSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
-    return told.model_dump(mode="json", exclude_defaults=True)
+    spent = CandidateSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
+    return spent.model_dump(mode="json", exclude_defaults=True)
 
 
 def _by_model(
