@@ -28,7 +28,7 @@ def describe(state: "State") -> str:
     judged = ""
     if state.validation_accuracy is not None:
         judged = f"validation {100 * state.validation_accuracy:.2f} %  "
-    spent = _spent(state, "epsilon spent at most ", " to ", 3) or "not private"
+    spent = _spent(state, "epsilon by a quick bound at most ", " to ", 3) or "not private"
     return (
         f"group {state.group + 1}/{state.groups} ({len(state.guarantees)} replicas)  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {spent}  "

@@ -40,7 +40,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
+from pipeline.privacy.subsampling import LEAST, MOST_AT_ONCE, ROUNDING
 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -269,6 +269,8 @@ def noise_for(
     """
     if accountant == "pld" and tightest(steps, delta) != "pld":
         raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
+    if accountant == "pld" and epsilon < LEAST:
+        raise UserError(f"epsilon {epsilon:g}: below {LEAST:g} not told by 'pld'; allowed: accountant 'rdp'")
     spends = partial(_spends, rate=rate, steps=steps, first_release=first_release)
     if accountant == "rdp":
         return _calibrated(spends, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
