@@ -231,12 +231,14 @@ class Perturbed(Method):
     def _releases(self, replica: int) -> list[Laplace]:
         settings, distance = self.settings[replica], None if self.variant == "code" else 1.0
         inputs, labels = self.input_scales[replica].tolist(), self.loss_scales[replica].item()
+        equal = len(set(inputs)) == 1  # without relevances; one then stands for all
         return [
             Laplace(
                 quantity="inputs",
                 claimed=settings.input_share * settings.epsilon,
                 distance=distance,
-                scales=() if settings.exact == "inputs" else tuple(inputs),
+                scales=() if settings.exact == "inputs" else tuple(inputs[:1] if equal else inputs),
+                repeats=len(inputs) if equal else 1,
                 span=1.0,
             ),
             Laplace(
