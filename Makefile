@@ -47,7 +47,7 @@ test-broad: $(STAMP) ## every variant of every method through the whole pipeline
 	$(BIN)/python -m pytest -m broad
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## hostile input, random networks, flipped bits and kills, an hour or two; counts in reports/faults.json
+fuzz: $(STAMP) ## hostile input, random networks, flipped bits and kills, some twenty minutes, two hours at most; counts in reports/faults.json
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.campaign
 
 .PHONY: lint

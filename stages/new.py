@@ -18,7 +18,7 @@ TAKES = {
     "texts": ("text", "label"),
 }
 
-new = typer.Typer(no_args_is_help=True, help="Add your own data, or a row, to params.yaml.")
+new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
 
 

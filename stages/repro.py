@@ -37,7 +37,7 @@ def repro(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask before hours of training.")] = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Do all that rows lack: data, training, evaluation, ledger, several rows at once; sign them in dvc.lock.
+    """Do all that rows lack: data, training, evaluation, ledger, several rows at once; note them in dvc.lock.
 
     Stopped or killed, the same command goes on. A row that fails stops no other; the end names all that did.
     """

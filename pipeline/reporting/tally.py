@@ -84,7 +84,7 @@ def privacy(*results: PaperResult) -> str:
         f"Of {len(rows)} results that claim an ε "
         f"({_listed([f'{count} {words}' for words, count in kinds.items() if count])}), "
         f"{counts['proven_within_claim']} have a proven bound within the claim, {counts['and_of_use']} of "
-        f"them one that protects at all, of at most ε = {VACUOUS:.1f}."
+        f"them of at most ε = {VACUOUS:.1f}, above which a bound protects nobody."
     )
 
 
