@@ -47,10 +47,13 @@ def bench(
                 for count in replicas or settings.replicas
                 for way in ways
             ]
-            possible = [one for one in contenders if one.possible]
+            possible = [contender for contender in contenders if contender.possible]
             for count in threads or [1]:
-                found = compare(possible, count, seconds, show)
-                lines += [Line(one, count, measured) for one, measured in zip(possible, found, strict=True)]
+                compared = compare(possible, count, seconds, show)
+                lines += [
+                    Line(contender, count, measured)
+                    for contender, measured in zip(possible, compared, strict=True)
+                ]
     folder = write(name, lines, Path())
     print(f"benchmarks: {folder / name}.md")
 

@@ -68,8 +68,8 @@ class _Team:
         shares = contender.shares(threads)
         for replicas in shares:
             here, there = context.Pipe()
-            own = replace(contender, replicas=replicas)
-            process = context.Process(target=_serve, args=(there, own, threads // len(shares)), daemon=True)
+            part = replace(contender, replicas=replicas)
+            process = context.Process(target=_serve, args=(there, part, threads // len(shares)), daemon=True)
             process.start()
             there.close()
             self.members.append((process, here))
@@ -81,8 +81,8 @@ class _Team:
         """Let every process take steps for a while."""
         for _, here in self.members:
             here.send("turn")
-        for (_, here), own in zip(self.members, self.times, strict=True):
-            own += here.recv()
+        for (_, here), times in zip(self.members, self.times, strict=True):
+            times += here.recv()
 
     def summary(self) -> Measured:
         """What they took: the first, which has the most replicas, and in processor's time and memory all."""
@@ -94,8 +94,8 @@ class _Team:
         wall = [took.wall for took in self.times[0]]
         low, median, high = (value + share[0].wall for value in statistics.quantiles(wall, n=4))
         spent = sum(
-            statistics.median(took.processor for took in own) + once.processor
-            for own, once in zip(self.times, share, strict=True)
+            statistics.median(took.processor for took in times) + once.processor
+            for times, once in zip(self.times, share, strict=True)
         )
         return Measured(median, low, high, spent, len(wall), sum(megabytes), outside[0])
 

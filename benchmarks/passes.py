@@ -24,12 +24,12 @@ def outside(step: Callable[[], None], seconds: float) -> float:
 
     Looking costs a step next to nothing, where measuring every call would cost small ones a tenth.
     """
-    own, looks = threading.get_ident(), [0, 0]
+    watched, looks = threading.get_ident(), [0, 0]
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(EVERY):
-            looks[_passing(own)] += 1
+            looks[_passing(watched)] += 1
 
     before, watcher = sys.getswitchinterval(), threading.Thread(target=look, daemon=True)
     sys.setswitchinterval(SWITCH)

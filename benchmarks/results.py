@@ -52,12 +52,12 @@ def describe() -> dict[str, str]:
     """Hardware, system and versions."""
     import torch
 
-    found = {"processor": _processor(), "cores": str(os.cpu_count()), "system": platform.platform()}
+    machine = {"processor": _processor(), "cores": str(os.cpu_count()), "system": platform.platform()}
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
+        machine["gpu"] = torch.cuda.get_device_name()
     commit, dirty = provenance.revision()
-    found |= {package: metadata.version(package) for package in ("torch", "numpy", "opacus")}
-    return {**found, "commit": f"{commit}{' with changes' if dirty else ''}"}
+    machine |= {package: metadata.version(package) for package in ("torch", "numpy", "opacus")}
+    return {**machine, "commit": f"{commit}{' with changes' if dirty else ''}"}
 
 
 def _processor() -> str:
@@ -73,12 +73,12 @@ def _processor() -> str:
 def ratio(line: Line, lines: list[Line], of: str = "seconds") -> float | None:
     """Of the median to that of plain SGD, one replica, in the same run; ``of``: a field of `Measured`."""
     base = next(
-        (one for one in lines if _setting(one) == _setting(line) and one.contender.way == PLAIN), None
+        (other for other in lines if _setting(other) == _setting(line) and other.contender.way == PLAIN), None
     )
     if base is None or line.measured.problem is not None:
         return None
-    found: float = getattr(line.measured, of) / getattr(base.measured, of)
-    return found
+    relative: float = getattr(line.measured, of) / getattr(base.measured, of)
+    return relative
 
 
 def of_one_replica(line: Line, lines: list[Line]) -> float | None:
@@ -86,7 +86,7 @@ def of_one_replica(line: Line, lines: list[Line]) -> float | None:
     if line.contender.replicas == 1 or line.measured.problem is not None:
         return None
     alone = (replace(line.contender, replicas=1), 1)
-    base = next((one for one in lines if (one.contender, one.threads) == alone), None)
+    base = next((other for other in lines if (other.contender, other.threads) == alone), None)
     return None if base is None else line.measured.seconds / base.measured.seconds
 
 
@@ -100,21 +100,21 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
     head += ["processor, ms", "of plain SGD", "memory, MB", "outside passes, %", "of one replica"]
     rows = []
     for line in lines:
-        contender, found = line.contender, line.measured
-        if found.problem is not None:
-            numbers = [f"not possible: {found.problem}", *[""] * 7]
+        contender, measured = line.contender, line.measured
+        if measured.problem is not None:
+            numbers = [f"not possible: {measured.problem}", *[""] * 7]
         else:
             parts = [ratio(line, lines, of) for of in ("seconds", "processor")]
             wall, processor = ("" if part is None else f"{part:.2f}" for part in parts)
             numbers = [
-                f"{1000 * found.seconds:.4g}",
-                f"{1000 * found.low:.4g} to {1000 * found.high:.4g}",
+                f"{1000 * measured.seconds:.4g}",
+                f"{1000 * measured.low:.4g} to {1000 * measured.high:.4g}",
                 wall,
-                f"{1000 * found.processor:.4g}",
+                f"{1000 * measured.processor:.4g}",
                 processor,
-                f"{found.megabytes:.0f}",
-                "" if found.outside is None else f"{100 * found.outside:.0f}",
-                "" if (one := of_one_replica(line, lines)) is None else f"{one:.2f}",
+                f"{measured.megabytes:.0f}",
+                "" if measured.outside is None else f"{100 * measured.outside:.0f}",
+                "" if (share := of_one_replica(line, lines)) is None else f"{share:.2f}",
             ]
         threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
         asked = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]

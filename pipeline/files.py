@@ -124,17 +124,17 @@ def clear_leftovers() -> None:
     """
     for place, below in _PLACES.items():
         for folder, names, files in os.walk(place):
-            for found in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
+            for match in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
                 with suppress(OSError):
-                    _clear(Path(folder), found)
+                    _clear(Path(folder), match)
             names[:] = [name for name in names if below and not _BESIDE.fullmatch(name)]
 
 
-def _clear(folder: Path, found: re.Match[str]) -> None:
-    left, place = folder / found[0], folder / found["name"]
-    if not _dead(found, left):
+def _clear(folder: Path, match: re.Match[str]) -> None:
+    left, place = folder / match[0], folder / match["name"]
+    if not _dead(match, left):
         return
-    if found["kind"] == REPLACED and not place.exists():
+    if match["kind"] == REPLACED and not place.exists():
         left.rename(place)
     elif left.is_dir():
         shutil.rmtree(left)
@@ -142,13 +142,13 @@ def _clear(folder: Path, found: re.Match[str]) -> None:
         left.unlink()
 
 
-def _dead(found: re.Match[str], left: Path) -> bool:
-    if found["host"] != _host():
+def _dead(match: re.Match[str], left: Path) -> bool:
+    if match["host"] != _host():
         return time.time() - left.lstat().st_mtime > _DAY
-    if int(found["pid"]) == os.getpid():
+    if int(match["pid"]) == os.getpid():
         return True  # a process before this one had its number
     try:
-        os.kill(int(found["pid"]), 0)
+        os.kill(int(match["pid"]), 0)
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:

@@ -15,6 +15,6 @@ def rounded_down(value: float, digits: int) -> Decimal:
 
 def _rounded(value: float, digits: int, rounding: str) -> Decimal:
     exact = Decimal(repr(value))
-    found = Context(prec=digits, rounding=rounding).plus(exact).normalize()
-    whole = found == found.to_integral_value() and found.adjusted() < Context().prec
-    return found.quantize(Decimal(1)) if whole else found
+    rounded = Context(prec=digits, rounding=rounding).plus(exact).normalize()
+    whole = rounded == rounded.to_integral_value() and rounded.adjusted() < Context().prec
+    return rounded.quantize(Decimal(1)) if whole else rounded

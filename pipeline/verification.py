@@ -116,7 +116,9 @@ def _account(key: str, settings: Settings) -> str | None:
     line, kept = settings.accounts[key], records.read_ledgers(key)
     if kept is None:
         return "it has no ledger"
-    _compare(key, kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved])
+    _compare(
+        key, kept.replicas, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved]
+    )
     return None
 
 
@@ -134,7 +136,7 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if wrong := records.unmeasured(key):
         raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
     ran = {replica.key for replica in run.replicas}
-    planned = [(row.level(own), seed) for own, seed in row.trainings] if row.plan else []
+    planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
     if missing := next((name for name in planned if name not in ran), None):
         raise UserError(
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "

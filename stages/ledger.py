@@ -10,7 +10,7 @@ from stages.answers import accounted
 def ledger(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
 ) -> None:
-    """Account for what ran of a row: what each replica is proven to spend, at most and at least. Needs no weights."""
+    """Account for what ran of a row: bounds on what each replica spends. Needs no weights."""
     from pipeline import params
     from pipeline.ledgers.rows import row_ledgers
 

@@ -132,15 +132,15 @@ def measuring(net: nn.Module, counted: Tensor | None = None) -> Iterator[dict[st
     The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
     `functional_call` takes them back.
     """
-    found: dict[str, Tensor] = {}
+    statistics: dict[str, Tensor] = {}
     layers = statistics_layers(net)
     for layer in layers.values():
         layer.measures, layer.counted = True, counted
     try:
-        yield found
+        yield statistics
         for name, layer in layers.items():
             assert layer.measured is not None, f"{name} was not run"
-            found[f"{name}.mean"], found[f"{name}.var"] = layer.measured
+            statistics[f"{name}.mean"], statistics[f"{name}.var"] = layer.measured
     finally:
         for layer in layers.values():
             layer.measures = False
@@ -152,9 +152,9 @@ def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict
 
     ``tensors`` are the network's parameters.
     """
-    with measuring(net, inputs.new_ones(len(inputs))) as found:
+    with measuring(net, inputs.new_ones(len(inputs))) as statistics:
         functional_call(net, tensors, (inputs,))
-    return found
+    return statistics
 
 
 def normalization(model: Model, channels: int, from_end: int) -> nn.Module:

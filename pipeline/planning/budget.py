@@ -109,16 +109,16 @@ def plan(
         for batch in shown
     }
     costs = [_cost(_Training(examples, batch, length(batch), delta), noise[batch], copies) for batch in shown]
-    most = max(one.eta for one in costs)
+    most = max(cost.eta for cost in costs)
     choices = [
         Choice(
-            **one.model_dump(),
-            noise=most / one.eta,
-            behind_wall=one.sigma < WALL or most / one.eta > OVERCHARGED,
+            **cost.model_dump(),
+            noise=most / cost.eta,
+            behind_wall=cost.sigma < WALL or most / cost.eta > OVERCHARGED,
         )
-        for one in costs
+        for cost in costs
     ]
-    best = next((one for one in choices if not one.behind_wall), choices[-1])
+    best = next((choice for choice in choices if not choice.behind_wall), choices[-1])
     simulation = None
     if simulate < best.batch:
         smaller = _Training(examples, simulate, best.steps, delta)

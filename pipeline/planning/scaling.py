@@ -29,34 +29,36 @@ def simulation(key: str, settings: Settings, batch: int) -> Simulation:
     row = settings.row(key)
     if row.method != "tan":
         raise UserError(f"{PARAMS}: rows.{key}.method: {row.method!r} can't be scaled; allowed: 'tan'")
-    whole = [(level, own) for level, own in zip(row.levels, row.resolved, strict=True) if own.batch > batch]
+    whole = [
+        (level, full) for level, full in zip(row.levels, row.resolved, strict=True) if full.batch > batch
+    ]
     if not whole:
-        largest = max(own.batch for own in row.resolved)
+        largest = max(full.batch for full in row.resolved)
         raise UserError(f"--batch {batch}: no level of {key!r} is larger; allowed: 1 to {largest - 1}")
     # levels at the same TAN become one
     scaled: dict[TanSettings, dict[str, Any]] = {}
-    for level, own in whole:
-        smaller = {"batch": batch, "sigma": float(f"{own.sigma * batch / own.batch:.10g}")}
-        scaled.setdefault(row.configured(level, smaller), level | smaller)
+    for level, full in whole:
+        changed = {"batch": batch, "sigma": float(f"{full.sigma * batch / full.batch:.10g}")}
+        scaled.setdefault(row.configured(level, changed), level | changed)
     examples = settings.split(row.data).train
-    spent = [_epsilon(own, examples) for own in scaled if own.private]
+    spent = [_epsilon(smaller, examples) for smaller in scaled if smaller.private]
     return Simulation(
         key=f"{key}-b{batch}",
         entry=_entry(key, row, batch, scaled),
-        cost=sum(_passes(own) for own in scaled) / sum(_passes(own) for _, own in whole),
+        cost=sum(map(_passes, scaled)) / sum(_passes(full) for _, full in whole),
         epsilon=(min(spent), max(spent)) if spent else None,
     )
 
 
-def _passes(own: TanSettings) -> int:
-    return own.batch * own.copies * own.steps
+def _passes(settings: TanSettings) -> int:
+    return settings.batch * settings.copies * settings.steps
 
 
-def _epsilon(own: TanSettings, examples: int) -> float:
+def _epsilon(settings: TanSettings, examples: int) -> float:
     spending = SampledGaussian(
-        sampling="poisson", noise_multiplier=own.sigma, examples=examples, batch=own.batch
+        sampling="poisson", noise_multiplier=settings.sigma, examples=examples, batch=settings.batch
     )
-    bounds, _ = bounds_of(spending, own.steps, own.delta)
+    bounds, _ = bounds_of(spending, settings.steps, settings.delta)
     return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
 
 
@@ -87,8 +89,8 @@ def _entry(key: str, row: Row, batch: int, scaled: dict[TanSettings, dict[str, A
 
 def _axis(key: str, row: Row, scaled: list[TanSettings]) -> str:
     """The row's own axis, or where its levels are the same there now, a setting in which they differ."""
-    own = row.axis or TanSettings.axis
-    for axis in (own, *TanSettings.model_fields):
+    declared = row.axis or TanSettings.axis
+    for axis in (declared, *TanSettings.model_fields):
         if len({getattr(level, axis) for level in scaled}) == len(scaled):
             return axis
     raise UserError(

@@ -33,9 +33,9 @@ def read_history(path: Path) -> list[Line]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return [
-                (str.strip(one["level"]), int(one["seed"]), int(one["step"]), float(one["epoch"]),
-                 str.strip(one["metric"]), float(one["value"]))
-                for one in csv.DictReader(file)
+                (str.strip(line["level"]), int(line["seed"]), int(line["step"]), float(line["epoch"]),
+                 str.strip(line["metric"]), float(line["value"]))
+                for line in csv.DictReader(file)
             ]  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as problem:
         raise UserError(f"{path}: no training curves; `git checkout {path}` brings them back") from problem

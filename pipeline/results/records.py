@@ -93,10 +93,10 @@ def with_origins(
     """A run's replicas and origins from pairs of the two: each origin once, the first replica's first."""
     replicas: list[Trained] = []
     origins: list[Provenance] = []
-    for one, origin in made:
+    for replica, origin in made:
         if origin not in origins:
             origins.append(origin)
-        replicas.append(one.model_copy(update={"origin": origins.index(origin)}))
+        replicas.append(replica.model_copy(update={"origin": origins.index(origin)}))
     return tuple(replicas), tuple(origins)
 
 
@@ -137,35 +137,35 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             f"{curves}: does not belong to {run_path(key, root)}; "
             f"`git checkout {curves}` brings the right one back"
         )
-    entries = {one.key: one.ledger for one in ledgers.replicas}
+    entries = {replica.key: replica.ledger for replica in ledgers.replicas}
     audit = read_audit(key, root)
     attacks = audit.attacks if audit else ()
     evaluation = read_evaluation(key, root)
-    measured = {one.key: one for one in evaluation.replicas} if evaluation else {}
+    measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     replicas = []
-    for one in run.replicas:
-        name = one.key
-        if name not in entries or name not in measured or measured[name].weights != one.weights:
+    for replica in run.replicas:
+        name = replica.key
+        if name not in entries or name not in measured or measured[name].weights != replica.weights:
             continue
-        if _accounts_for_another(entries[name], one, run.origin(one)):
+        if _accounts_for_another(entries[name], replica, run.origin(replica)):
             raise UserError(
-                f"{ledger_path(key, root)}: {one.level}, seed {one.seed}: accounts for another training than "
-                f"{run_path(key, root)} says; run `dprepro ledger {key}`"
+                f"{ledger_path(key, root)}: {replica.level}, seed {replica.seed}: accounts for another "
+                f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
         replicas.append(
             Replica(
-                level=one.level,
-                seed=one.seed,
-                settings=one.settings,
+                level=replica.level,
+                seed=replica.seed,
+                settings=replica.settings,
                 metrics=measured[name].metrics,
                 ledger=entries[name],
-                seconds=one.seconds,
-                started=one.started,
-                ended=one.ended,
-                origin=one.origin,
+                seconds=replica.seconds,
+                started=replica.started,
+                ended=replica.ended,
+                origin=replica.origin,
                 measured_by=measured[name].measured_by,
-                attacks=tuple(attack for attack in attacks if attack.level == one.level),
-                noise=one.noise,
+                attacks=tuple(attack for attack in attacks if attack.level == replica.level),
+                noise=replica.noise,
             )
         )
     if not replicas:
@@ -184,26 +184,37 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     )
 
 
-def _accounts_for_another(ledger: Ledger, one: Trained, made: Provenance) -> bool:
+def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
-    if one.spending is None:  # nothing private ran, or all that is known is what was accounted for then
-        due = one.accounted_then and one.accounted_then.epsilon_upper
-        return ledger.steps != one.steps or (ledger.epsilon_upper is None) != (due is None)
-    if ledger.noise != one.noise:
+    if replica.spending is None:  # nothing private ran, or all that is known is what was accounted for then
+        due = replica.accounted_then and replica.accounted_then.epsilon_upper
+        return ledger.steps != replica.steps or (ledger.epsilon_upper is None) != (due is None)
+    if ledger.noise != replica.noise:
         return True
-    if ledger.epsilon_upper is not None and (one.broken or made.reproducible):
+    if ledger.epsilon_upper is not None and (replica.broken or made.reproducible):
         return True
-    if isinstance(one.spending, Releases):
-        return ledger.steps != one.steps
-    found = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)
-    return found != (one.steps, one.delta, one.spending.noise_multiplier, one.spending.rate)
+    if isinstance(replica.spending, Releases):
+        return ledger.steps != replica.steps
+    accounted = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)
+    return accounted != (
+        replica.steps,
+        replica.delta,
+        replica.spending.noise_multiplier,
+        replica.spending.rate,
+    )
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
     """The record of an account: nothing ran, and its settings say all."""
     replicas = tuple(
-        Replica(level=one.level, seed=one.seed, settings=one.settings, metrics=one.metrics, ledger=one.ledger)
-        for one in ledgers.replicas
+        Replica(
+            level=replica.level,
+            seed=replica.seed,
+            settings=replica.settings,
+            metrics=replica.metrics,
+            ledger=replica.ledger,
+        )
+        for replica in ledgers.replicas
     )
     made = Provenance(
         config=ledgers.config,
@@ -256,7 +267,7 @@ def unmeasured(key: str, root: Path = Path()) -> list[str]:
         UserError: a file is there but is not what it should be.
     """
     run, evaluation = read_run(key, root), read_evaluation(key, root)
-    measured = {one.key: one.weights for one in evaluation.replicas} if evaluation else {}
+    measured = {replica.key: replica.weights for replica in evaluation.replicas} if evaluation else {}
     return [
         f"{trained.level}, seed {trained.seed}"
         for trained in (run.replicas if run else ())

@@ -33,7 +33,10 @@ def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str
     if raw in catalog():  # else it is somebody's own
         name = made.edition.get(settings.split(record.data).raw, "")
         if edition := catalog()[raw].editions.get(name):  # else the images were made up
-            addresses += [*edition.bases, *(each for one in edition.archives for each in one.addresses)]
+            addresses += [
+                *edition.bases,
+                *(address for archive in edition.archives for address in archive.addresses),
+            ]
     return {
         "name": record.data,
         "digest": digest_json(made.data).removeprefix("sha256:")[:LENGTH],

@@ -82,7 +82,7 @@ def draw(record: Record, paper: Paper, settings: Settings) -> Drawn:
         "record": record.digest(),
         "history": record.history,
         "origins": [made.model_dump(mode="json", include=ORIGIN) for made in record.origins],
-        "measured by": sorted({one.measured_by for one in record.replicas if one.measured_by}),
+        "measured by": sorted({replica.measured_by for replica in record.replicas if replica.measured_by}),
     }
     return replace(
         _Drawing(record, paper, settings, _curves(record)).row(),
@@ -114,7 +114,7 @@ class _Drawing:
     def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:
         """A level's run with its seeds' below it; of a level with one seed that seed's own."""
         note = notes.of_level(self.record, replicas, data_sets.title(self.record, self.settings))
-        seeds = tuple(self._level([one], "seed") for one in replicas) if len(replicas) > 1 else ()
+        seeds = tuple(self._level([replica], "seed") for replica in replicas) if len(replicas) > 1 else ()
         return self._run(kind, replicas, note, self._values(replicas), seeds)
 
     def _run(
@@ -153,13 +153,15 @@ class _Drawing:
             "method": record.method,
             "data": record.data,
             **names.flat(record.model, "model."),
-            **_shared(replicas, lambda one: names.flat(one.settings)),
-            **_shared(list(filter(_private, replicas)), lambda one: one.ledger.model_dump(include=RELATION)),
+            **_shared(replicas, lambda replica: names.flat(replica.settings)),
+            **_shared(
+                list(filter(_private, replicas)), lambda private: private.ledger.model_dump(include=RELATION)
+            ),
         }
         which["data_set"] = data_sets.tested_on(record, self.settings)
         params |= {name: value for name, value in which.items() if value is not None}
-        started = min((one.started for one in replicas if one.started), default=0.0)
-        ended = max((one.ended for one in replicas if one.ended), default=0.0)
+        started = min((replica.started for replica in replicas if replica.started), default=0.0)
+        ended = max((replica.ended for replica in replicas if replica.ended), default=0.0)
         curves = [] if level is None or below else self._curve(first)
         return Drawn(
             name=names.run_name(record, notes.place(record, self.paper), self.settings, level, seed),
@@ -183,18 +185,19 @@ class _Drawing:
         """
         account = self.record.method == ACCOUNTING
         measured = {
-            name: fmean(one.metrics[name] for one in replicas)
+            name: fmean(replica.metrics[name] for replica in replicas)
             for name in (replicas[0].metrics if account else MEASURED)
-            if all(name in one.metrics for one in replicas)
+            if all(name in replica.metrics for replica in replicas)
         }
-        half = mean([one.metrics[ACCURACY] for one in replicas]).half if ACCURACY in measured else None
+        accuracies = [replica.metrics[ACCURACY] for replica in replicas] if ACCURACY in measured else []
         ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
-        shown = [one.ledger.epsilon_lower for one in replicas if one.ledger.epsilon_lower is not None]
-        shown += [attack.epsilon for one in replicas for attack in one.attacks if attack.whole]
+        lower = [replica.ledger.epsilon_lower for replica in replicas]
+        shown = [epsilon for epsilon in lower if epsilon is not None]
+        shown += [attack.epsilon for replica in replicas for attack in replica.attacks if attack.whole]
         values = {
             **measured,
-            HALF_WIDTH: half,
-            "seconds": None if account else fmean(one.seconds for one in replicas),
+            HALF_WIDTH: mean(accuracies).half if accuracies else None,
+            "seconds": None if account else fmean(replica.seconds for replica in replicas),
             "epsilon_claimed": ledger.claimed,
             "epsilon_proven": None
             if ledger.epsilon_upper is None
@@ -221,7 +224,9 @@ def _by_level(replicas: Sequence[Replica]) -> list[list[Replica]]:
 def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, Any]]) -> dict[str, Any]:
     """The entries that all replicas agree on."""
     every = [entries(replica) for replica in replicas] or [{}]
-    return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
+    return {
+        name: value for name, value in every[0].items() if all(other.get(name) == value for other in every)
+    }
 
 
 def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:

@@ -17,7 +17,7 @@ ARTIFACTS = Path("mlartifacts")
 
 def existing(client: MlflowClient) -> dict[str, Experiment]:
     """The experiments that are there, deleted ones too, by name."""
-    return {one.name: one for one in client.search_experiments(view_type=ViewType.ALL)}
+    return {experiment.name: experiment for experiment in client.search_experiments(view_type=ViewType.ALL)}
 
 
 def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ def with_weights(recorded: Sequence[Record]) -> list[Record]:
     return [
         record
         for record in recorded
-        if any(weights_path(record.row, *one.key).exists() for one in record.replicas)
+        if any(weights_path(record.row, *replica.key).exists() for replica in record.replicas)
     ]
 
 
@@ -78,8 +78,8 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, settings
     if ran is None or ledgers is None or published is None:
         return 0
     row, data = settings.row(record.row), prepared.load(record.data)
-    trained = {(one.level, str(one.seed)): one for one in ran.replicas}
-    replicas = {(one.level, str(one.seed)): one for one in record.replicas}
+    trained = {(replica.level, str(replica.seed)): replica for replica in ran.replicas}
+    replicas = {(replica.level, str(replica.seed)): replica for replica in record.replicas}
     logged = 0
     for run in there[published]:
         name = run.data.tags.get("level", ""), run.data.tags.get("seed", "")

@@ -23,9 +23,9 @@ def place(record: Record, paper: Paper) -> str:
 def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str:
     """Of one level, over its seeds: its accuracy, and the privacy that holds for all of them."""
     sentences = [f"**{record.label}** at {wording.level_words(replicas[0].level)}."]
-    if values := [100 * one.metrics[ACCURACY] for one in replicas if ACCURACY in one.metrics]:
+    if values := [100 * replica.metrics[ACCURACY] for replica in replicas if ACCURACY in replica.metrics]:
         sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
-    if unconverged := sum(one.metrics.get("converged") == 0 for one in replicas):
+    if unconverged := sum(replica.metrics.get("converged") == 0 for replica in replicas):
         sentences.append(f"{unconverged} of {len(replicas)} trainings did not converge.")
     verdict = guarantee(replicas, record.provenance.reproducible)
     ledger = verdict.ledger

@@ -84,7 +84,7 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     drawn = _drawn(recorded, settings)
     with opened() as client:
         there = experiments.existing(client)
-        found = {
+        published = {
             paper: publications(client, there[paper].experiment_id)
             for paper in {record.paper for record in recorded}
             if paper in there
@@ -92,7 +92,7 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     return [
         record.row
         for record in recorded
-        if not is_whole(found.get(record.paper, {}).get(record.row, {}), drawn[record.row])
+        if not is_whole(published.get(record.paper, {}).get(record.row, {}), drawn[record.row])
     ]
 
 

@@ -25,8 +25,8 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
         yield statement("public_start", row=start["row"], data=start["data"])
     # the network behind the relevances has seen something, where a method looks at them
     if "relevance" in manifest and settings.uses_relevances:
-        found = manifest["relevance"]
-        kind = "informed_relevance" if found["informed"] else "public_relevance"
-        yield statement(kind, row=found["row"], data=found["data"])
-        if found["test_examples_seen"]:
-            yield statement("test_relevance", test_examples_seen=found["test_examples_seen"])
+        relevance = manifest["relevance"]
+        kind = "informed_relevance" if relevance["informed"] else "public_relevance"
+        yield statement(kind, row=relevance["row"], data=relevance["data"])
+        if relevance["test_examples_seen"]:
+            yield statement("test_relevance", test_examples_seen=relevance["test_examples_seen"])

@@ -25,9 +25,8 @@ READ = (
     "None of these verdicts says that an ε is small, and all of them take computers' numbers for real "
     "ones: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
     "an attack on its arithmetic showed. What was attacked is the row's own code, often with fewer "
-    "examples and steps than the row, and then its own ε stands in brackets. An ε "
-    "holds at its row's δ (`delta` in ledger.csv) for its row's neighbours (the row's page), and compares with "
-    "no other."
+    "examples and steps than the row, and then its own ε stands in brackets. An ε holds at its "
+    "row's δ (`delta` in ledger.csv) for its row's neighbours (the row's page), and compares with no other."
 )
 
 
