@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 from pipeline.data import prepared
+from pipeline.data import raw as raw_sets
 from pipeline.data.fetch import fetch
-from pipeline.data.own import describe, images, npz, private, sets, texts
+from pipeline.data.own import describe, images, npz, private, texts
 from pipeline.data.prepare import prepare
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
@@ -198,7 +199,7 @@ def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
     settings = settings_of({"data": {"theirs": split}}, raw)
     fetch("mnist", settings, tmp_path)
     theirs = prepare("theirs", settings, tmp_path)
-    parts = sets.load("mnist", settings, tmp_path).parts
+    parts = raw_sets.load("mnist", settings, tmp_path).parts
     arrays = {f"{part}_{kind}": getattr(parts[part], kind) for part in parts for kind in ("inputs", "labels")}
     write_npz(tmp_path, **{name.removeprefix("train_"): array for name, array in arrays.items()})
     declared = declare(tmp_path, "npz", "mine.npz", test_inputs="test_inputs", test_labels="test_labels")
@@ -239,9 +240,9 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert "data/raw/mine: holds other files" in refusal_of(lambda: prepare("mine", other, tmp_path))
     assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
     (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
-    assert "all.npz: is not what was fetched" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
+    assert "all.npz: truncated or corrupt" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
     (tmp_path / "data/raw/mine/source.json").write_text("{")
-    assert "source.json: can't be read" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
+    assert "source.json: can't be read" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
 
 
 def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
