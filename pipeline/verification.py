@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from pipeline.data import prepared
-from pipeline.data.own import private, sets
-from pipeline.data.raw import RAW
+from pipeline.data import prepared, raw
+from pipeline.data.own import private
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
 from pipeline.identity.standing import Standing
@@ -78,8 +77,8 @@ def _beside(settings: Settings) -> Iterator[Finding]:
     for name, files in private.private_files(settings.own).items():
         yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
-        if (RAW / name).exists():
-            yield _finding(f"{RAW / name}", partial(_raw, name, settings))
+        if (raw.RAW / name).exists():
+            yield _finding(f"{raw.RAW / name}", partial(_raw, name, settings))
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
@@ -99,7 +98,7 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    sets.load(name, settings)
+    raw.load(name, settings)
 
 
 def _prepared(name: str) -> None:

@@ -2,20 +2,31 @@
 
 import json
 import math
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.data.own.describe import Described
-    from pipeline.params import Settings
+    from pipeline.params import Data, OwnFiles, Settings
 
 # which options are for which files
 TAKES = {
     "npz": ("inputs", "labels", "test_inputs", "test_labels", "range", "clip"),
     "images": ("size",),
     "texts": ("text", "label"),
+}
+# beside keys of the two entries
+OF_FILES = {
+    "path": "from the folder of this file",
+    "digest": "a changed file is noticed",
+    "classes": "in the order of their labels",
+    "test": "examples set aside for the test part, as there is none",
+    "shape": "of one example; of an image channels, height, width",
+    "range": "of all values, known without looking at these data",
+}
+OF_SPLITS = {
+    "public": "nothing protects these",
+    "text": "tokens kept of a text, and of the vocabulary",
 }
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
@@ -99,8 +110,8 @@ def data(
     unprotected = PUBLIC if public is None and public_from else public or 0
     with placing(name, path, copy) as said["path"]:
         found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
-        adding.entry("own", name, _own_entry(found))
-        adding.entry("data", name, _data_entry(found))
+        adding.entry("own", name, _entry(found.own, OF_FILES))
+        adding.entry("data", name, _entry(found.data, OF_SPLITS))
         settings = adding.checked()
         fetched = fetch(name, settings)
         splits = prepare(name, settings)["counts"]
@@ -162,15 +173,15 @@ def row(
         f"""\
 paper: mine  # any key; rows of one key share a page
 table: t1
-label: {json.dumps(f"{model}, {method}")}
+label: {_yaml(f"{model}, {method}")}
 data: {data}
-model: {_flow(about)}
+model: {_yaml(about)}
 method: {method}
 seeds: {seeds}
 reproducible: false  # true seeds the noise: numbers repeat, and nothing is private
 # where a search may begin; docs/own-data.md says how to choose them on validation data
-settings: {_flow(values)}
-levels: [{_flow(level)}]  # one entry for each value to compare
+settings: {_yaml(values)}
+levels: [{_yaml(level)}]  # one entry for each value to compare
 """,
     )
     adding.checked()
@@ -204,49 +215,21 @@ def level(
             f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
         )
     adding = Adding()
-    adding.level(row, _flow(told))
+    adding.level(row, _yaml(told))
     adding.checked()
     adding.write()
     print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
 
 
-def _own_entry(found: "Described") -> str:
-    """The declaration of the files, with what somebody may want to know beside it."""
-    own = found.own.model_dump(mode="json", exclude_defaults=True)
-    notes = {
-        "path": "from the folder of this file",
-        "digest": "a changed file is noticed",
-        "shape": "channels, height, width" if len(own.get("shape", ())) == 3 else "features",
-        "range": "of all values, known without looking at these data",
-        "classes": "in the order of their labels",
-        "test": "examples set aside for the test part, as there is none",
-    }
-    kind = own.pop("kind")
-    lines = (f"{key}: {json.dumps(own[key], ensure_ascii=False)}" for key in own)
-    noted = (
-        f"{line}  # {notes[key]}" if key in notes else line for line, key in zip(lines, own, strict=True)
-    )
-    return "\n".join([f"kind: {kind}", *noted])
+def _entry(declared: "OwnFiles | Data", notes: dict[str, str]) -> str:
+    """What is declared, a line each, with what somebody may want to know beside it."""
+    said = declared.model_dump(mode="json", exclude_defaults=True)
+    noted = {key: f"  # {note}" for key, note in notes.items()}
+    return "\n".join(f"{key}: {_yaml(value)}{noted.get(key, '')}" for key, value in said.items())
 
 
-def _data_entry(found: "Described") -> str:
-    """Sizes of the splits."""
-    data = found.data
-    lines = [
-        f"raw: {data.raw}",
-        f"train: {data.train}",
-        f"validation: {data.validation}",
-        f"public: {_flow({'raw': data.public.raw, 'count': data.public.count})}  # nothing protects these",
-    ]
-    if data.text is not None:
-        lines.append(f"text: {_flow(data.text.model_dump())}  # tokens kept of a text, and of the vocabulary")
-    return "\n".join(lines)
-
-
-def _flow(values: dict[str, Any]) -> str:
-    """One line of YAML; an epsilon may be infinite, and a word anything that somebody typed."""
-    words = {
-        key: json.dumps(value) for key, value in values.items() if not re.fullmatch(r"[\w.+-]+", str(value))
-    }
-    shown = {key: ".inf" if value == math.inf else value for key, value in values.items()} | words
-    return "{" + ", ".join(f"{key}: {value}" for key, value in shown.items()) + "}"
+def _yaml(value: Any) -> str:
+    """A value in one line of YAML: as JSON, but that an epsilon may be infinite."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
+    return ".inf" if value == math.inf else json.dumps(value, ensure_ascii=False)

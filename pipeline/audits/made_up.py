@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipeline.data.own.sets import entry_of
 from pipeline.data.prepared import Prepared, Split
+from pipeline.data.raw import entry_of
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 

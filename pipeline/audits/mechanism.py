@@ -13,7 +13,7 @@ alike, as it may come again, and what it has where its batch would be if the dat
   these have fewer examples and steps, and are accounted for as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log, log1p
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.special import logsumexp
-from torch import Tensor
 
 from pipeline.audits import canaries
 from pipeline.methods.base import Method
@@ -29,7 +28,6 @@ from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.worst_instance import turned_around
 
@@ -54,32 +52,15 @@ class Scores:
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
-class Listener:
-    """A mechanism that is overheard: what it releases, in the directions of the canaries."""
+class Tapped:
+    """A mechanism whose releases go another way; everything else is the mechanism's."""
 
-    def __init__(self, mechanism: Any):
-        """``mechanism``: the method's own."""
-        self.mechanism = mechanism
-        self.heard: list[Tensor] = []  # (R, D) a step, in clipping bounds
-
-    def release(
-        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
-    ) -> Tensors:
-        """What the mechanism releases; nothing is changed."""
-        released: Tensors = self.mechanism.release(sums, bounds, streams, step, shares)
-        # of a part's bound each of its layers has an equal share
-        layers = bounds.members.sum(1, keepdim=True)
-        limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
-        # the gradient of class 0 points to (-1, 1) / sqrt(2) in the first layer
-        apart = [
-            canaries.sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
-            for at, value in enumerate(released.values())
-        ]
-        self.heard.append((torch.stack(apart, 2) / limits[:, None]).mean(2))
-        return released
+    def __init__(self, mechanism: Any, release: Callable[..., Tensors]):
+        """``mechanism``: the method's own; ``release`` takes what its own does."""
+        self.mechanism, self.release = mechanism, release
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the mechanism's."""
+        """The mechanism's."""
         return getattr(self.mechanism, name)
 
 
@@ -104,13 +85,27 @@ def overheard(
     task = canaries.task(kinds, names, parts, noise=noise)
     method = build_method(settings[0].method, task, settings, "none")
     spending, delta = spent_by(method)
-    listener = Listener(method.mechanism)  # type: ignore[attr-defined]
-    method.mechanism = listener  # type: ignore[attr-defined]
+    mechanism, heard = method.mechanism, []  # type: ignore[attr-defined]
+
+    def release(sums: Tensors, bounds: Bounds, *others: Any) -> Tensors:
+        released: Tensors = mechanism.release(sums, bounds, *others)
+        # of a part's bound each of its layers has an equal share
+        layers = bounds.members.sum(1, keepdim=True)
+        limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
+        # the gradient of class 0 points to (-1, 1) / sqrt(2) in the first layer
+        apart = [
+            canaries.sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
+            for at, value in enumerate(released.values())
+        ]
+        heard.append((torch.stack(apart, 2) / limits[:, None]).mean(2))  # (R, D), in clipping bounds
+        return released
+
+    method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]
     state = method.init()
     for step in range(steps):
         with torch.no_grad():
             state, _ = method.step(state, step)
-    return Overheard(torch.stack(listener.heard).double().numpy(), spending, delta)
+    return Overheard(torch.stack(heard).double().numpy(), spending, delta)
 
 
 def plain(settings: MethodSettings) -> MethodSettings:

@@ -11,7 +11,6 @@ can't catch, examples that move each other's gradients and statistics that leave
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from pipeline.audits import made_up
-from pipeline.audits.mechanism import Scores, spent_by
+from pipeline.audits.mechanism import Scores, Tapped, spent_by
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
@@ -43,28 +42,6 @@ class Absent(Streams):
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """Poisson samples of the others."""
         return [sample[sample < examples - 1] for sample in super().poisson(step, examples, rate)]
-
-
-class Silent:
-    """A mechanism without its noise: what an attacker computes who knows all examples."""
-
-    def __init__(self, mechanism: Any):
-        """``mechanism``: the method's own."""
-        self.mechanism = mechanism
-        self.sums: Tensors = {}
-        self.noised: Callable[[int], Tensors]  # the mechanism's release of these sums, at any step
-
-    def release(
-        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
-    ) -> Tensors:
-        """The sums as they are, in float32 as releases are."""
-        self.sums = sums
-        self.noised = lambda other: self.mechanism.release(sums, bounds, streams, other, shares)
-        return {name: value.float() for name, value in sums.items()}
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the mechanism's."""
-        return getattr(self.mechanism, name)
 
 
 @dataclass(frozen=True)
@@ -100,10 +77,11 @@ def audit_pair(
         for within in (False, True)
     }
     spent: list[tuple[SampledGaussian, float]] = []
-    exact: list[Silent] = []
+    # the sums of either side, and the mechanism's release of them at any step
+    exact: list[tuple[Tensors, Callable[[int], Tensors]]] = []
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
-        """(R, P) how far everything kept has moved from the start."""
+        """(R, P) how far everything kept has moved from the start; ``silent``: without noise."""
         members = [Replica(f"{name}/{within}/{run}", 0, small) for run in range(count)]
         task = make_task(members, row.model, True, data[within], CPU, noise)
         if not within and small.poisson:
@@ -114,11 +92,14 @@ def audit_pair(
         spent.append(spent_by(method))
         if not silent:
             return _way(method)
-        mechanism = Silent(method.mechanism)  # type: ignore[attr-defined]
-        method.mechanism = mechanism  # type: ignore[attr-defined]
-        way = _way(method)
-        exact.append(mechanism)
-        return way
+        mechanism = method.mechanism  # type: ignore[attr-defined]
+
+        def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int, *shares: Tensor) -> Tensors:
+            exact.append((sums, lambda step: mechanism.release(sums, bounds, streams, step, *shares)))
+            return {name: value.float() for name, value in sums.items()}  # float32 as releases are
+
+        method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]
+        return _way(method)
 
     white = make_task([Replica("white", 0, small)], row.model, True, data[True], CPU)
     way = (moved(True, 1, silent=True) - moved(False, 1, silent=True))[0]
@@ -131,10 +112,10 @@ def audit_pair(
     )
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
     scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
-    mechanism, other = exact
-    apart = {name: (value - other.sums[name])[0] for name, value in mechanism.sums.items()}
+    (sums, release), (others, _) = exact
+    apart = {name: (value - others[name])[0] for name, value in sums.items()}
     moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]
-    return Found(scored, moves, measured(mechanism.noised, draws), draws)
+    return Found(scored, moves, measured(release, draws), draws)
 
 
 def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:

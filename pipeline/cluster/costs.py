@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline import params
-from pipeline.data.own.sets import entry_of
+from pipeline.data.raw import entry_of
 from pipeline.files import write_json
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
 
 from pipeline.data import sources, synthetic
-from pipeline.data.catalog import SYNTHETIC
-from pipeline.data.own import sets
+from pipeline.data.catalog import SYNTHETIC, catalog
+from pipeline.data.own import files as declared
+from pipeline.data.own import private, sets
+from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
-from pipeline.errors import UserError
+from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_json, replacing_folder
-from pipeline.params import OWN, PARAMS, OwnFiles, Settings, pick
+from pipeline.params import PARAMS, OwnFiles, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
 
@@ -40,8 +43,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
     target = root / RAW / name
     with replacing_folder(target) as building:
         if isinstance(wanted, OwnFiles):
-            edition = OWN
-            sets.collect(name, wanted, root, building)
+            _copy_own(name, wanted, root, building)
         elif edition == SYNTHETIC:
             if wanted.train is None or wanted.test is None:
                 lacking = "train" if wanted.train is None else "test"
@@ -56,3 +58,28 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
                 sources.from_publishers(entry, layout, root / DOWNLOADS / name, building)
         files = write_source(building, name, edition)
     return Fetched(target, edition, files)
+
+
+def _copy_own(name: str, own: OwnFiles, root: Path, target: Path) -> None:
+    """Copy the declared files into ``target``, once they are the declared ones.
+
+    Raises:
+        UserError: they are not, or can't be copied.
+    """
+    if name in catalog():
+        raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
+    private.ignore([RAW, PREPARED, Path(own.path)], root)
+    private.refuse_tracked(private.tracked([Path(own.path)], root))
+    found = declared.find(name, own, root)
+    told = declared.digest_of(declared.digests(found))
+    if told != own.digest:
+        raise UserError(
+            f"{root / own.path}: its digest is {told}, but {PARAMS} has own.{name}.digest: {own.digest}; "
+            "if it was meant to change, write the new one there"
+        )
+    # whatever they hold is compared with the declaration now, while somebody looks
+    sets.parts(name, own, root / own.path)
+    for below, path in found.items():
+        with reading(path), writing(target / below):
+            (target / below).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(path, target / below)

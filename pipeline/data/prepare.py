@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.data.catalog import SYNTHETIC, Entry
-from pipeline.data.own.sets import load
 from pipeline.data.prepared import MANIFEST, PREPARED
-from pipeline.data.raw import RawSet
+from pipeline.data.raw import RawSet, load
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError, writing
 from pipeline.files import digest_file, replacing_folder, write_text

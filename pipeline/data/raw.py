@@ -1,8 +1,8 @@
 """``data/raw/NAME`` as `fetch` lays it out, read back.
 
-The folder holds the canonical files of the catalogue (archives are unpacked) and ``source.json``: the edition
-and the files' checksums. Nothing there says where the files came from, so a mirror and a download give the
-same bytes.
+The folder holds the canonical files of the catalogue (archives are unpacked), or copies of a person's own
+files, and ``source.json``: the edition and the files' checksums. Nothing there says where the files came
+from, so a mirror and a download give the same bytes.
 """
 
 import json
@@ -12,6 +12,8 @@ from pathlib import Path
 from pipeline.data import catalog, formats
 from pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
 from pipeline.data.formats import Examples
+from pipeline.data.own import files as declared
+from pipeline.data.own import sets
 from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
 from pipeline.params import PARAMS, Settings
@@ -32,12 +34,14 @@ class RawSet:
 
 def asked_edition(name: str, settings: Settings) -> str:
     """The edition that params.yaml asks for."""
-    return SYNTHETIC if settings.source.kind == SYNTHETIC else settings.raw[name].edition
+    made_up = settings.source.kind == SYNTHETIC and name not in settings.own
+    return SYNTHETIC if made_up else settings.raw[name].edition
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
-    """The catalogue's entry behind a key of ``raw`` in params.yaml."""
-    return catalog.get(settings.raw[name].of or name)
+    """What a model needs to know of a raw data set, the catalogue's or one's own."""
+    own = settings.own.get(name)
+    return catalog.get(settings.raw_set(name)) if own is None else sets.entry(name, own)
 
 
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
@@ -80,14 +84,19 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         raise UserError(
             f"{folder}: holds edition {edition!r}, but {PARAMS} asks for {asked!r}; {again} again"
         )
-    layout = entry.edition(OFFICIAL if edition == SYNTHETIC else edition)
-    for file in layout.files:
-        path = folder / file.name
+    layout, own = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
+    if own is not None and declared.digest_of(files) != own.digest:
+        raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
+    # Official files must be the catalogue's; of the others only source.json knows.
+    due = files if own else {file.name: file.checksum for file in layout.files}
+    for below, checksum in due.items():
+        path = folder / below
         if not path.is_file():
             raise UserError(f"{path}: missing; {again} again")
-        # Real files must be the catalogue's; of synthetic ones only source.json knows.
-        if digest_file(path) != (files.get(file.name) if edition == SYNTHETIC else file.checksum):
+        if digest_file(path) != (files.get(below) if edition == SYNTHETIC else checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
+    if own is not None:
+        return RawSet(entry, edition, files, sets.parts(name, own, folder))
     parts = {
         part: formats.read(entry.format, [folder / file.name for file in which])
         for part, which in (("train", layout.train), ("test", layout.test))

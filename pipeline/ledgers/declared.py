@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pipeline.data import prepared
 from pipeline.data.catalog import Entry
-from pipeline.data.own.sets import entry_of
+from pipeline.data.raw import entry_of
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Guarantee, Relevances, Task
 from pipeline.methods.registry import build_method, build_net

@@ -51,6 +51,7 @@ class OwnFiles(Strict):
     of: ClassVar[None] = None  # an edition of nothing in the catalogue
     edition: ClassVar[str] = OWN
 
+    kind: str  # first in what `dprepro new data` writes
     # A file, or a folder that holds the parts `train` and `test`. It travels by no digest but this one.
     path: Below
     digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]

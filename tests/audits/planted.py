@@ -253,18 +253,24 @@ CLIPPED = Tan.clipped_sums
 
 
 @dataclass(frozen=True)
-class Bug:
-    """A bug, where it is planted, and the audit that sees it."""
+class Planted:
+    """Where a bug is planted."""
 
     owner: Any
     attribute: str
     planted: Any
-    audit: Callable[[], AuditedEpsilon]
 
     @contextmanager
     def there(self) -> Iterator[None]:
         with patch.object(self.owner, self.attribute, self.planted):
             yield
+
+
+@dataclass(frozen=True)
+class Bug(Planted):
+    """A bug, and the audit that sees it."""
+
+    audit: Callable[[], AuditedEpsilon]
 
 
 BUGS: dict[str, Bug] = {
@@ -289,12 +295,9 @@ BUGS: dict[str, Bug] = {
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A bug that no attack on noise can see, where it is planted, and the test that fails with it."""
+class Fault(Planted):
+    """A bug that no attack on noise can see, and the test that fails with it."""
 
-    owner: Any
-    attribute: str
-    planted: Any
     test: Callable[[], None]
 
 
@@ -465,7 +468,7 @@ def main() -> None:
             flush=True,
         )
     for name, fault in FAULTS.items():
-        with patch.object(fault.owner, fault.attribute, fault.planted):
+        with fault.there():
             try:
                 fault.test()
             except AssertionError:

@@ -1,15 +1,15 @@
-"""Bounds against published tables, a second way to compute them, and mechanisms of known epsilon."""
+"""Bounds against published tables and mechanisms of known epsilon; `test_jax_privacy` has a library's."""
 
-from math import exp, log
+from math import log
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.optimize import brentq
 
 import dprepro
 from pipeline.audits import bounds, rows
 from pipeline.audits.bounds import Errors, one_run
-from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from pipeline.privacy.gaussian import gaussian_epsilon
 
 DELTA, ALPHA = 1e-5, 0.05
 
@@ -21,29 +21,14 @@ def scores(mu: float, canaries: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 def mu_of(epsilon: float) -> float:
-    low, high = 0.0, 10.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_epsilon(middle, DELTA) < epsilon else (low, middle)
-    return low
+    return float(brentq(lambda mu: gaussian_epsilon(mu, DELTA) - epsilon, 1e-6, 10))
 
 
 # all canaries right and delta 0: e^-e = (1 / alpha)^(1 / m) - 1
-@pytest.mark.parametrize(("canaries", "ceiling"), [(100, 3.49), (1000, 5.81), (5000, 7.42)])
-def test_all_right_shows_what_the_formula_says(canaries: int, ceiling: float) -> None:
+@pytest.mark.parametrize("canaries", [100, 1000, 5000])
+def test_all_right_shows_what_the_formula_says(canaries: int) -> None:
     found = bounds.one_run(canaries, canaries, canaries, ALPHA, 0.0)
-    assert found == pytest.approx(ceiling, abs=0.01)
     assert found == pytest.approx(-log(ALPHA ** (-1 / canaries) - 1), abs=1e-3)
-
-
-def test_one_run_is_its_theorem_written_out() -> None:
-    correct, guesses, canaries = 90, 100, 200
-    found = bounds.one_run(correct, guesses, canaries, ALPHA, DELTA)
-    right = exp(found) / (1 + exp(found))
-    law = binom(guesses, right)
-    tail = sum(law.pmf(k) for k in range(correct, guesses + 1))
-    extra = max(sum(law.pmf(k) for k in range(correct - i, correct)) / i for i in range(1, correct + 1))
-    assert tail + 2 * canaries * DELTA * extra == pytest.approx(ALPHA, rel=1e-2)
 
 
 # what a perfect attacker shows who guesses on all canaries or a fixed share of them, simulated elsewhere, 5
@@ -137,12 +122,3 @@ def test_no_bound_on_a_gaussian_mechanism_is_above_its_epsilon_too_often() -> No
             bounds.by_one_run_curve(without, within, ALPHA, DELTA) > true,
         ]
     assert (above <= 5).all()
-
-
-def test_everything_wrong_the_other_way_round_is_seen_too() -> None:
-    found = bounds.by_errors(Errors(100, 200, 0, 200), ALPHA, 0.0)
-    assert found == pytest.approx(log((1 - bounds.clopper_pearson(100, 200, ALPHA / 2)) / 0.0183), abs=0.02)
-
-
-def test_a_profile_and_its_epsilon_agree() -> None:
-    assert gaussian_delta(np.array([gaussian_epsilon(1.0, DELTA)]), np.array(1.0))[0] <= DELTA

@@ -10,7 +10,7 @@ import jax_privacy
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
-from jax_privacy.auditing import Bonferroni, CanaryScoreAuditor, Explicit
+from jax_privacy.auditing import CanaryScoreAuditor, Explicit
 from jax_privacy.batch_selection import CyclicPoissonSampling, pad_to_multiple_of
 from jax_privacy.noise_addition import gaussian_privatizer
 
@@ -40,7 +40,7 @@ def test_guesses_in_one_run_show_what_jax_privacy_says(right: int, guesses: int,
     assert curve == pytest.approx(theirs.epsilon_one_run_fdp(ALPHA, DELTA, **at_one), abs=2e-3)
 
 
-@pytest.mark.parametrize(("alarms", "misses"), [(0, 0), (3, 40), (120, 1), (400, 300)])
+@pytest.mark.parametrize(("alarms", "misses"), [(0, 0), (3, 40), (120, 1), (400, 300), (500, 0)])
 def test_errors_show_what_jax_privacy_says(alarms: int, misses: int) -> None:
     trials = 1000
     within, without = np.ones(trials), np.zeros(trials)
@@ -53,15 +53,6 @@ def test_errors_show_what_jax_privacy_says(alarms: int, misses: int) -> None:
     thresholds = len(theirs._thresholds)
     gaussian = bounds.by_gaussian(errors, ALPHA / thresholds, DELTA)
     assert gaussian == pytest.approx(theirs.epsilon_from_gdp(ALPHA, DELTA), abs=1e-4)
-
-
-def test_its_best_threshold_shows_about_as_much_as_ours() -> None:
-    """Theirs is the best of all at a share of the confidence each, ours is found on the other half."""
-    random = np.random.default_rng(0)
-    without, within = random.normal(0, 1, 5000), random.normal(2, 1, 5000)
-    theirs = CanaryScoreAuditor(within, without)
-    counted = theirs.epsilon_clopper_pearson(ALPHA, DELTA, threshold_strategy=Bonferroni())
-    assert bounds.by_thresholds(without, within, ALPHA, DELTA) == pytest.approx(counted, rel=0.3)
 
 
 def trained(examples: np.ndarray, masked: bool) -> Iterator[Any]:

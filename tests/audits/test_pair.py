@@ -9,7 +9,6 @@ import pytest
 from pipeline import params
 from pipeline.audits import pair
 from pipeline.audits.rows import attacks_on, audit_row
-from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.results import records
 
 ALPHA = 0.05
@@ -27,7 +26,7 @@ def found(key: str, place: int = -1) -> pair.Found:
 def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
     one = found(key)
     noise = one.scores.spending.noise_multiplier
-    assert 0.5 / noise < one.mu(ALPHA) <= (1 + 1e-3) / noise
+    assert 0.95 / noise < one.mu(ALPHA) <= (1 + 1e-3) / noise
 
 
 def test_where_batch_statistics_couple_examples_it_moves_them_further() -> None:
@@ -61,10 +60,3 @@ def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
 
 
 KEY = "phan-f4a-ilm-sound-reduced"
-
-
-def test_the_epsilon_of_a_pair_is_that_of_its_gaussian() -> None:
-    one = found("davody-t5-ln-lenet5")
-    full = gaussian_epsilon(1 / one.scores.spending.noise_multiplier, 1e-5)
-    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) == pytest.approx(full, rel=0.05)
-    assert gaussian_epsilon(one.mu(ALPHA), 1e-5) < full

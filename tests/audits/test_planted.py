@@ -22,10 +22,7 @@ def test_a_planted_bug_is_seen_and_right_code_is_not(name: str) -> None:
 def test_a_planted_fault_fails_its_test(name: str) -> None:
     fault = planted.FAULTS[name]
     fault.test()
-    with (
-        patch.object(fault.owner, fault.attribute, fault.planted),
-        pytest.raises(AssertionError),
-    ):
+    with fault.there(), pytest.raises(AssertionError):
         fault.test()
 
 

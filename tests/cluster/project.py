@@ -23,58 +23,20 @@ from tests.keeping import lasting, stripes
 from tests.warm.commands import ROOT, environment, heed_ctrl_c
 
 BIN = Path(sys.executable).parent
-HEAD = """\
-source: {kind: synthetic}
-own: {%(own)s}
-raw:
-  mnist: {train: 700, test: 100}
-  kmnist: {train: 60, test: 10}
-data:
-  mnist: {raw: mnist, train: 600, validation: 50, public: {raw: kmnist, count: 16}}
-%(data)sstarts: {}
-relevances: {%(relevances)s}
-accounts: {}
-rows:
-"""
-ROW = """\
-  row-%(number)02d:
-    paper: davody2020
-    table: t5
-    label: row %(number)02d
-    data: %(data)s
-    model: {name: lenet5, normalization: layer}
-    method: dpsgd
-    seeds: 1
-    reproducible: true
-    settings: {batch: 60, epochs: %(epochs)s, learning_rate: 0.%(number)02d5}
-    levels: [{epsilon: 3}]
-"""
+ROW: dict[str, Any] = {
+    **{"paper": "davody2020", "table": "t5", "label": "made up", "data": "mnist"},
+    **{"model": {"name": "lenet5", "normalization": "layer"}, "method": "dpsgd"},
+    **{"seeds": 1, "reproducible": True, "levels": [{"epsilon": 3}]},
+}
 # A row on data that need another row's network first
-CHAIN = """\
-  relevant:
-    paper: phan2017
-    table: pretrained
-    label: CNN
-    data: mnist
-    model: {name: adlm_cnn, normalization: response}
-    method: noisy_weights
-    seeds: 1
-    reproducible: true
-    settings: {batch: 50, epochs: 0.2, learning_rate: 0.003, draws: 1}
-    levels: [{sigma: 0}]
-  adlm:
-    paper: phan2017
-    table: f4a
-    label: AdLM
-    data: mnist-relevance
-    model: {name: adlm_cnn, normalization: response}
-    method: adlm
-    seeds: 1
-    reproducible: true
-    settings:
-      {batch: 50, noise_batch: 600, epochs: 0.2, learning_rate: 0.003, variant: paper, sensitivity: maps}
-    levels: [{epsilon: 8}]
-"""
+CNN: dict[str, Any] = ROW | {"model": {"name": "adlm_cnn", "normalization": "response"}}
+SHORT = {"batch": 50, "epochs": 0.2, "learning_rate": 0.003}
+CHAIN: dict[str, Any] = {
+    "relevant": CNN | {"method": "noisy_weights", "settings": SHORT | {"draws": 1}, "levels": [{"sigma": 0}]},
+    "adlm": CNN
+    | {"data": "mnist-relevance", "method": "adlm"}
+    | {"settings": SHORT | {"noise_batch": 600, "variant": "paper", "sensitivity": "maps"}},
+}
 # Slots of workers that Parsl keeps, as a cluster has them, on this machine; a lost one is soon missed
 SLOTS = """\
 from parsl.config import Config
@@ -97,34 +59,46 @@ config = Config(
 """
 
 
-def make(folder: Path, count: int, epochs: float, chain: bool = False, own: bool = False) -> None:
+def data(raw: str, train: int) -> dict[str, Any]:
+    return {"raw": raw, "train": train, "validation": 50, "public": {"raw": "kmnist", "count": 16}}
+
+
+def row(number: int, epochs: float, **changes: Any) -> dict[str, Any]:
+    settings = {"batch": 60, "epochs": epochs, "learning_rate": 0.005 + 0.01 * number}
+    return ROW | {"settings": settings} | changes
+
+
+def make(folder: Path, rows: dict[str, Any], own: bool = False) -> None:
     """Make the checkout: settings and stages, no data and no results.
 
     Args:
         folder: where.
-        count: rows of their own.
-        epochs: that they train.
-        chain: whether there are rows of which one's data need another's network.
-        own: whether the last of the rows trains on somebody's own files.
+        rows: those of `CHAIN` have the data they need.
+        own: whether there are somebody's own files, the data `mine`.
     """
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    head = dict.fromkeys(("own", "data", "relevances"), "")
+    settings: dict[str, Any] = {
+        "source": {"kind": "synthetic"},
+        "own": {},
+        "raw": {"mnist": {"train": 700, "test": 100}, "kmnist": {"train": 60, "test": 10}},
+        "data": {"mnist": data("mnist", 600), "apart": data("mnist", 500)},
+        "starts": {},
+        "relevances": {"mnist-relevance": {"data": "mnist", "row": "relevant", "examples": 40}},
+        "accounts": {},
+        "rows": rows,
+    }
+    if "relevant" not in rows:
+        settings["relevances"] = {}
     if own:
         images, labels = stripes(700)
         np.savez(folder / "mine.npz", inputs=images, labels=labels)
         said = describe("mine", "npz", {"path": "mine.npz"}, folder)
-        head["own"] = f"mine: {said.own.model_dump_json()}"
-        head["data"] = f"  mine: {said.data.model_dump_json()}\n"
-    if chain:
-        head["relevances"] = "mnist-relevance: {data: mnist, row: relevant, examples: 40}"
-    on = ["mine" if own and number == count - 1 else "mnist" for number in range(count)]
-    text = HEAD % head + "".join(
-        ROW % {"number": number, "epochs": epochs, "data": data} for number, data in enumerate(on)
-    )
+        settings["own"]["mine"] = said.own.model_dump(mode="json")
+        settings["data"]["mine"] = said.data.model_dump(mode="json")
     (folder / "slots.py").write_text(SLOTS)
-    (folder / "params.yaml").write_text(text + (CHAIN if chain else ""))
+    (folder / "params.yaml").write_text(json.dumps(settings))
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(ROOT), check=True)
 
 

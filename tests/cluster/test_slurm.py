@@ -39,7 +39,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
-    project.make(folder, 2, epochs=5)
+    project.make(folder, {f"row-{number:02}": project.row(number, epochs=5) for number in range(2)})
     running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
     until = time.monotonic() + 300
     while not any((folder / CHECKPOINTS).rglob("*.pt")):

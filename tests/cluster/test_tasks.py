@@ -19,7 +19,6 @@ from stages.repro import _longer
 from tests.cluster import project
 
 ROOT = Path(__file__).parents[2]
-ROWS = ("row-00", "row-01")
 
 
 def task(name: str, seconds: float, *after: str) -> Task:
@@ -38,7 +37,8 @@ def test_the_longest_way_comes_first_and_nothing_before_its_inputs() -> None:
 
 
 def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.make(tmp_path, 2, epochs=5, chain=True, own=True)
+    rows = {"row-00": project.row(0, epochs=5), "row-01": project.row(1, epochs=5, data="mine")}
+    project.make(tmp_path, rows | project.CHAIN, own=True)
     monkeypatch.chdir(tmp_path)
     settings = params.load()
     todo = tasks.todo(settings, ["adlm"], options=("--device", "cpu"))
@@ -56,7 +56,7 @@ def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (adlm,) = (task for task in todo.tasks if task.name == "adlm")
     assert adlm.commands == (("train", "adlm", "--device", "cpu"), ("evaluate", "adlm"), ("ledger", "adlm"))
     whole = {task.name: task for task in tasks.todo(settings).tasks}
-    assert whole.keys() == {task.name for task in todo.tasks} | {*ROWS, "own@mine", "prepare@mine"}
+    assert whole.keys() == {task.name for task in todo.tasks} | {*rows, "own@mine", "prepare@mine"}
     # also on somebody's own data, as many of images as large
     assert whole["row-01"].seconds == pytest.approx(
         whole["row-00"].seconds * settings.data["mine"].train / settings.data["mnist"].train, rel=0.1
@@ -73,15 +73,7 @@ def test_a_network_that_stands_needs_its_own_data_to_be_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a clone: the network has no data here, and they are others than those it is joined with."""
-    project.make(tmp_path, 0, epochs=5, chain=True)
-    declared = tmp_path / "params.yaml"
-    text = declared.read_text().replace(
-        "starts:",
-        "  apart: {raw: mnist, train: 500, validation: 50, public: {raw: kmnist, count: 16}}\nstarts:",
-    )
-    declared.write_text(
-        text.replace("data: mnist\n    model: {name: adlm_cnn", "data: apart\n    model: {name: adlm_cnn")
-    )
+    project.make(tmp_path, project.CHAIN | {"relevant": project.CHAIN["relevant"] | {"data": "apart"}})
     monkeypatch.chdir(tmp_path)
     lacking = [row for row in tasks.plan(params.load(), gpu=True) if row.row != "relevant"]
     monkeypatch.setattr(tasks, "plan", lambda settings, gpu: lacking)

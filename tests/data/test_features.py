@@ -8,18 +8,16 @@ import pytest
 
 from pipeline.audits.rows import audit_row
 from pipeline.cluster.costs import costs
-from pipeline.data import prepared
 from pipeline.data.fetch import fetch
-from pipeline.data.own import describe
-from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
-from pipeline.params import OwnFeatures, Public, Settings, parse
+from pipeline.params import OwnFeatures
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
+from tests.data.mine import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet
@@ -35,27 +33,9 @@ def write(root: Path, shape: tuple[int, ...]) -> None:
     np.savez(root / "mine.npz", inputs=features, labels=labels)
 
 
-def declared(root: Path, model: str = "lenet_300_100", public: int = 0, **said: Any) -> dict[str, Any]:
-    """What `dprepro new` writes of the file, and a row that trains on it."""
-    unprotected = Public(raw="mine", count=public)
-    found = describe.describe("mine", "npz", {"path": "mine.npz", **said}, root, unprotected)
-    row = {
-        **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": model}},
-        **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 8}]},
-        "settings": {"batch": 32, "epochs": 3, "learning_rate": 0.5, "delta": 0.001},
-    }
-    return {
-        "raw": {},
-        "own": {"mine": found.own.model_dump(mode="json", exclude_unset=True)},
-        "data": {"mine": found.data.model_dump(mode="json")},
-        "rows": {"row": row},
-    }
-
-
-def made(root: Path, settings: Settings) -> prepared.Prepared:
-    fetch("mine", settings, root)
-    prepare("mine", settings, root)
-    return prepared.load("mine", root)
+def declared(root: Path, public: int = 0, **said: Any) -> dict[str, Any]:
+    """The file, and a row that trains on it."""
+    return declare(root, "npz", "mine.npz", public, **said) | {"rows": {"row": ROW}}
 
 
 def test_from_a_file_to_a_ledger_and_an_attack(
@@ -63,7 +43,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, (12,))
-    settings = parse(declared(tmp_path))
+    settings = settings_of(declared(tmp_path))
     assert isinstance(settings.own["mine"], OwnFeatures)
     data = made(tmp_path, settings)
     assert data.input_shape == (12,)
@@ -91,10 +71,10 @@ def test_from_a_file_to_a_ledger_and_an_attack(
 
 def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_path: Path) -> None:
     write(tmp_path, (5, 8, 8))
-    narrow = parse(declared(tmp_path, range=[-1.5, 1.5]))
+    narrow = settings_of(declared(tmp_path, range=[-1.5, 1.5]))
     line = refusal_of(lambda: fetch("mine", narrow, tmp_path))
     assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in line
-    clipped = parse(declared(tmp_path, range=[-1.5, 1.5], clip=True))
+    clipped = settings_of(declared(tmp_path, range=[-1.5, 1.5], clip=True))
     data = made(tmp_path, clipped)
     assert data.input_shape == (5, 8, 8)
     both = np.concatenate([split.inputs.ravel() for split in data.splits.values()])
@@ -105,14 +85,17 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_pat
 
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
     write(tmp_path, (1, 8, 8))
-    found = declared(tmp_path, "convnet", public=8)
+    found = declared(tmp_path, public=8)
     found["own"]["mine"]["kind"] = "npz"
-    line = refusal_of(lambda: fetch("mine", parse(found), tmp_path))
+    line = refusal_of(lambda: fetch("mine", settings_of(found), tmp_path))
     assert "has float32; own.mine.kind in params.yaml says 'npz'" in line
-    found["rows"]["row"] |= {"method": "tan", "levels": [{"sigma": 2}]}
-    found["rows"]["row"]["settings"] = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
+    augmented = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
+    tan = {"model": {"name": "convnet"}, "method": "tan", "levels": [{"sigma": 2}], "settings": augmented}
+    found["rows"] = {"row": ROW | tan}
     found["own"]["mine"] |= {"kind": "features", "shape": [3, 4]}
     with pytest.raises(UserError, match=r"own\.mine\.shape"):  # a line for each way to be one
-        parse(found)
+        settings_of(found)
     found["own"]["mine"]["shape"] = [1, 8, 8]
-    assert "settings.augment: is for images, and 'mine' has features" in refusal_of(lambda: parse(found))
+    assert "settings.augment: is for images, and 'mine' has features" in refusal_of(
+        lambda: settings_of(found)
+    )

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.data import prepared
+from pipeline.data import raw as raw_sets
 from pipeline.data.fetch import fetch
-from pipeline.data.own import describe, images, npz, private, sets, texts
+from pipeline.data.own import images, npz, private, texts
 from pipeline.data.prepare import prepare
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
-from pipeline.params import Settings, parse
+from tests.data.mine import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 
 COUNT = 90
@@ -61,17 +61,6 @@ WRITERS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def declare(root: Path, kind: str, path: str, **said: Any) -> dict[str, Any]:
-    """An entry of `own` and one of `data`, as `dprepro new data` finds them."""
-    found = describe.describe("mine", kind, {"path": path, **said}, root)
-    own = found.own.model_dump(mode="json", exclude_unset=True)
-    return {"own": {"mine": own}, "data": {"mine": found.data.model_dump(mode="json")}}
-
-
-def settings_of(declared: dict[str, Any], raw: dict[str, Any] | None = None) -> Settings:
-    return parse({"source": {"kind": "synthetic"}, "raw": raw or {}, "rows": {}, **declared})
-
-
 def refused(root: Path, declared: dict[str, Any]) -> str:
     """Why declared files are not fetched."""
     return refusal_of(lambda: fetch("mine", settings_of(declared), root))
@@ -81,16 +70,9 @@ def refused_npz(path: Path) -> str:
     return refusal_of(lambda: npz.read(path, "inputs", "labels"))
 
 
-def made(root: Path, declared: dict[str, Any]) -> prepared.Prepared:
-    settings = settings_of(declared)
-    fetch("mine", settings, root)
-    prepare("mine", settings, root)
-    return prepared.load("mine", root)
-
-
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_kind_becomes_four_splits(tmp_path: Path, kind: str) -> None:
-    done = made(tmp_path, declare(tmp_path, kind, WRITERS[kind](tmp_path)))
+    done = made(tmp_path, settings_of(declare(tmp_path, kind, WRITERS[kind](tmp_path))))
     counts = {"train": 68, "validation": 7, "test": 15, "public": 0}
     assert {name: len(split) for name, split in done.splits.items()} == done.manifest["counts"] == counts
     assert done.classes == 3
@@ -185,7 +167,7 @@ def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_
     assert "--size cuts and scales" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
     declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
     assert declared["own"]["mine"]["shape"] == [1, 10, 10]
-    found = made(tmp_path, declared)
+    found = made(tmp_path, settings_of(declared))
     assert found.input_shape == (1, 10, 10)
     del declared["own"]["mine"]["resize"]
     assert "12x20 pixels instead of 10x10" in refused(tmp_path, declared)
@@ -195,15 +177,15 @@ def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
     """The same examples, with the same test part, come out as the same bytes."""
     raw = {"mnist": {"train": 80, "test": 20}}
     split = {"raw": "mnist", "train": 50, "validation": 10, "public": {"raw": "mnist", "count": 8}}
-    settings = settings_of({"data": {"theirs": split}}, raw)
+    settings = settings_of({"data": {"theirs": split}, "raw": raw})
     fetch("mnist", settings, tmp_path)
     theirs = prepare("theirs", settings, tmp_path)
-    parts = sets.load("mnist", settings, tmp_path).parts
+    parts = raw_sets.load("mnist", settings, tmp_path).parts
     arrays = {f"{part}_{kind}": getattr(parts[part], kind) for part in parts for kind in ("inputs", "labels")}
     write_npz(tmp_path, **{name.removeprefix("train_"): array for name, array in arrays.items()})
     declared = declare(tmp_path, "npz", "mine.npz", test_inputs="test_inputs", test_labels="test_labels")
     declared["data"]["mine"] |= {"train": 50, "validation": 10, "public": {"raw": "mine", "count": 8}}
-    ours = made(tmp_path, declared).manifest
+    ours = made(tmp_path, settings_of(declared)).manifest
     assert ours["digests"] == theirs["digests"]
     same = {"counts", "balance", "duplicates", "classes", "seed", "input_shape"}
     assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
@@ -220,7 +202,7 @@ def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
             write_images(tmp_path / "mine" / part, count)
         else:
             write_texts(tmp_path / f"mine/{part}.csv", count)
-    done = made(tmp_path, declare(tmp_path, kind, "mine"))
+    done = made(tmp_path, settings_of(declare(tmp_path, kind, "mine")))
     assert done.manifest["counts"] == {"train": 54, "validation": 6, "test": 30, "public": 0}
     line = refusal_of(lambda: declare(tmp_path, kind, "mine", test=9))
     assert line == f"--test: not allowed beside the test part of {tmp_path}/mine"
@@ -229,7 +211,7 @@ def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
     settings = settings_of(declared)
-    made(tmp_path, declared)
+    made(tmp_path, settings_of(declared))
     write_npz(tmp_path, labels=(np.arange(COUNT) + 1) % 3)
     line = refused(tmp_path, declared)
     assert f"its digest is {digest_file(tmp_path / 'mine.npz')}, but params.yaml has own.mine.digest" in line
@@ -239,18 +221,13 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert "data/raw/mine: holds other files" in refusal_of(lambda: prepare("mine", other, tmp_path))
     assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
     (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
-    assert "all.npz: is not what was fetched" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
+    assert "all.npz: truncated or corrupt" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
     (tmp_path / "data/raw/mine/source.json").write_text("{")
-    assert "source.json: can't be read" in refusal_of(lambda: sets.load("mine", settings, tmp_path))
+    assert "source.json: can't be read" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
 
 
 def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
-    row = {
-        **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": "lenet5"}},
-        **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 3}]},
-        "settings": {"batch": 10, "epochs": 1, "learning_rate": 1.0, "delta": 0.001},
-    }
-    declared = declare(tmp_path, "npz", write_npz(tmp_path)) | {"rows": {"r": row}}
+    declared = declare(tmp_path, "npz", write_npz(tmp_path)) | {"rows": {"r": ROW}}
     digests = {settings_of(declared).row_digest("r")}
     declared["own"]["mine"]["path"] = "elsewhere.npz"
     digests.add(settings_of(declared).row_digest("r"))
@@ -287,7 +264,7 @@ def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line
 
 def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
     declared = declare(tmp_path, "npz", write_npz(tmp_path))
-    line = refusal_of(lambda: settings_of(declared, {"mine": {}}))
+    line = refusal_of(lambda: settings_of(declared | {"raw": {"mine": {}}}))
     assert line == "params.yaml: own.mine: 'raw' has an entry of that name too"
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from pipeline import params
 from pipeline.errors import UserError
-from pipeline.methods.dpsgd.settings import DpsgdSettings
 from tests.params.good import GOOD, changed
 from tests.refusal import refusal_of
 
@@ -49,21 +48,6 @@ def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
     refused = refusal_of(lambda: params.parse(changed(path, value)))
     assert refused.startswith("params.yaml: ")
     assert line in refused
-
-
-def test_a_method_refuses_a_normalisation_it_can_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DpsgdSettings, "normalizations", ("none",))
-    line = refusal_of(lambda: params.parse(changed("rows/one/model/normalization", "layer")))
-    assert "'layer' does not work with method 'dpsgd'; allowed: none" in line
-
-
-def test_a_search_on_other_data_is_no_search_of_the_row() -> None:
-    raw = changed("rows/one/search", "grid")
-    raw["data"]["other"] = raw["data"]["mnist"]
-    raw["rows"]["two"] = {**raw["rows"]["one"], "data": "other", "search": None}
-    raw["searches"]["grid"]["row"] = "two"
-    line = refusal_of(lambda: params.parse(raw))
-    assert "rows.one.search: 'grid' searched on other data, 'other'" in line
 
 
 def test_several_problems_are_a_line_each() -> None:

@@ -1,14 +1,17 @@
 """Prepared data of two sets: digits, and letters, which are public to whoever trains on digits."""
 
+import copy
 import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared, Split
 from pipeline.files import digest_file
@@ -19,6 +22,53 @@ from tests.conftest import make_data
 from tests.training.running import quiet
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+MODEL: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
+ROW: dict[str, Any] = {
+    **{"paper": "phan2017", "table": "pretrained", "label": "CNN", "data": "digits", "model": MODEL},
+    **{"method": "noisy_weights", "seeds": 2, "reproducible": True},
+    "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
+    "levels": [{"sigma": 0}],
+}
+PRIVATE: dict[str, Any] = {
+    **ROW,
+    "model": {"name": "lenet5", "normalization": "public_bn"},
+    "method": "dpsgd",
+    "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
+    "levels": [{"epsilon": 3}],
+}
+PARAMS: dict[str, Any] = {
+    "raw": {"mnist": {}, "kmnist": {}, "cifar100": {}},
+    "data": {
+        name: {"raw": raw, "train": 60, "validation": 10, "public": {"raw": "cifar100", "count": 8}}
+        for name, raw in (("digits", "mnist"), ("letters", "kmnist"), ("colours", "kmnist"))
+    },
+    "starts": {
+        "tuned": {"data": "digits", "row": "of-letters"},
+        "tuned-letters": {"data": "letters", "row": "of-digits"},
+    },
+    "relevances": {
+        "map": {"data": "digits", "row": "of-digits"},
+        "strange": {"data": "digits", "row": "of-letters", "of": "public", "examples": 5},
+        "late": {"data": "digits", "row": "tuning"},
+        "shared": {"data": "digits", "row": "sharing"},
+        "grey": {"data": "digits", "row": "of-colours"},
+    },
+    "rows": {
+        "of-digits": ROW,
+        "of-letters": {**ROW, "data": "letters"},
+        "of-colours": {**ROW, "data": "colours"},
+        "tuning": {**ROW, "data": "tuned-letters", "model": {**MODEL, "trainable": "linear"}},
+        "sharing": PRIVATE,
+        "after": {**PRIVATE, "data": "tuned", "model": {**PRIVATE["model"], "trainable": "linear"}},
+    },
+}
+
+
+def parsed(row: str = "of-digits", **changes: Any) -> Settings:
+    """PARAMS, with changes to a row."""
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"][row].update(changes)
+    return params.parse(raw)
 
 
 def write(data: Prepared, name: str, root: Path) -> None:
@@ -41,7 +91,8 @@ def letters() -> Prepared:
     return dataclasses.replace(data, splits=splits)
 
 
-def train(row: str, settings: Settings, root: Path) -> None:
+def train(row: str, root: Path, settings: Settings | None = None) -> None:
+    settings = settings or parsed()
     rows.train(row, settings, prepared.load(settings.rows[row].data, root), CPU, quiet, 60, root)
 
 

@@ -81,19 +81,6 @@ def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
     return torch.stack(relevance)
 
 
-def test_a_perceptron_follows_the_equations() -> None:
-    torch.manual_seed(2)
-    net = nn.Sequential(nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
-    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
-    inputs = torch.rand(4, 7)
-    with torch.no_grad():
-        slow = [
-            loop([one.weight.T for one in layers], [one.bias for one in layers], example)
-            for example in inputs
-        ]
-    torch.testing.assert_close(propagated(net, inputs), torch.stack(slow), rtol=1e-4, atol=1e-6)
-
-
 def test_a_convolution_follows_the_equations() -> None:
     """As the matrix that it is, whose columns are its answers to single pixels."""
     torch.manual_seed(2)

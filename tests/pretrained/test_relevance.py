@@ -1,10 +1,7 @@
 """Relevances that come with prepared data: whose they are, what is said of them, and what is refused."""
 
-import copy
 import dataclasses
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +14,8 @@ from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Split
 from pipeline.models import lenet5
 from pipeline.models.model import Model
-from pipeline.params import Settings
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained import starts
-from pipeline.pretrained.joining import check_joined
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.relevance import (
     INFORMED,
@@ -34,64 +29,17 @@ from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from stages.app import app
 from tests.conftest import make_data
-from tests.pretrained import conftest
-from tests.pretrained.conftest import check_same_data, write
+from tests.pretrained.conftest import MODEL, check_same_data, parsed, train, write
 from tests.refusal import refusal_of
 from tests.there import there
 
 CPU = torch.device("cpu")
-BN: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
-ROW: dict[str, Any] = {
-    **{"paper": "phan2017", "table": "pretrained", "label": "CNN", "data": "digits", "model": BN},
-    **{"method": "noisy_weights", "seeds": 2, "reproducible": True},
-    "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
-    "levels": [{"sigma": 0}],
-}
-PARAMS: dict[str, Any] = {
-    "raw": {"mnist": {}, "kmnist": {}, "cifar100": {}},
-    "data": {
-        name: {"raw": raw, "train": 60, "validation": 10, "public": {"raw": "cifar100", "count": 8}}
-        for name, raw in (("digits", "mnist"), ("letters", "kmnist"), ("colours", "kmnist"))
-    },
-    "starts": {"tuned": {"data": "letters", "row": "seeing"}},
-    "relevances": {
-        "map": {"data": "digits", "row": "seeing"},
-        "strange": {"data": "digits", "row": "stranger", "of": "public", "examples": 5},
-        "late": {"data": "digits", "row": "tuning"},
-        "shared": {"data": "digits", "row": "sharing"},
-        "grey": {"data": "digits", "row": "colouring"},
-    },
-    "rows": {
-        "seeing": ROW,
-        "stranger": {**ROW, "data": "letters"},
-        "tuning": {**ROW, "data": "tuned", "model": {**BN, "trainable": "linear"}},
-        "colouring": {**ROW, "data": "colours"},
-        "sharing": {
-            **ROW,
-            "model": {**BN, "normalization": "public_bn"},
-            "method": "dpsgd",
-            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
-            "levels": [{"epsilon": 3}],
-        },
-    },
-}
-
-
-def parsed(**row: Any) -> Settings:
-    """PARAMS, with changes to the row whose network is asked."""
-    raw = copy.deepcopy(PARAMS)
-    raw["rows"]["seeing"].update(row)
-    return params.parse(raw)
-
-
-def train(row: str, root: Path) -> None:
-    conftest.train(row, parsed(), root)
 
 
 @pytest.fixture
 def mapped(world: Path) -> Path:
-    """The world with `seeing` trained and its relevances made."""
-    train("seeing", world)
+    """The world with `of-digits` trained and its relevances made."""
+    train("of-digits", world)
     make_relevance("map", parsed(), world)
     return world
 
@@ -101,8 +49,8 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     check_same_data(source, data, "relevance", data.relevance)
     assert source.relevance is None
     # the first replica's network, with its running statistics, one example at a time
-    path = weights_path("seeing", "sigma=0", 0, mapped)
-    net = lenet5.build(Model(**BN), (1, 28, 28), 10)
+    path = weights_path("of-digits", "sigma=0", 0, mapped)
+    net = lenet5.build(Model(**MODEL), (1, 28, 28), 10)
     net.load_state_dict(load_file(path))
     assert not torch.equal(net[1].mean, torch.zeros(6))
     each = [
@@ -118,9 +66,9 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
 def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
     manifest = prepared.load("map", mapped).manifest
     assert manifest["relevance"] == {
-        "row": "seeing",
+        "row": "of-digits",
         "config": parsed().relevance_digest("map"),
-        "model": parsed().rows["seeing"].model.model_dump(mode="json"),
+        "model": parsed().rows["of-digits"].model.model_dump(mode="json"),
         "data": "digits",
         "edition": {"mnist": "synthetic"},
         "level": "sigma=0",
@@ -135,7 +83,7 @@ def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
 
 def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     digits = prepared.load("digits", world)
-    train("stranger", world)
+    train("of-letters", world)
     make_relevance("strange", parsed(), world)
     data = prepared.load("strange", world)
     about = data.manifest["relevance"]
@@ -143,14 +91,14 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     assert told == (False, UNINFORMED, "public", 5)
     found = there(read_relevance(data, CPU))
     assert (found.examples, found.public, found.informed) == (5, True, False)
-    net = trained_net(joined.behind("stranger", parsed(), world))
+    net = trained_net(joined.behind("of-letters", parsed(), world))
     images = digits.splits["public"].inputs[:5]
     assert np.array_equal(found.mean.numpy(), average(net, images, CPU))
 
 
 def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
     """Trained on letters, it has its convolutions from digits."""
-    starts.make_start("tuned", parsed(), mapped)
+    starts.make_start("tuned-letters", parsed(), mapped)
     train("tuning", mapped)
     make_relevance("late", parsed(), mapped)
     assert prepared.load("late", mapped).manifest["relevance"]["informed"]
@@ -166,11 +114,11 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     assert "params.yaml: no relevance 'mop'; did you mean map" in not_made("mop", world)
     line = refusal_of(lambda: prepared.load("map", world))
     assert "or `dprepro relevance map` where 'relevances' has it" in line
-    train("seeing", world)
+    train("of-digits", world)
     train("sharing", world)
     line = not_made("shared", world)
     assert "seed=0.safetensors: 1.mean: not kept with the weights; allowed: rows with" in line
-    path, run = weights_path("seeing", "sigma=0", 0, world), there(records.read_run("seeing", world))
+    path, run = weights_path("of-digits", "sigma=0", 0, world), there(records.read_run("of-digits", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
@@ -183,27 +131,11 @@ def test_a_network_for_other_images_is_refused(world: Path) -> None:
     data = make_data(60, 10, 10)
     colours = {name: Split(each.inputs.repeat(3, axis=1), each.labels) for name, each in data.splits.items()}
     write(dataclasses.replace(data, splits=colours), "colours", world)
-    train("colouring", world)
+    train("of-colours", world)
     assert not_made("grey", world) == (
-        "params.yaml: relevances.grey.row: 'colouring' is for images of shape (3, 28, 28), and those of "
+        "params.yaml: relevances.grey.row: 'of-colours' is for images of shape (3, 28, 28), and those of "
         "'digits' have (1, 28, 28); allowed: rows on such images"
     )
-
-
-def test_other_relevances_than_are_meant_are_refused(mapped: Path) -> None:
-    """Of another network; none where there should be some; and some where there should be none."""
-    data, digits = prepared.load("map", mapped), prepared.load("digits", mapped)
-    for fine in (data, digits):
-        check_joined(fine, parsed())
-    for wrong, meant, command in (
-        (data, parsed(seeds=3), "relevance"),
-        (dataclasses.replace(digits, name="map"), parsed(), "relevance"),
-        (dataclasses.replace(data, name="digits"), parsed(), "prepare"),
-    ):
-        assert refusal_of(partial(check_joined, wrong, meant)) == (
-            f"data/prepared/{wrong.name}: other relevances than params.yaml has now; "
-            f"run `dprepro {command} {wrong.name}`"
-        )
 
 
 def test_a_damaged_file_is_one_line(mapped: Path) -> None:
@@ -219,4 +151,4 @@ def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(mapped)
     monkeypatch.setattr(params, "load", parsed)
     done = CliRunner().invoke(app, ["relevance", "map", "--device", "cpu"])
-    assert done.output == "data/prepared/map: relevances to seeing\n"
+    assert done.output == "data/prepared/map: relevances to of-digits\n"

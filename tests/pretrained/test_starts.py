@@ -22,57 +22,19 @@ from pipeline.models.model import Model
 from pipeline.params import Settings
 from pipeline.pretrained import starts
 from pipeline.pretrained.joining import check_joined, read_arrays
+from pipeline.pretrained.relevance import make_relevance
 from pipeline.results import records
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import loop
 from pipeline.training import rows as training
-from tests.pretrained import conftest
-from tests.pretrained.conftest import CPU, check_same_data, letters, write
+from tests.pretrained.conftest import CPU, PARAMS, check_same_data, letters, parsed, train, write
 from tests.refusal import refusal_of
 from tests.there import there
 
-ROW: dict[str, Any] = {
-    **{"paper": "davody2020", "table": "t6", "label": "LeNet-5"},
-    **{"seeds": 2, "reproducible": True},
-}
-PARAMS: dict[str, Any] = {
-    "raw": {"mnist": {}, "kmnist": {}},
-    "data": {
-        name: {"raw": private, "train": 60, "validation": 10, "public": {"raw": "kmnist", "count": 8}}
-        for name, private in (("digits", "mnist"), ("letters", "kmnist"))
-    },
-    "starts": {"tuned": {"data": "digits", "row": "before"}},
-    "rows": {
-        "before": {
-            **ROW,
-            "data": "letters",
-            "model": {"name": "lenet5", "normalization": "running_bn"},
-            "method": "noisy_weights",
-            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.01, "draws": 1},
-            "levels": [{"sigma": 0}],
-        },
-        "after": {
-            **ROW,
-            "data": "tuned",
-            "model": {"name": "lenet5", "normalization": "public_bn", "trainable": "linear"},
-            "method": "dpsgd",
-            "settings": {"batch": 20, "epochs": 1, "learning_rate": 0.1, "delta": 1e-3},
-            "levels": [{"epsilon": 3}],
-        },
-    },
-}
 
-
-def parsed(**before: Any) -> Settings:
-    """PARAMS, with changes to the row that gives the weights."""
-    raw = copy.deepcopy(PARAMS)
-    raw["rows"]["before"].update(before)
-    return params.parse(raw)
-
-
-def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor]:
+def trained(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
-    conftest.train(row, own or parsed(), root)
+    train(row, root, own)
     run = there(records.read_run(row, root))
     every = [
         read_weights(weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
@@ -83,8 +45,8 @@ def train(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor
 
 @pytest.fixture
 def started(world: Path) -> tuple[Path, dict[str, Tensor]]:
-    """The world with `before` trained and its start made; and its weights."""
-    before = train("before", world)
+    """The world with `of-letters` trained and its start made; and its weights."""
+    before = trained("of-letters", world)
     starts.make_start("tuned", parsed(), world)
     return world, before
 
@@ -101,9 +63,9 @@ def test_a_start_is_the_data_and_the_first_replicas_weights(
     assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
     assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
     about = tuned.manifest["start"]
-    assert (about["row"], about["data"], about["seed"]) == ("before", "letters", 0)
+    assert (about["row"], about["data"], about["seed"]) == ("of-letters", "letters", 0)
     assert about["test_examples_seen"] == 0
-    assert about["config"] == parsed().row_digest("before")
+    assert about["config"] == parsed().row_digest("of-letters")
 
 
 def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]]) -> None:
@@ -124,7 +86,7 @@ def test_made_again_it_has_the_same_bytes(started: tuple[Path, dict[str, Tensor]
 
 def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[str, Tensor]]) -> None:
     root, before = started
-    after = train("after", root)
+    after = trained("after", root)
     linear = {name for name in before if int(name.partition(".")[0]) >= 9}
     assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
     own = parsed()
@@ -145,17 +107,17 @@ def not_made(root: Path, own: Settings | None = None, name: str = "tuned") -> st
 
 
 def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
-    assert "before.json: not there; run `dprepro train before` first" in not_made(world)
+    assert "of-letters.json: not there; run `dprepro train of-letters` first" in not_made(world)
     assert "params.yaml: no start 'tune'; did you mean tuned" in not_made(world, name="tune")
-    train("before", world)
-    other = parsed(levels=[{"sigma": 0.5}])
-    assert "before.json: trained with other settings" in not_made(world, other)
+    train("of-letters", world)
+    other = parsed("of-letters", levels=[{"sigma": 0.5}])
+    assert "of-letters.json: trained with other settings" in not_made(world, other)
     line = refusal_of(lambda: prepared.load("tuned", world))
     assert "run `dprepro prepare tuned` first, or `dprepro start tuned`" in line
     data = letters()
     data.splits["train"].inputs[0] = 0
     write(data, "letters", world)
-    assert "before.json: trained on other data than data/prepared/letters; run `dpre" in not_made(world)
+    assert "of-letters.json: trained on other data than data/prepared/letters; run `dpre" in not_made(world)
     assert not (world / PREPARED / "tuned").exists()
 
 
@@ -168,9 +130,9 @@ def test_weights_that_saw_a_private_example_are_not_public(world: Path, split: s
     data = letters()
     data.splits[seen].inputs[[3, 5]] = digits.splits[split].inputs[[0, 7]]
     write(data, "letters", world)
-    train("before", world)
+    train("of-letters", world)
     assert not_made(world) == (
-        "params.yaml: starts.tuned.row: 'before' was trained with 2 of the examples that are private in "
+        "params.yaml: starts.tuned.row: 'of-letters' was trained with 2 of the examples that are private in "
         "'digits'; allowed: rows on other data"
     )
     assert not (world / PREPARED / "tuned").exists()
@@ -182,28 +144,34 @@ def test_test_examples_that_the_weights_saw_are_counted(world: Path) -> None:
     # nothing is trained on these
     data.splits["test"].inputs[:] = prepared.load("digits", world).splits["test"].inputs
     write(data, "letters", world)
-    train("before", world)
+    train("of-letters", world)
     starts.make_start("tuned", parsed(), world)
     assert prepared.load("tuned", world).manifest["start"]["test_examples_seen"] == 3
 
 
-def test_a_start_of_another_pretraining_is_refused(started: tuple[Path, dict[str, Tensor]]) -> None:
-    """Of another network; none where there should be one; and one where there should be none."""
-    root, _ = started
-    tuned, digits = prepared.load("tuned", root), prepared.load("digits", root)
-    for fine in (tuned, digits):
+@pytest.mark.parametrize(
+    ("part", "name", "row", "what"),
+    [
+        ("start", "tuned", "of-letters", "weights of another pretraining"),
+        ("relevance", "map", "of-digits", "other relevances"),
+    ],
+)
+def test_what_is_joined_is_what_is_meant(world: Path, part: str, name: str, row: str, what: str) -> None:
+    """Not that of another network; none where there should be some; and some where there should be none."""
+    train(row, world)
+    make = {"start": starts.make_start, "relevance": make_relevance}[part]
+    make(name, parsed(), world)
+    joined, digits = prepared.load(name, world), prepared.load("digits", world)
+    for fine in (joined, digits):
         check_joined(fine, parsed())
-    raw = copy.deepcopy(PARAMS)
-    raw["data"]["tuned"] = raw["data"]["digits"]
-    del raw["starts"], raw["rows"]["after"]
-    for data, own, stage in (
-        (tuned, parsed(seeds=3), "start"),
-        (dataclasses.replace(digits, name="tuned"), parsed(), "start"),
-        (tuned, params.parse(raw), "prepare"),
+    for wrong, meant, command in (
+        (joined, parsed(row, seeds=3), part),
+        (dataclasses.replace(digits, name=name), parsed(), part),
+        (dataclasses.replace(joined, name="digits"), parsed(), "prepare"),
     ):
-        assert refusal_of(partial(check_joined, data, own)) == (
-            "data/prepared/tuned: weights of another pretraining than params.yaml has now; "
-            f"run `dprepro {stage} tuned`"
+        assert refusal_of(partial(check_joined, wrong, meant)) == (
+            f"data/prepared/{wrong.name}: {what} than params.yaml has now; "
+            f"run `dprepro {command} {wrong.name}`"
         )
 
 
@@ -302,14 +270,14 @@ def of_tutorial(features: bool, trainable: str = "linear", **after: Any) -> Sett
 
 def test_training_on_features_is_training_behind_frozen_convolutions(world: Path) -> None:
     slow, fast = of_tutorial(False), of_tutorial(True)
-    train("before", world, slow)
+    train("of-letters", world, slow)
     starts.make_start("tuned", slow, world)
-    expected = train("after", world, slow)
+    expected = trained("after", world, slow)
     starts.make_start("tuned", fast, world)
     data = prepared.load("tuned", world)
     assert data.input_shape == starts.features_shape(fast.rows["after"].model) == (2304,)
     assert data.manifest["start"]["config"] == fast.start_digest("tuned") != slow.start_digest("tuned")
-    found = train("after", world, fast)
+    found = trained("after", world, fast)
     assert found.keys() == {name for name in expected if name.startswith("classifier.")}
     for name, value in found.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
@@ -320,10 +288,10 @@ def test_features_are_for_networks_that_can_be_divided_and_rows_that_train_the_r
     raw = copy.deepcopy(PARAMS)
     raw["starts"]["tuned"]["features"] = True
     line = refusal_of(lambda: params.parse(raw))
-    assert "features: 'before' trains 'lenet5'; allowed with features: rows of tf_tutorial" in line
+    assert "features: 'of-letters' trains 'lenet5'; allowed with features: rows of tf_tutorial" in line
     line = refusal_of(lambda: of_tutorial(True, trainable="all"))
     assert "only features, for linear layers; allowed: 'linear'" in line
-    before = PARAMS["rows"]["before"]
+    before = PARAMS["rows"]["of-letters"]
     augmented: dict[str, Any] = {
         "model": before["model"] | {"name": "tf_tutorial", "trainable": "linear"},
         "method": before["method"],

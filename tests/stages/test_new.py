@@ -108,19 +108,9 @@ def test_data_and_a_row_of_them(project: Path) -> None:
             ["data", "mine", "--npz", "mine.npz", "--test", "9", "--test-inputs", "a", "--test-labels", "b"],
             "--test: not allowed beside the test part of --test-inputs",
         ),
-        (["data", "mine", "--npz", "data"], "data: not as --npz takes it; allowed: a file, or a folder with"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
-        (["data", "mine", "--npz", "/dev/null"], "no regular file"),
-        (
-            ["data", "mine", "--npz", "mine.npz", "--inputs", "x"],
-            "no array 'x'; there are: 'inputs', 'labels'",
-        ),
-        (
-            ["data", "mine", "--npz", "mine.npz", "--test", "119"],
-            "--test 119, --public 0: of 1 examples too few are left",
-        ),
         (
             ["data", "mine", "--npz", "mine.npz", "--test", "121"],
             "--test 121, --public 0: of 0 examples too few are left",
@@ -144,6 +134,9 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert "rows.a.settings.batch: 99 is larger" in refused(
         *row("a", "--method", "dpsgd", "--epsilon", "3", "--batch", "99")
     )
+    assert "epsilon" in refused(*row("a", "--method", "dpsgd", "--epsilon", "0"))
+    assert "epochs" in refused(*row("a", *epsilon, "--epochs", "inf"))
+    assert "--sigma" in refused(*row("a", "--method", "batch_clipping"))
     line = refused("row", "a", "--data", "other", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3")
     assert line == "params.yaml: no data set 'other'; there are: mine"
 
@@ -201,7 +194,7 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
         "level", "second", "--sigma", "1"
     )
     assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
-    assert "epsilon: 'nan' is not allowed: Input should be greater than 0" in refused(
+    assert "epsilon: 'NaN' is not allowed: Input should be greater than 0" in refused(
         "level", "first", "--epsilon", "nan"
     )
     run("level", "first", "--epsilon", "inf")
@@ -268,16 +261,6 @@ def test_the_projects_own_file_can_be_added_to(project: Path) -> None:
     assert ours.rows.keys() - theirs.rows.keys() == {"second"}
     # searches aren't beside it here, so digests are compared of a row that none chose for
     assert ours.row_digest("davody-scaling-lenet5") == theirs.row_digest("davody-scaling-lenet5")
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--epsilon", "0"], ["--epsilon", "3", "--batch", "0"], ["--epsilon", "3", "--epochs", "inf"]]
-)
-def test_a_value_that_is_not_allowed_is_a_line(project: Path, wrong: list[str]) -> None:
-    run("data", "mine", "--npz", "mine.npz")
-    name = wrong[-2].removeprefix("--")
-    assert name in refused(*row("second", "--method", "dpsgd", *wrong))
-    assert "--sigma" in refused(*row("second", "--method", "batch_clipping"))
 
 
 def test_nothing_that_somebody_else_wrote_meanwhile_is_lost(project: Path) -> None:

@@ -3,7 +3,8 @@
 import struct
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ GREY = {"1", "L", "LA"}
 DEEP = {"I", "I;16", "I;16B", "I;16L", "F"}  # whose values don't fit in a byte
 _CORRUPT = (
     *(OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError),
-    *(struct.error, zlib.error, MemoryError, Image.DecompressionBombError, Image.DecompressionBombWarning),
+    *(struct.error, zlib.error, MemoryError),
 )
 
 
@@ -60,49 +61,42 @@ def look(path: Path) -> tuple[int, int, bool]:
     Raises:
         UserError: it is none, or too large.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=FORMATS) as image:
-                _check(path, image)
-                return image.height, image.width, image.mode in GREY
-    except _CORRUPT as problem:
-        raise UserError(f"{path}: {_what(problem)}") from problem
+    with _opened(path) as image:
+        return image.height, image.width, image.mode in GREY
 
 
 def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
     """Pixels uint8 (C, H, W) of one image; otherwise as `read`."""
     channels, height, width = shape
+    with _opened(path) as image:
+        if not resize and (image.height, image.width) != (height, width):
+            raise UserError(
+                f"{path}: {image.height}x{image.width} pixels instead of {height}x{width}; only data "
+                "with `resize: true` are cut and scaled"
+            )
+        if channels == 1 and image.mode not in GREY:
+            raise UserError(f"{path}: is in colour; allowed: grey, as data of 1 channel are")
+        plain = image.convert("L" if channels == 1 else "RGB")
+        if plain.size != (width, height):
+            plain = ImageOps.fit(plain, (width, height), Image.Resampling.BILINEAR)
+        return np.asarray(plain).reshape(height, width, channels).transpose(2, 0, 1)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """An image whose header says that it may be unpacked; whatever Pillow raises of it is one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as image:
-                _check(path, image)
-                if not resize and (image.height, image.width) != (height, width):
-                    raise UserError(
-                        f"{path}: {image.height}x{image.width} pixels instead of {height}x{width}; only data "
-                        "with `resize: true` are cut and scaled"
-                    )
-                if channels == 1 and image.mode not in GREY:
-                    raise UserError(f"{path}: is in colour; allowed: grey, as data of 1 channel are")
-                plain = image.convert("L" if channels == 1 else "RGB")
-        if plain.size != (width, height):
-            plain = ImageOps.fit(plain, (width, height), Image.Resampling.BILINEAR)
-        return np.asarray(plain).reshape(height, width, channels).transpose(2, 0, 1)
+                if image.width * image.height > OWN_PIXELS:
+                    size = f"{image.height}x{image.width} pixels"
+                    raise UserError(f"{path}: {size}; allowed: up to {OWN_PIXELS:,} in an image")
+                if image.mode in DEEP:
+                    raise UserError(f"{path}: more than 8 bits a value; allowed: 8")
+                yield image
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as problem:
+        raise UserError(f"{path}: more pixels than are allowed, {OWN_PIXELS:,}") from problem
     except _CORRUPT as problem:
-        raise UserError(f"{path}: {_what(problem)}") from problem
-
-
-def _check(path: Path, image: Image.Image) -> None:
-    if image.width * image.height > OWN_PIXELS:
-        raise UserError(
-            f"{path}: {image.height}x{image.width} pixels; allowed: up to {OWN_PIXELS:,} in an image"
-        )
-    if image.mode in DEEP:
-        raise UserError(f"{path}: more than 8 bits a value; allowed: 8")
-
-
-def _what(problem: BaseException) -> str:
-    if isinstance(problem, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"more pixels than are allowed, {OWN_PIXELS:,}"
-    return f"not an image of {', '.join(FORMATS)}, or truncated: {shown(str(problem))}"
+        why = f"not an image of {', '.join(FORMATS)}, or truncated: {shown(str(problem))}"
+        raise UserError(f"{path}: {why}") from problem

@@ -1,32 +1,19 @@
-"""``data/raw/NAME`` of a person's own files, laid out by `fetch` and read back as the catalogue's are.
+"""A person's own files as an entry of the catalogue, and their examples.
 
-The folder holds copies of the declared files and ``source.json`` with their checksums. Where the declaration
-has no test part of its own, its seed takes ``test`` examples for one: the first in its permutation, each part
-then in the order of the files.
+Where the declaration has no test part of its own, its seed takes ``test`` examples for one: the first in its
+permutation, each part then in the order of the files.
 """
 
 from pathlib import Path
-from shutil import copyfile
 from typing import cast
 
 import numpy as np
 
-from pipeline.data import catalog, raw
 from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
-from pipeline.data.own import private
-from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW, RawSet
-from pipeline.errors import UserError, reading, writing
-from pipeline.files import digest_file
-from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts, Settings
-
-
-def entry_of(name: str, settings: Settings) -> Entry:
-    """What a model needs to know of a raw data set, the catalogue's or one's own."""
-    own = settings.own.get(name)
-    return raw.entry_of(name, settings) if own is None else entry(name, own)
+from pipeline.errors import UserError
+from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
 
 
 def entry(name: str, own: OwnFiles) -> Entry:
@@ -43,52 +30,7 @@ def entry(name: str, own: OwnFiles) -> Entry:
     )
 
 
-def collect(name: str, own: OwnFiles, root: Path, target: Path) -> None:
-    """Copy the declared files into ``target``, once they are the declared ones.
-
-    Raises:
-        UserError: they are not, or can't be copied.
-    """
-    if name in catalog.catalog():
-        raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
-    private.ignore([RAW, PREPARED, Path(own.path)], root)
-    private.refuse_tracked(private.tracked([Path(own.path)], root))
-    found = declared.find(name, own, root)
-    told = declared.digest_of(declared.digests(found))
-    if told != own.digest:
-        raise UserError(
-            f"{root / own.path}: its digest is {told}, but {PARAMS} has own.{name}.digest: {own.digest}; "
-            "if it was meant to change, write the new one there"
-        )
-    # whatever they hold is compared with the declaration now, while somebody looks
-    _parts(name, own, root / own.path)
-    for below, path in found.items():
-        with reading(path), writing(target / below):
-            (target / below).parent.mkdir(parents=True, exist_ok=True)
-            copyfile(path, target / below)
-
-
-def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
-    """Read ``data/raw/NAME`` after checking that it holds the declared bytes.
-
-    Raises:
-        UserError: it doesn't; the line says what to run.
-    """
-    own = settings.own.get(name)
-    if own is None:
-        return raw.load(name, settings, root)
-    folder, again = root / RAW / name, f"run `dprepro fetch {name}`"
-    _, files = raw.read_source(folder, again)
-    for below, digest in files.items():
-        path = folder / below
-        if not path.is_file() or digest_file(path) != digest:
-            raise UserError(f"{path}: is not what was fetched; {again} again")
-    if declared.digest_of(dict(sorted(files.items()))) != own.digest:
-        raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
-    return RawSet(entry(name, own), OWN, files, _parts(name, own, folder))
-
-
-def _parts(name: str, own: OwnFiles, place: Path) -> dict[str, Examples]:
+def parts(name: str, own: OwnFiles, place: Path) -> dict[str, Examples]:
     """Training and test part of the files in the folder ``place``, or of that file, as they are declared."""
     if declared.parted(own):
         parts = {part: _read(own, place, part) for part in declared.PARTS}

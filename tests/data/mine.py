@@ -1,0 +1,34 @@
+"""A person's own files, declared as `dprepro new` declares them, and a row that trains on them."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.data import prepared
+from pipeline.data.fetch import fetch
+from pipeline.data.own import describe
+from pipeline.data.prepare import prepare
+from pipeline.params import Public, Settings, parse
+
+ROW: dict[str, Any] = {
+    **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": "lenet_300_100"}},
+    **{"method": "dpsgd", "seeds": 1, "reproducible": True, "levels": [{"epsilon": 8}]},
+    "settings": {"batch": 32, "epochs": 3, "learning_rate": 0.5, "delta": 0.001},
+}
+
+
+def declare(root: Path, kind: str, path: str, public: int = 0, **said: Any) -> dict[str, Any]:
+    """An entry of `own` and one of `data`."""
+    unprotected = Public(raw="mine", count=public)
+    found = describe.describe("mine", kind, {"path": path, **said}, root, unprotected)
+    own = found.own.model_dump(mode="json", exclude_unset=True)
+    return {"own": {"mine": own}, "data": {"mine": found.data.model_dump(mode="json")}}
+
+
+def settings_of(declared: dict[str, Any]) -> Settings:
+    return parse({"source": {"kind": "synthetic"}, "raw": {}, "rows": {}, **declared})
+
+
+def made(root: Path, settings: Settings) -> prepared.Prepared:
+    fetch("mine", settings, root)
+    prepare("mine", settings, root)
+    return prepared.load("mine", root)
