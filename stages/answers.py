@@ -47,8 +47,8 @@ def accounted(line: str) -> Iterator[str]:
     by_level: dict[str, list[Ledger]] = {}
     for replica in ledgers.replicas if ledgers else ():
         by_level.setdefault(replica.level, []).append(replica.ledger)
-    for level, found in by_level.items():
-        ledger = worst(found)
+    for level, ledgers_of_level in by_level.items():
+        ledger = worst(ledgers_of_level)
         attacks = [attack for attack in audit.attacks if attack.level == level] if audit else []
         uses = not_covered(ledger, attacks, ledgers.composition if ledgers else None)
         outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""

@@ -13,9 +13,12 @@ def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yam
     from pipeline.results import records
 
     path = audit_row(row, params.load())
-    found = records.read_audit(row)
-    assert found is not None
-    for one in found.attacks:
-        epsilon_upper = "no bound" if one.epsilon_upper is None else f"{upwards(one.epsilon_upper)} accounted"
-        print(f"{row}, {one.level}, {one.attack}: epsilon >= {downwards(one.largest)} shown, {epsilon_upper}")
+    audited = records.read_audit(row)
+    assert audited is not None
+    for attack in audited.attacks:
+        epsilon_upper = (
+            "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
+        )
+        shown = f"epsilon >= {downwards(attack.largest)} shown"
+        print(f"{row}, {attack.level}, {attack.attack}: {shown}, {epsilon_upper}")
     print(f"{row}: audited, {path}")

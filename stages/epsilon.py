@@ -65,32 +65,32 @@ def epsilon(
         raise UserError(f"--for-epsilon: of Poisson samples only, not of --sampling {sampling}")
     if for_epsilon is not None and not for_epsilon > 0:
         raise UserError(f"--for-epsilon {for_epsilon:g}: not allowed; it must be above 0")
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "examples": examples,
         "batch": batch,
         "epochs": epochs,
         "steps": steps,
         "delta": delta,
     }
-    said |= {"sampling": sampling}
+    options |= {"sampling": sampling}
     with Console(stderr=True).status("accounting"):
         try:
-            own = dpsgd_settings(1.0 if sigma is None else sigma, **said)
+            settings = dpsgd_settings(1.0 if sigma is None else sigma, **options)
         except UserError as problem:
             raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
-            steps = own.total_steps
+            steps = settings.total_steps
             sigma = noise_for(for_epsilon, delta, batch / examples, steps, tightest(steps, delta))
-            own = dpsgd_settings(sigma, **said)
+            settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"
-        ledger = make_ledger(spending_of(own), own.total_steps, delta, None)
+        ledger = make_ledger(spending_of(settings), settings.total_steps, delta, None)
         if best_of is not None:
             drawn = drawn or "geometric"
-            best = up(selection_epsilon(spending_of(own), own.total_steps, delta, best_of, drawn))
-            told = AccountantEpsilon(
+            best = up(selection_epsilon(spending_of(settings), settings.total_steps, delta, best_of, drawn))
+            selection = AccountantEpsilon(
                 accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION
             )
-            ledger = ledger.model_copy(update={"accountants": (*ledger.accountants, told)})
+            ledger = ledger.model_copy(update={"accountants": (*ledger.accountants, selection)})
     if as_json:
         print(ledger.model_dump_json(indent=2))
     else:
@@ -123,7 +123,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
             downwards(ledger.epsilon_lower),
             "a lower bound: so much is spent on it",
         )
-    for one in ledger.accountants:
-        told = "none" if one.epsilon is None else upwards(one.epsilon)
-        table.add_row(one.accountant, told, one.note or "an upper bound")
+    for result in ledger.accountants:
+        upper = "none" if result.epsilon is None else upwards(result.epsilon)
+        table.add_row(result.accountant, upper, result.note or "an upper bound")
     console.print(table)

@@ -96,22 +96,22 @@ def data(
     if len(given) != 1:
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
-    told: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
-    told |= {"test_inputs": test_inputs, "test_labels": test_labels, "range": span, "clip": clip or None}
-    told |= {"size": size, "text": text, "label": label}
-    said = {key: value for key, value in told.items() if value is not None}
-    for other, options in TAKES.items():
-        if other != kind and (strange := [key for key in options if key in said]):
+    options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
+    options |= {"test_inputs": test_inputs, "test_labels": test_labels, "range": span, "clip": clip or None}
+    options |= {"size": size, "text": text, "label": label}
+    fields = {key: value for key, value in options.items() if value is not None}
+    for other, keys in TAKES.items():
+        if other != kind and (strange := [key for key in keys if key in fields]):
             raise UserError(f"--{strange[0].replace('_', '-')}: is for --{other}, and these are {kind}")
-    if side := said.pop("size", None):
-        said |= {"resize": True, "shape": (None, side, side)}
+    if side := fields.pop("size", None):
+        fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
     adding.refuse(name, "raw")
     unprotected = PUBLIC if public is None and public_from else public or 0
-    with placing(name, path, copy) as said["path"]:
-        found = describe(name, kind, said, public=Public(raw=public_from or name, count=unprotected))
-        adding.entry("own", name, _entry(found.own, OF_FILES))
-        adding.entry("data", name, _entry(found.data, OF_SPLITS))
+    with placing(name, path, copy) as fields["path"]:
+        described = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
+        adding.entry("own", name, _entry(described.own, OF_FILES))
+        adding.entry("data", name, _entry(described.data, OF_SPLITS))
         settings = adding.checked()
         fetched = fetch(name, settings)
         splits = prepare(name, settings)["counts"]
@@ -120,7 +120,7 @@ def data(
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if not unprotected:
         print("none is public: methods that need public examples say so (--public, --public-from)")
-    elif found.data.public.raw == name:
+    elif described.data.public.raw == name:
         print(f"{unprotected} of them are public from here on, and nothing protects them")
 
 

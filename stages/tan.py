@@ -104,30 +104,34 @@ def _table(planned: "Plan") -> "Table":
     for name in ("B", "sigma", "S", "q", "eta", *EPSILONS, "noise", "examples", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for one in planned.choices:
-        chosen = one == planned.recommended
-        table.add_row(*_cells(one, planned.recommended), _mark(one, chosen), style="bold" if chosen else None)
+    for choice in planned.choices:
+        recommended = choice == planned.recommended
+        table.add_row(
+            *_cells(choice, planned.recommended),
+            _mark(choice, recommended),
+            style="bold" if recommended else None,
+        )
     return table
 
 
-def _cells(one: "Choice", best: "Choice") -> list[str]:
+def _cells(choice: "Choice", best: "Choice") -> list[str]:
     return [
-        str(one.batch),
-        f"{one.sigma:.4g}",
-        str(one.steps),
-        f"{one.rate:.3g}",
-        f"{one.eta:.3g}",
-        _number(one.epsilon_tan),
-        _number(one.epsilon_rdp),
-        _number(one.epsilon_pld),
-        f"{one.noise:.2f}",
-        f"{one.processed:.3g}",
-        f"{one.processed / best.processed:.3g}",
+        str(choice.batch),
+        f"{choice.sigma:.4g}",
+        str(choice.steps),
+        f"{choice.rate:.3g}",
+        f"{choice.eta:.3g}",
+        _number(choice.epsilon_tan),
+        _number(choice.epsilon_rdp),
+        _number(choice.epsilon_pld),
+        f"{choice.noise:.2f}",
+        f"{choice.processed:.3g}",
+        f"{choice.processed / best.processed:.3g}",
     ]
 
 
-def _mark(one: "Choice", chosen: bool) -> str:
-    return " ".join(["<- take"] * chosen + ["wall"] * one.behind_wall)
+def _mark(choice: "Choice", recommended: bool) -> str:
+    return " ".join(["<- take"] * recommended + ["wall"] * choice.behind_wall)
 
 
 def _advice(planned: "Plan", simulate: int) -> list[str]:

@@ -22,14 +22,16 @@ def verify(
     from pipeline.verification import verify as run
 
     wrong = count = 0
-    for found in run(params.load(), measure, rows or ()):
+    for checked in run(params.load(), measure, rows or ()):
         count += 1
-        wrong += found.wrong is not None
+        wrong += checked.wrong is not None
         # one line each, however many a problem has
-        told = "ok" if found.wrong is None else "WRONG: " + printable("; ".join(found.wrong.split("\n")))
-        if found.unchecked:
-            told += f" (not checked: {found.unchecked})"
-        print(f"{found.subject}: {told}", flush=True)
+        outcome = (
+            "ok" if checked.wrong is None else "WRONG: " + printable("; ".join(checked.wrong.split("\n")))
+        )
+        if checked.unchecked:
+            outcome += f" (not checked: {checked.unchecked})"
+        print(f"{checked.subject}: {outcome}", flush=True)
     print(f"{count} compared, {wrong} wrong")
     if wrong:
         raise typer.Exit(1)

@@ -60,7 +60,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
     return Fetched(target, edition, files)
 
 
-def _copy_own(name: str, own: OwnFiles, root: Path, target: Path) -> None:
+def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> None:
     """Copy the declared files into ``target``, once they are the declared ones.
 
     Raises:
@@ -68,18 +68,18 @@ def _copy_own(name: str, own: OwnFiles, root: Path, target: Path) -> None:
     """
     if name in catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
-    private.ignore([RAW, PREPARED, Path(own.path)], root)
-    private.refuse_tracked(private.tracked([Path(own.path)], root))
-    found = declared.find(name, own, root)
-    told = declared.digest_of(declared.digests(found))
-    if told != own.digest:
+    private.ignore([RAW, PREPARED, Path(declaration.path)], root)
+    private.refuse_tracked(private.tracked([Path(declaration.path)], root))
+    files = declared.find(name, declaration, root)
+    digest = declared.digest_of(declared.digests(files))
+    if digest != declaration.digest:
         raise UserError(
-            f"{root / own.path}: its digest is {told}, but {PARAMS} has own.{name}.digest: {own.digest}; "
-            "if it was meant to change, write the new one there"
+            f"{root / declaration.path}: its digest is {digest}, but {PARAMS} has own.{name}.digest: "
+            f"{declaration.digest}; if it was meant to change, write the new one there"
         )
     # whatever they hold is compared with the declaration now, while somebody looks
-    sets.parts(name, own, root / own.path)
-    for below, path in found.items():
+    sets.parts(name, declaration, root / declaration.path)
+    for below, path in files.items():
         with reading(path), writing(target / below):
             (target / below).parent.mkdir(parents=True, exist_ok=True)
             copyfile(path, target / below)

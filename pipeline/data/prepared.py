@@ -162,15 +162,15 @@ def _manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_bytes())
-        _Manifest.model_validate(found)
+        manifest = json.loads(path.read_bytes())
+        _Manifest.model_validate(manifest)
     except FileNotFoundError as problem:
         raise _missing(problem, folder.name) from problem
     except (OSError, ValueError, RecursionError) as problem:
         raise UserError(
             f"{path}: is not what was prepared; run `dprepro prepare {folder.name}` again"
         ) from problem
-    return dict(found)
+    return dict(manifest)
 
 
 def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any]) -> None:

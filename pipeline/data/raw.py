@@ -40,8 +40,8 @@ def asked_edition(name: str, settings: Settings) -> str:
 
 def entry_of(name: str, settings: Settings) -> Entry:
     """What a model needs to know of a raw data set, the catalogue's or one's own."""
-    own = settings.own.get(name)
-    return catalog.get(settings.raw_set(name)) if own is None else sets.entry(name, own)
+    declaration = settings.own.get(name)
+    return catalog.get(settings.raw_set(name)) if declaration is None else sets.entry(name, declaration)
 
 
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
@@ -84,19 +84,19 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         raise UserError(
             f"{folder}: holds edition {edition!r}, but {PARAMS} asks for {asked!r}; {again} again"
         )
-    layout, own = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
-    if own is not None and declared.digest_of(files) != own.digest:
+    layout, declaration = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
+    if declaration is not None and declared.digest_of(files) != declaration.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
     # Official files must be the catalogue's; of the others only source.json knows.
-    due = files if own else {file.name: file.checksum for file in layout.files}
-    for below, checksum in due.items():
+    expected = files if declaration else {file.name: file.checksum for file in layout.files}
+    for below, checksum in expected.items():
         path = folder / below
         if not path.is_file():
             raise UserError(f"{path}: missing; {again} again")
         if digest_file(path) != (files.get(below) if edition == SYNTHETIC else checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
-    if own is not None:
-        return RawSet(entry, edition, files, sets.parts(name, own, folder))
+    if declaration is not None:
+        return RawSet(entry, edition, files, sets.parts(name, declaration, folder))
     parts = {
         part: formats.read(entry.format, [folder / file.name for file in which])
         for part, which in (("train", layout.train), ("test", layout.test))

@@ -44,8 +44,8 @@ class Selection:
 
     def contents(self, keys: Keys) -> list[bytes]:
         """Each example's content key."""
-        own = keys[self.raw, self.part]
-        return [own[index] for index in self.indices]
+        part_keys = keys[self.raw, self.part]
+        return [part_keys[index] for index in self.indices]
 
 
 def content_keys(inputs: np.ndarray) -> list[bytes]:
@@ -69,15 +69,15 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
         UserError: a declared size doesn't fit; the line says what is there.
     """
     public = data.public
-    own = data.raw == public.raw
-    if own and public.part == "test":
+    same_set = data.raw == public.raw
+    if same_set and public.part == "test":
         raise UserError(f"{PARAMS}: data.{name}.public.part: 'test' is the test split; allowed: train")
     order = _permutation(len(keys[data.raw, "train"]), data.seed)
-    candidates = order if own else _permutation(len(keys[public.raw, public.part]), data.seed)
+    candidates = order if same_set else _permutation(len(keys[public.raw, public.part]), data.seed)
 
     private = Counter([*keys[data.raw, "train"], *keys[data.raw, "test"]])
     occurs = np.array([private[keys[public.raw, public.part][index]] for index in candidates])
-    fit = np.flatnonzero(occurs <= (1 if own else 0))  # one of one's own occurs once, as itself
+    fit = np.flatnonzero(occurs <= (1 if same_set else 0))  # one of one's own occurs once, as itself
     if len(fit) < public.count:
         raise UserError(
             f"{PARAMS}: data.{name}.public.count: {public.count}, but of the {public.part} part of "
@@ -86,9 +86,9 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
     chosen = candidates[fit[: public.count]]
     passed_over = int(fit[public.count - 1]) + 1 - public.count if public.count else 0
 
-    rest = order[~np.isin(order, chosen)] if own else order
+    rest = order[~np.isin(order, chosen)] if same_set else order
     if data.train + data.validation > len(rest):
-        taken = f", of which public takes {public.count}" if own else ""
+        taken = f", of which public takes {public.count}" if same_set else ""
         raise UserError(
             f"{PARAMS}: data.{name}: train {data.train} + validation {data.validation} is more than the "
             f"{len(order)} training examples of {data.raw!r}{taken}"
@@ -107,12 +107,12 @@ def check_disjoint(selections: Mapping[str, Selection], keys: Keys) -> None:
     Raises:
         RuntimeError: the rule is broken, and with it every privacy claim.
     """
-    for (one, first), (other, second) in combinations(selections.items(), 2):
+    for (name, first), (other, second) in combinations(selections.items(), 2):
         shared = len(first.members & second.members)
-        if "public" in (one, other):
+        if "public" in (name, other):
             shared += len(set(first.contents(keys)) & set(second.contents(keys)))
         if shared:
-            raise RuntimeError(f"splits {one} and {other} share {shared} examples")
+            raise RuntimeError(f"splits {name} and {other} share {shared} examples")
 
 
 def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dict[str, int]]:
@@ -121,8 +121,8 @@ def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dic
     return {
         "within": {split: len(each) - len(set(each)) for split, each in contents.items()},
         "between": {
-            f"{one}, {other}": len(set(contents[one]) & set(contents[other]))
-            for one, other in combinations(contents, 2)
+            f"{split}, {other}": len(set(contents[split]) & set(contents[other]))
+            for split, other in combinations(contents, 2)
         },
     }
 

@@ -123,7 +123,7 @@ def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int) -> bytes:
     """AG News rows: class from 1, title, description, every field quoted."""
     words = np.random.PCG64([seed, 0])
     common = _words(COMMON_WORDS, words)
-    own = [_words(CLASS_WORDS, words) for _ in range(4)]
+    class_words = [_words(CLASS_WORDS, words) for _ in range(4)]
     lines = []
     for label in labels:
         length = 12 + int(_integers(draws, 28, 1)[0])
@@ -134,7 +134,7 @@ def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int) -> bytes:
         text = []
         for position in range(length):
             if lot[position] < OWN_SHARE + OTHER_SHARE:
-                source = own[label if lot[position] < OWN_SHARE else stray[position]]
+                source = class_words[label if lot[position] < OWN_SHARE else stray[position]]
             else:
                 source = common
             text.append(source[int(rank[position]) * len(source) >> 16])

@@ -47,8 +47,8 @@ class Encoder:
         numbers = {token: number for number, token in enumerate(self.vocabulary)}
         encoded = np.full((len(texts), self.tokens), PADDING, np.int32)
         for row, text in zip(encoded, texts, strict=True):
-            found = [numbers.get(token, UNKNOWN) for token in tokenize(text)[: self.tokens]]
-            row[: len(found)] = found
+            tokens = [numbers.get(token, UNKNOWN) for token in tokenize(text)[: self.tokens]]
+            row[: len(tokens)] = tokens
         return encoded
 
     def write(self, path: Path) -> dict[str, Any]:

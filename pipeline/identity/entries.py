@@ -29,7 +29,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     rows = settings.rows
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
-        "own": {name: [own.model_dump(mode="json")] for name, own in settings.own.items()},
+        "own": {name: [declaration.model_dump(mode="json")] for name, declaration in settings.own.items()},
         "prepare": {
             name: [
                 data.model_dump(mode="json"),
@@ -58,7 +58,11 @@ def entries(settings: Settings) -> dict[str, Any]:
     words = [
         _bytes_of("reporting"),
         digest_files(Path(), PAPERS.glob("*.yaml")),
-        [digest_file(one.path) for kind in ("claims", "figures") for one in extensions(kind).values()],
+        [
+            digest_file(extension.path)
+            for kind in ("claims", "figures")
+            for extension in extensions(kind).values()
+        ],
     ]
     beside = [digest_file(path) for path in settings.summaries if path.exists()]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]

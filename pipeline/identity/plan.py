@@ -30,8 +30,8 @@ def plan(settings: Settings, gpu: bool) -> list[Planned]:
         settings: all settings.
         gpu: whether there is one here.
     """
-    planned = [found for key in settings.rows if (found := _row(settings, key, gpu)).replicas]
-    return sorted(planned, key=lambda one: (one.waits, one.seconds is None, one.seconds or 0.0))
+    planned = [row_plan for key in settings.rows if (row_plan := _row(settings, key, gpu)).replicas]
+    return sorted(planned, key=lambda row: (row.waits, row.seconds is None, row.seconds or 0.0))
 
 
 def lacks(settings: Settings, key: str) -> bool:
@@ -54,12 +54,12 @@ def _row(settings: Settings, key: str, gpu: bool) -> Planned:
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits, None, None)
     stands = Standing(row, prepared.digests_here(row.data))
-    why = [stands.why_not(run, one) for one in run.replicas]
+    why = [stands.why_not(run, replica) for replica in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if kept + len(why) - why.count(None) < wanted or not reasons:
         reasons = (*reasons, NEVER)
     # replicas trained together share their times
-    spans = {(one.started, one.ended) for one in run.replicas}
+    spans = {(replica.started, replica.ended) for replica in run.replicas}
     each = sum(ended - started for started, ended in spans) / len(run.replicas)
     return Planned(key, wanted - kept, kept, reasons, waits, each * (wanted - kept), run.origins[-1].device)

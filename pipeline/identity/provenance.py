@@ -32,13 +32,13 @@ def versions() -> dict[str, str]:
 
     An installed `dprepro` has no `revision`, and is known by its version alone.
     """
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _git(*arguments: str) -> str | None:

@@ -36,7 +36,7 @@ class Standing:
             return "settings"
         if run.origin(replica).reproducible != self.row.reproducible:
             return "settings"
-        declared = {(self.row.level(own), seed): own for own, seed in self.row.trainings}
+        declared = {(self.row.level(resolved), seed): resolved for resolved, seed in self.row.trainings}
         if declared.get(replica.key) != settings:
             return "settings"
         return None

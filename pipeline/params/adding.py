@@ -133,11 +133,11 @@ class Adding:
             UserError: they don't fit, or the file is laid out so that nothing can be added to it.
         """
         try:
-            found = parse_yaml(self.text, self.path)
+            content = parse_yaml(self.text, self.path)
         except UserError:
-            found = None
-        if found != self._expected:
+            content = None
+        if content != self._expected:
             raise UserError(
                 f"{self.path}: is laid out so that nothing can be added; allowed: sections as blocks"
             )
-        return parse(found, self.path, read_choices(self.path.parent))
+        return parse(content, self.path, read_choices(self.path.parent))

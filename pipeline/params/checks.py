@@ -140,7 +140,9 @@ def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> N
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
     if row.method != other.method or not method_settings()[row.method].scalable:
-        scalable = " or ".join(repr(name) for name, own in method_settings().items() if own.scalable)
+        scalable = " or ".join(
+            repr(name) for name, settings_type in method_settings().items() if settings_type.scalable
+        )
         raise ValueError(f"{where}: {whole!r}; only rows of method {scalable} can be scaled")
     if (row.data, row.model) != (other.data, other.model):
         raise ValueError(f"{where}: {whole!r} has another model or other data")

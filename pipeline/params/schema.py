@@ -95,7 +95,7 @@ class Line(Strict):
         if self.axis is not None and self.axis not in known:
             raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
         try:
-            names = [self.level(own) for own in self.resolved]
+            names = [self.level(resolved) for resolved in self.resolved]
         except ValidationError as problem:
             raise Inside([f"settings.{line}" for line in problem_lines(problem)]) from problem
         if len(set(names)) != len(names):
@@ -114,10 +114,10 @@ class Line(Strict):
             values |= change
         return self.own_settings.model_validate(values)
 
-    def level(self, own: Any) -> str:
+    def level(self, settings: Any) -> str:
         """Name of the level with these settings, such as 'epsilon=3'."""
-        axis = self.axis or own.axis
-        value = getattr(own, axis)
+        axis = self.axis or settings.axis
+        value = getattr(settings, axis)
         return f"{axis}={value:g}" if isinstance(value, float) else f"{axis}={value}"
 
 
@@ -172,8 +172,8 @@ class Row(Line):
         """The settings and the seed of each replica, level by level."""
         first = PLANNED_SEED if self.plan else 0
         return tuple(
-            (own, seed)
-            for level, own in zip(self.levels, self.resolved, strict=True)
+            (settings, seed)
+            for level, settings in zip(self.levels, self.resolved, strict=True)
             for seed in range(first, first + level.get("seeds", self.seeds))
         )
 

@@ -27,8 +27,8 @@ def read_choices(root: Path) -> Choices:
     choices = {}
     for path in sorted((root / SEARCHES).glob("*.json")):
         try:
-            found = json.loads(path.read_bytes())["chosen"]
-            choices[path.stem] = _CHOSEN.validate_python(found)
+            chosen = json.loads(path.read_bytes())["chosen"]
+            choices[path.stem] = _CHOSEN.validate_python(chosen)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
             why = shown(str(problem).splitlines()[0])
             raise UserError(f"{path}: not the results of a search: {why}") from problem
@@ -49,13 +49,13 @@ def with_choices(settings: Settings, choices: Choices) -> Settings:
 
 def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Row:
     levels = []
-    for level, own in zip(row.levels, row.resolved, strict=True):
-        chosen = choice.get(row.level(own), {})
+    for level, settings in zip(row.levels, row.resolved, strict=True):
+        chosen = choice.get(row.level(settings), {})
         typed = {f"model.{name}": value for name, value in row.model} | level
         for name, value in chosen.items():
             if typed.get(name, value) != value:
                 raise ValueError(
-                    f"rows.{key}: {name} is {typed[name]!r} at {row.level(own)!r}, where search "
+                    f"rows.{key}: {name} is {typed[name]!r} at {row.level(settings)!r}, where search "
                     f"{row.search!r} chose {value!r}"
                 )
         levels.append(level | {name: value for name, value in chosen.items() if name not in typed})

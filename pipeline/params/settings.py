@@ -114,8 +114,8 @@ class Settings(Strict):
     def has_images(self, data: str) -> bool:
         """Whether prepared data are images, and neither texts nor features."""
         split = self.split(data)
-        own = isinstance(self.own.get(split.raw), OwnFeatures)
-        return split.text is None and not own and not self.has_features(data)
+        features = isinstance(self.own.get(split.raw), OwnFeatures)
+        return split.text is None and not features and not self.has_features(data)
 
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers, so that these can say it.

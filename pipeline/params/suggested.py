@@ -33,18 +33,18 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     begun = {"batch": batch_for(examples), **declared.beginnings}
     if "delta" in fields:
         begun["delta"] = delta_for(examples)
-    found = {key: value for key, value in begun.items() if key in fields} | given
-    found |= _calibrated(declared, examples, found, given)
+    suggested = {key: value for key, value in begun.items() if key in fields} | given
+    suggested |= _calibrated(declared, examples, suggested, given)
     # what levels differ in is asked for, whatever its default
     needed = [key for key, field in fields.items() if field.is_required() or key == declared.axis]
-    if lacking := [key for key in needed if key not in found]:
+    if lacking := [key for key in needed if key not in suggested]:
         options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
         raise UserError(f"method {method!r} needs {options}")
-    return found
+    return suggested
 
 
 def _calibrated(
-    declared: type[MethodSettings], examples: int, found: dict[str, Any], given: dict[str, Any]
+    declared: type[MethodSettings], examples: int, suggested: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
     """The accountant with the tightest proven bound, where the method calibrates its noise by one."""
     if "accountant" not in declared.model_fields or "epsilon" not in given:
@@ -52,10 +52,12 @@ def _calibrated(
     from pipeline.privacy.accounting import tightest  # brings SciPy with it
 
     try:
-        own = declared.model_validate(found)
+        settings = declared.model_validate(suggested)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from None
-    return {"accountant": tightest(own.total_steps(examples), found["delta"])} if own.private else {}
+    if not settings.private:
+        return {}
+    return {"accountant": tightest(settings.total_steps(examples), suggested["delta"])}
 
 
 def batch_for(examples: int) -> int:

@@ -53,10 +53,10 @@ def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
     Raises:
         UserError: a layer has no rule.
     """
-    found = propagated(net, inputs)
-    flat = found.flatten(1)
+    relevance = propagated(net, inputs)
+    flat = relevance.flatten(1)
     least, most = (bound.reshape(-1, *(1,) * (inputs.dim() - 1)) for bound in flat.aminmax(dim=1))
-    return (found - least) / torch.where(most > least, most - least, 1)
+    return (relevance - least) / torch.where(most > least, most - least, 1)
 
 
 @torch.no_grad()

@@ -113,8 +113,8 @@ def trained_net(before: Behind) -> nn.Module:
 
 def _input_shape(before: Behind) -> tuple[int, ...]:
     """Shape of what the row's network takes."""
-    own = method_settings()[before.run.method].model_validate(before.run.replicas[0].settings)
-    return own.input_shape(before.data.input_shape)
+    settings = method_settings()[before.run.method].model_validate(before.run.replicas[0].settings)
+    return settings.input_shape(before.data.input_shape)
 
 
 def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:

@@ -37,7 +37,7 @@ class Described:
 
 
 def describe(
-    name: str, kind: str, said: dict[str, Any], root: Path = Path(), public: Public | None = None
+    name: str, kind: str, options: dict[str, Any], root: Path = Path(), public: Public | None = None
 ) -> Described:
     """Read classes, shape, digest and numbers of examples off the files that somebody names.
 
@@ -53,28 +53,28 @@ def describe(
     Raises:
         UserError: the files are missing, or not what they must be.
     """
-    place = root / said["path"]
+    place = root / options["path"]
     there = [part for part in declared.PARTS if (place / f"{part}{_ENDINGS[kind]}").exists()]
     parted = len(there) == len(declared.PARTS)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
-    also = [key for key in ("test", "test_inputs") if key in said]
+    also = [key for key in ("test", "test_inputs") if key in options]
     if parted + len(also) > 1:
         brought = place if parted else "--test-inputs"
         raise UserError(f"--{also[0].replace('_', '-')}: not allowed beside the test part of {brought}")
     first = place / f"{there[0]}{_ENDINGS[kind]}" if parted else place
     if kind != "images":
         declared.check_regular(first)
-    read_off, count = _READ[kind](first, said)
+    read_off, count = _READ[kind](first, options)
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
-    test = said.get("test")
-    if not parted and "test_inputs" not in said:
+    test = options.get("test")
+    if not parted and "test_inputs" not in options:
         test = count // TEST if test is None else test
         count -= test
-    own = _declared(name, {"kind": kind, "digest": UNKNOWN, **said, **read_off, "test": test})
-    digest = declared.digest_of(declared.digests(declared.find(name, own, root)))
-    own = own.model_copy(update={"digest": digest})
+    declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **read_off, "test": test})
+    digest = declared.digest_of(declared.digests(declared.find(name, declaration, root)))
+    declaration = declaration.model_copy(update={"digest": digest})
     public = public or Public(raw=name, count=0)
     validation = count // VALIDATION
     train = count - validation - (public.count if public.raw == name else 0)
@@ -84,7 +84,9 @@ def describe(
             "train on and to validate on"
         )
     text = TEXT if kind == "texts" else None
-    return Described(own, Data(raw=name, train=train, validation=validation, public=public, text=text))
+    return Described(
+        declaration, Data(raw=name, train=train, validation=validation, public=public, text=text)
+    )
 
 
 def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
@@ -95,19 +97,19 @@ def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
         raise UserError("\n".join(lines)) from problem
 
 
-def _npz(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     from pipeline.data.own import npz
 
-    examples = npz.read(path, said.get("inputs", "inputs"), said.get("labels", "labels"))
+    examples = npz.read(path, options.get("inputs", "inputs"), options.get("labels", "labels"))
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
     kind = "features" if examples.inputs.dtype == np.float32 else "npz"
-    if kind == "npz" and (floats := [key for key in ("range", "clip") if key in said]):
+    if kind == "npz" and (floats := [key for key in ("range", "clip") if key in options]):
         raise UserError(f"{path}: holds images of bytes, and --{floats[0]} is for floats")
     return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
-def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     from pipeline.data.own import images
 
     classes = declared.class_folders(path)
@@ -119,7 +121,7 @@ def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
     paths = [image for images_there in by_class.values() for image in images_there]
     sizes = {image: images.look(image) for image in paths}
     channels = 1 if all(grey for _, _, grey in sizes.values()) else 3
-    if (asked := said.get("shape")) is not None:
+    if (asked := options.get("shape")) is not None:
         side = max(max(height, width) for height, width, _ in sizes.values())
         if asked[1] > ENLARGED * side:
             raise UserError(
@@ -130,17 +132,18 @@ def _images(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
         return {"classes": classes, "shape": (channels, *asked[1:])}, len(paths)
     different = {(height, width): image for image, (height, width, _) in sizes.items()}
     if len(different) > 1:
-        (one, first), (other, second) = list(different.items())[:2]
+        (size, first), (other, second) = list(different.items())[:2]
         raise UserError(
-            f"{first} has {one[0]}x{one[1]} pixels and {second} {other[0]}x{other[1]}; --size cuts and scales"
+            f"{first} has {size[0]}x{size[1]} pixels and {second} {other[0]}x{other[1]}; "
+            "--size cuts and scales"
         )
     return {"classes": classes, "shape": (channels, *next(iter(different), (1, 1)))}, len(paths)
 
 
-def _texts(path: Path, said: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _texts(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     from pipeline.data.own import texts
 
-    _, labels = texts.columns(path, said.get("text", "text"), said.get("label", "label"))
+    _, labels = texts.columns(path, options.get("text", "text"), options.get("label", "label"))
     return {"classes": sorted(set(labels))}, len(labels)
 
 

@@ -14,24 +14,24 @@ PARTS = ("train", "test")
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
 
 
-def ending(own: OwnFiles) -> str:
+def ending(declaration: OwnFiles) -> str:
     """Of the names of its files, where there are no images in it."""
-    return ".npz" if isinstance(own, OwnArrays) else ".csv"
+    return ".npz" if isinstance(declaration, OwnArrays) else ".csv"
 
 
-def parted(own: OwnFiles) -> bool:
+def parted(declaration: OwnFiles) -> bool:
     """Whether its path is a folder with a part `train` and a part `test`."""
-    return own.test is None and not (isinstance(own, OwnArrays) and own.test_inputs)
+    return declaration.test is None and not (isinstance(declaration, OwnArrays) and declaration.test_inputs)
 
 
-def bound(own: OwnFiles, root: Path) -> Path:
+def bound(declaration: OwnFiles, root: Path) -> Path:
     """What nothing of a declaration may lead out of: ``root``, or what a link below `FOLDER` leads to."""
-    place = root / own.path
+    place = root / declaration.path
     linked = place.parent == root / FOLDER and place.is_symlink()
     return place.resolve() if linked else root
 
 
-def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
+def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     """The files of a declaration, by their names below ``data/raw/NAME``.
 
     Args:
@@ -42,24 +42,24 @@ def find(name: str, own: OwnFiles, root: Path) -> dict[str, Path]:
     Raises:
         UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
     """
-    place, within = root / own.path, bound(own, root)
+    place, within = root / declaration.path, bound(declaration, root)
     check_inside(place, within)
-    parts = PARTS if parted(own) else ("",)
-    if isinstance(own, OwnImages):
-        found = {
+    parts = PARTS if parted(declaration) else ("",)
+    if isinstance(declaration, OwnImages):
+        files = {
             path.relative_to(place).as_posix(): path
             for part in parts
-            for path in _images(name, place / part, own, within)
+            for path in _images(name, place / part, declaration, within)
         }
-    elif parted(own):
-        found = {f"{part}{ending(own)}": place / f"{part}{ending(own)}" for part in parts}
+    elif parted(declaration):
+        files = {f"{part}{ending(declaration)}": place / f"{part}{ending(declaration)}" for part in parts}
     else:
-        found = {f"all{ending(own)}": place}
-    if len(found) > OWN_FILES:
+        files = {f"all{ending(declaration)}": place}
+    if len(files) > OWN_FILES:
         raise UserError(f"{place}: more than {OWN_FILES:,} files")
-    for path in found.values():
-        _check_file(name, path, own, within)
-    return found
+    for path in files.values():
+        _check_file(name, path, declaration, within)
+    return files
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
@@ -73,11 +73,11 @@ def digests(files: Mapping[str, Path]) -> dict[str, str]:
     Raises:
         UserError: one can't be read.
     """
-    found = {}
+    digest_of_name = {}
     for name, path in sorted(files.items()):
         with reading(path):
-            found[name] = digest_file(path)
-    return found
+            digest_of_name[name] = digest_file(path)
+    return digest_of_name
 
 
 def class_folders(folder: Path) -> list[str]:
@@ -102,35 +102,35 @@ def images_of(folder: Path) -> list[Path]:
     return images
 
 
-def _images(name: str, folder: Path, own: OwnFiles, within: Path) -> Iterator[Path]:
+def _images(name: str, folder: Path, declaration: OwnFiles, within: Path) -> Iterator[Path]:
     """The images of a part, class by class."""
     if not folder.is_dir():
-        raise UserError(_missing(name, folder, own))
+        raise UserError(_missing(name, folder, declaration))
     check_inside(folder, within)
     there = class_folders(folder)
-    if strange := [each for each in there if each not in own.classes]:
+    if strange := [each for each in there if each not in declaration.classes]:
         raise UserError(f"{folder / strange[0]}: no class of own.{name}.classes in {PARAMS}")
-    for each in own.classes:
+    for each in declaration.classes:
         if each not in there:
             raise UserError(f"{folder / each}: missing; a folder of images for each of own.{name}.classes")
         yield from images_of(folder / each)
 
 
-def _check_file(name: str, path: Path, own: OwnFiles, within: Path) -> None:
+def _check_file(name: str, path: Path, declaration: OwnFiles, within: Path) -> None:
     check_inside(path, within)
     try:
         str(path).encode()
     except UnicodeEncodeError as problem:  # params.yaml and manifests are
         raise UserError(f"{path}: a name that is not UTF-8; rename it, or the folder it is in") from problem
     if not path.is_file():
-        raise UserError(_missing(name, path, own))
+        raise UserError(_missing(name, path, declaration))
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
 
 
-def _missing(name: str, path: Path, own: OwnFiles) -> str:
-    without = ", which without `test` holds the parts train and test" if parted(own) else ""
-    return f"{path}: missing; {PARAMS} has own.{name}.path: {own.path}{leading(path)}{without}"
+def _missing(name: str, path: Path, declaration: OwnFiles) -> str:
+    without = ", which without `test` holds the parts train and test" if parted(declaration) else ""
+    return f"{path}: missing; {PARAMS} has own.{name}.path: {declaration.path}{leading(path)}{without}"
 
 
 def leading(path: Path) -> str:

@@ -36,12 +36,12 @@ def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resi
     Raises:
         UserError: a file is no image, is of another size, or is too large.
     """
-    found = [(path, label) for label, each in enumerate(classes) for path in images_of(folder / each)]
-    check_size(folder, len(found), shape)
-    inputs = np.empty((len(found), *shape), np.uint8)
-    for pixels, (path, _) in zip(inputs, found, strict=True):
+    images = [(path, label) for label, each in enumerate(classes) for path in images_of(folder / each)]
+    check_size(folder, len(images), shape)
+    inputs = np.empty((len(images), *shape), np.uint8)
+    for pixels, (path, _) in zip(inputs, images, strict=True):
         pixels[:] = read_image(path, shape, resize)
-    return Examples(inputs, np.array([label for _, label in found], np.int64))
+    return Examples(inputs, np.array([label for _, label in images], np.int64))
 
 
 def check_size(folder: Path, count: int, shape: tuple[int, int, int]) -> None:

@@ -126,12 +126,14 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     if place.exists():
         with reading(place):
             text = place.read_bytes()
-    own = {path: os.fsencode(f"/{_literally(path.as_posix())}") for path in paths if not _ignored(path, root)}
-    if lacking := [line for line in own.values() if line not in text.splitlines()]:
+    lines = {
+        path: os.fsencode(f"/{_literally(path.as_posix())}") for path in paths if not _ignored(path, root)
+    }
+    if lacking := [line for line in lines.values() if line not in text.splitlines()]:
         ended = text if text.endswith(b"\n") or not text else text + b"\n"
         write_bytes(place, ended + b"\n".join(lacking) + b"\n")
     if _git(root, "rev-parse", "--git-dir"):
-        for path in own:
+        for path in lines:
             if not _ignored(path, root):
                 raise UserError(f"{path}: private, and {place} can't make git ignore it; move or rename it")
 
@@ -160,14 +162,14 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
-def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
+def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
     """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
 
     Copies are looked for in the whole checkout, of which ``root`` may be a folder.
     """
-    every = _listed(root, ":(top)") if own else []
-    found = {}
-    for name, declared in own.items():
+    every = _listed(root, ":(top)") if declarations else []
+    tracked_files = {}
+    for name, declared in declarations.items():
         places = [Path(declared.path), RAW / name, PREPARED / name]
         digests: dict[str, str] = {}
         with suppress(UserError):  # it wasn't fetched
@@ -180,8 +182,8 @@ def private_files(own: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str,
             and (root / each).stat().st_size in sizes - {0}
             and digest_file(root / each) in digests.values()
         ]
-        found[name] = list(dict.fromkeys([*tracked(places, root), *copies]))
-    return {name: files for name, files in found.items() if files}
+        tracked_files[name] = list(dict.fromkeys([*tracked(places, root), *copies]))
+    return {name: files for name, files in tracked_files.items() if files}
 
 
 def refuse_tracked(files: list[str]) -> None:

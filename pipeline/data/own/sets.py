@@ -16,86 +16,102 @@ from pipeline.errors import UserError
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
 
 
-def entry(name: str, own: OwnFiles) -> Entry:
+def entry(name: str, declaration: OwnFiles) -> Entry:
     """A declaration as an entry of the catalogue. Its files stand in ``source.json``, and not here."""
     return Entry(
         key=name,
         title=f"own data {name!r}",
-        licence=own.licence,
+        licence=declaration.licence,
         format=cast(Format, OWN),
-        classes=tuple(own.classes),
-        shape=own.example_shape,
+        classes=tuple(declaration.classes),
+        shape=declaration.example_shape,
         editions={OWN: Edition((), ())},
-        features=Features(own.range, own.clip) if isinstance(own, OwnFeatures) else None,
+        features=Features(declaration.range, declaration.clip)
+        if isinstance(declaration, OwnFeatures)
+        else None,
     )
 
 
-def parts(name: str, own: OwnFiles, place: Path) -> dict[str, Examples]:
+def parts(name: str, declaration: OwnFiles, place: Path) -> dict[str, Examples]:
     """Training and test part of the files in the folder ``place``, or of that file, as they are declared."""
-    if declared.parted(own):
-        parts = {part: _read(own, place, part) for part in declared.PARTS}
-    elif isinstance(own, OwnArrays) and own.test_inputs and own.test_labels:
-        arrays = own.model_copy(update={"inputs": own.test_inputs, "labels": own.test_labels})
-        parts = {"train": _read(own, place, "all"), "test": _read(arrays, place, "all")}
+    if declared.parted(declaration):
+        parts = {part: _read(declaration, place, part) for part in declared.PARTS}
+    elif isinstance(declaration, OwnArrays) and declaration.test_inputs and declaration.test_labels:
+        arrays = declaration.model_copy(
+            update={"inputs": declaration.test_inputs, "labels": declaration.test_labels}
+        )
+        parts = {"train": _read(declaration, place, "all"), "test": _read(arrays, place, "all")}
     else:
-        parts = _split(name, own, _read(own, place, "all"))
+        parts = _split(name, declaration, _read(declaration, place, "all"))
     for part, examples in parts.items():
-        _check(name, own, part, examples)
+        _check(name, declaration, part, examples)
     return parts
 
 
-def _read(own: OwnFiles, place: Path, part: str) -> Examples:
+def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
-    if isinstance(own, OwnImages):
+    if isinstance(declaration, OwnImages):
         from pipeline.data.own import images
 
-        return images.read(place if part == "all" else place / part, own.classes, own.shape, own.resize)
-    path = place / f"{part}{declared.ending(own)}" if place.is_dir() else place
-    if isinstance(own, OwnArrays):
+        return images.read(
+            place if part == "all" else place / part,
+            declaration.classes,
+            declaration.shape,
+            declaration.resize,
+        )
+    path = place / f"{part}{declared.ending(declaration)}" if place.is_dir() else place
+    if isinstance(declaration, OwnArrays):
         from pipeline.data.own import npz
 
-        return npz.read(path, own.inputs, own.labels)
-    assert isinstance(own, OwnTexts)
+        return npz.read(path, declaration.inputs, declaration.labels)
+    assert isinstance(declaration, OwnTexts)
     from pipeline.data.own import texts
 
-    return texts.read(path, own.text, own.label, own.classes)
+    return texts.read(path, declaration.text, declaration.label, declaration.classes)
 
 
-def _split(name: str, own: OwnFiles, examples: Examples) -> dict[str, Examples]:
+def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Examples]:
     count = len(examples.labels)
-    assert own.test is not None
-    if own.test >= count:
-        raise UserError(f"{PARAMS}: own.{name}.test: {own.test}; allowed: less than the {count} examples")
+    assert declaration.test is not None
+    if declaration.test >= count:
+        raise UserError(
+            f"{PARAMS}: own.{name}.test: {declaration.test}; allowed: less than the {count} examples"
+        )
     # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
-    order = np.argsort(np.random.PCG64(own.seed).random_raw(count), kind="stable")
-    chosen = {"train": np.sort(order[own.test :]), "test": np.sort(order[: own.test])}
+    order = np.argsort(np.random.PCG64(declaration.seed).random_raw(count), kind="stable")
+    chosen = {"train": np.sort(order[declaration.test :]), "test": np.sort(order[: declaration.test])}
     return {part: Examples(examples.inputs[which], examples.labels[which]) for part, which in chosen.items()}
 
 
-def _check(name: str, own: OwnFiles, part: str, examples: Examples) -> None:
+def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> None:
     """Make sure that examples have labels of the declared classes, and images the declared shape."""
-    inputs, labels, where = examples.inputs, examples.labels, f"{own.path}: its {part} part"
+    inputs, labels, where = examples.inputs, examples.labels, f"{declaration.path}: its {part} part"
     if not len(labels):
         raise UserError(f"{where} has no examples")
-    if isinstance(own, OwnArrays) and (inputs.dtype == np.float32) != isinstance(own, OwnFeatures):
-        kind = "features" if isinstance(own, OwnFeatures) else "npz"
+    if isinstance(declaration, OwnArrays) and (inputs.dtype == np.float32) != isinstance(
+        declaration, OwnFeatures
+    ):
+        kind = "features" if isinstance(declaration, OwnFeatures) else "npz"
         raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {kind!r}")
-    if own.example_shape is not None and inputs.shape[1:] != own.example_shape:
-        there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], own.example_shape))
+    if declaration.example_shape is not None and inputs.shape[1:] != declaration.example_shape:
+        there, due = ("x".join(map(str, shape)) for shape in (inputs.shape[1:], declaration.example_shape))
         raise UserError(f"{where} has examples of {there}; own.{name}.shape in {PARAMS} says {due}")
-    if isinstance(own, OwnFeatures) and own.range is not None:
-        low, high = own.range
-        if not own.clip and not low <= inputs.min() <= inputs.max() <= high:
+    if isinstance(declaration, OwnFeatures) and declaration.range is not None:
+        low, high = declaration.range
+        if not declaration.clip and not low <= inputs.min() <= inputs.max() <= high:
             raise UserError(
                 f"{where} has values from {inputs.min():g} to {inputs.max():g}, beyond own.{name}.range in "
                 f"{PARAMS}, {low:g} to {high:g}; `clip: true` moves them to its end"
             )
         np.clip(inputs, low, high, out=inputs)
-    if not 0 <= labels.min() <= labels.max() < len(own.classes):
+    if not 0 <= labels.min() <= labels.max() < len(declaration.classes):
         wrong = labels.min() if labels.min() < 0 else labels.max()
         raise UserError(
-            f"{where} has the label {wrong}; allowed: 0 to {len(own.classes) - 1}, for own.{name}.classes"
+            f"{where} has the label {wrong}; allowed: 0 to {len(declaration.classes) - 1}, "
+            f"for own.{name}.classes"
         )
-    absent = np.flatnonzero(np.bincount(labels, minlength=len(own.classes)) == 0)
+    absent = np.flatnonzero(np.bincount(labels, minlength=len(declaration.classes)) == 0)
     if part == "train" and len(absent):
-        raise UserError(f"{where} has no example of {own.classes[absent[0]]!r}, of own.{name}.classes")
+        raise UserError(
+            f"{where} has no example of {declaration.classes[absent[0]]!r}, of own.{name}.classes"
+        )

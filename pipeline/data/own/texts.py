@@ -37,7 +37,7 @@ def columns(path: Path, *names: str) -> list[list[str]]:
         with reading(path), warnings.catch_warnings():
             # of rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            found = pandas.read_csv(
+            rows = pandas.read_csv(
                 path,
                 dtype=str,
                 keep_default_na=False,
@@ -52,10 +52,10 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
     for name in names:
-        if name not in found.columns:
-            there = ", ".join(shown(each) for each in found.columns[:20])
+        if name not in rows.columns:
+            there = ", ".join(shown(each) for each in rows.columns[:20])
             raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}")
-    short = (found[[*names]] == "").any(axis=1)
+    short = (rows[[*names]] == "").any(axis=1)
     if short.any():
         raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {' or no '.join(names)}")
-    return [found[name].tolist() for name in names]
+    return [rows[name].tolist() for name in names]
