@@ -54,6 +54,7 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
         (90.0, (90.0,), ("not judged", "one seed")),
         (90.0, (10.0,), ("not judged", "too few step sizes tried")),
         (90.0, (90.0, 90.0), ("not judged", "2 seeds")),
+        ("n/a", SURE, ("not judged", "the paper prints 'n/a' there")),
     ],
 )
 def test_a_printed_value_has_the_verdict_of_the_rule(
