@@ -112,7 +112,7 @@ def read_inputs(
 def _lines(path: Path) -> list[str]:
     with reading(path):
         try:
-            # at the ends of lines alone, as `splitlines` also cuts at a form feed or a line separator in a text
+            # at ends of lines alone: `splitlines` also cuts at a form feed or a line separator in a text
             text = StringIO(path.read_bytes().decode("utf-8-sig"), newline=None)
             return [line.removesuffix("\n") for line in text]
         except UnicodeDecodeError as problem:

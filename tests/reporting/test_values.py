@@ -237,6 +237,11 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     ]
     counts = tally.metrics(result)
     assert (counts["printed"], counts["agree"], counts["differ"], counts["not_counted"]) == (2, 1, 0, 1)
+    # nor before it was run
+    waiting = judged({"row": SURE, "other": None}, {"other": {"label": "Two"}}, lines=lines)
+    assert values.judge(waiting)[1].words == "still to be trained; not counted: printed twice"
+    counts = tally.metrics(waiting)
+    assert (counts["printed"], counts["not_run"], counts["not_counted"]) == (2, 0, 1)
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
