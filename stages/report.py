@@ -23,14 +23,16 @@ def report(
     if not mlflow:
         return
     from pipeline.tracking.publishing import publish_tables
-    from pipeline.tracking.store import address
+    from pipeline.tracking.store import told_address
 
     fresh = [
         paper.key
         for paper in written.papers
         if paper.records and publish_tables(paper.key, written.files[paper.key], settings)
     ]
-    print(f"{address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log"))
+    print(
+        f"{told_address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log")
+    )
 
 
 def tell_left_out(settings: "Settings") -> None:

@@ -186,13 +186,13 @@ def folder_predictor(folder: Path) -> Predictor:
         raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
     try:
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
-        logits = probe(exported.architecture, network)
+        alike = same(exported.probe, probe(exported.architecture, network))
     except UserError as problem:
         raise UserError(f"{folder}: {problem}") from problem
     # names or shapes of another network, by whatever torch comes to
     except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as problem:
         raise _otherwise(folder, exported) from problem
-    if not same(exported.probe, logits):
+    if not alike:
         raise _otherwise(folder, exported)
     return Predictor(exported.architecture, network, exported.preparation, parts.get(VOCABULARY))
 

@@ -1,5 +1,6 @@
 """Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,7 +112,9 @@ def read_inputs(
 def _lines(path: Path) -> list[str]:
     with reading(path):
         try:
-            return path.read_bytes().decode().splitlines()
+            # at ends of lines alone: `splitlines` also cuts at a form feed or a line separator in a text
+            text = StringIO(path.read_bytes().decode("utf-8-sig"), newline=None)
+            return [line.removesuffix("\n") for line in text]
         except UnicodeDecodeError as problem:
             raise UserError(
                 f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"

@@ -6,6 +6,7 @@ Their summaries and papers' files are read and nothing else, so that no code of 
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from pipeline.errors import UserError, reading
@@ -35,13 +36,23 @@ def read(settings: Settings, root: Path = Path()) -> list[Beside]:
 def _of_laboratory(path: Path) -> Iterator[Beside]:
     unbounded = {vocabulary.PRIVACY[state].text for state in ("none", "none_proven")}
     with reading(path, "run `dprepro report` there"):
-        text = path.read_text(encoding="utf-8")
-    for line in csv.DictReader(text.splitlines()):
+        content = path.read_bytes()
+    try:
+        lines = list(csv.DictReader(content.decode().splitlines()))
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise _no_summary(path) from problem
+    for line in lines:
         try:
             judged = line["metric"] == "test_accuracy" and line["decides"] == "True"
             if judged and line["proven"] and line["privacy"] not in unbounded:
                 paper = papers.short(papers.load(line["paper"], path.parents[1] / PAPERS))
                 numbers = float(line["proven"]), float(line["ours"])
+                if not all(map(isfinite, numbers)):
+                    raise ValueError(f"{numbers}")
                 yield Beside(f"{paper}, {line['line']}, run here", line["data"], *numbers)
         except (KeyError, TypeError, ValueError) as problem:
-            raise UserError(f"{path}: no summary of a report; run `dprepro report` there") from problem
+            raise _no_summary(path) from problem
+
+
+def _no_summary(path: Path) -> UserError:
+    return UserError(f"{path}: no summary of a report; run `dprepro report` there")

@@ -65,6 +65,8 @@ class Ran:
             less = next((mark.words for mark in self.marks if mark.fewer_data), None)
             if less and verdict and verdict.name == "below":
                 verdict, why = None, f"below, which decides nothing: {less}"
+            elif verdict is None:
+                why = f"the paper prints {printed.words!r} there"
         return Cell(
             row=self.record.row,
             level=level,

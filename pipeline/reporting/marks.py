@@ -33,19 +33,20 @@ def of_declared(key: str, row: Row | Account, settings: Settings, table: Table) 
 
 
 def of_record(record: Record, table: Table) -> Iterator[Mark]:
-    """The data that it was trained on, and whether its noise was seeded."""
-    provenance = record.provenance
-    if SYNTHETIC in provenance.edition.values():
+    """The data that any of its replicas was trained on, and whether its noise was seeded."""
+    editions = sorted({edition for made in record.origins for edition in made.edition.items()})
+    if any(edition == SYNTHETIC for _, edition in editions):
         yield Mark("synthetic data", incomparable=True, inconclusive=True)
-    for raw, edition in sorted(provenance.edition.items()):
+    for raw, edition in editions:
         if edition not in (OFFICIAL, SYNTHETIC):
             yield Mark(f"{raw}: {edition} edition")
-    if table.examples is not None and provenance.examples < table.examples:
-        few = provenance.examples < ENOUGH_EXAMPLES * table.examples
-        words = f"trained on {provenance.examples:,} of {table.examples:,} examples"
+    examples = min(made.examples for made in record.origins)
+    if table.examples is not None and examples < table.examples:
+        few = examples < ENOUGH_EXAMPLES * table.examples
+        words = f"trained on {examples:,} of {table.examples:,} examples"
         yield Mark(words, inconclusive=few, fewer_data=few)
     private = any(replica.ledger.event is not None for replica in record.replicas)
-    if provenance.reproducible and private:
+    if any(made.reproducible for made in record.origins) and private:
         yield Mark("noise seeded: no guarantee", seeded=True)
 
 

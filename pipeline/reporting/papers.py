@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, reading
 from pipeline.fields import Key, Strict
 from pipeline.params import PAPERS
 from pipeline.reporting.claims import Test
@@ -129,14 +129,16 @@ def load(name: str, folder: Path = PAPERS) -> Paper:
     """The paper called ``name``; one without a file is a title and nothing to compare with (one's own rows).
 
     Raises:
-        UserError: the file does not hold a paper; one line a problem.
+        UserError: the file can't be read, or does not hold a paper; one line a problem.
     """
     path = folder / f"{name}.yaml"
     if not path.exists():
         return Paper(title=name)
+    with reading(path):
+        content = path.read_bytes()
     try:
-        return Paper.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
-    except YAMLError as problem:
+        return Paper.model_validate(YAML(typ="safe", pure=True).load(content.decode()))
+    except (YAMLError, UnicodeDecodeError) as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     except ValidationError as problem:
         lines = (f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())

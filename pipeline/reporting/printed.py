@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from pipeline.errors import shown
 from pipeline.extensions import extensions
 from pipeline.fields import Key, Strict
 
@@ -13,7 +14,7 @@ NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training fa
 # of margins, without a reason: points of a percent, a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
 VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
-_WITH_ERROR = re.compile(r"(?P<value>[\d.]+) ± (?P<error>[\d.]+)")
+_WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
 
 
 class Printed(Strict):
@@ -32,8 +33,11 @@ class Printed(Strict):
 def _printed(raw: Any) -> Any:
     """``98.2``, ``98.20 ± 0.07``, ``No-convergence``, or ``67``, a number without decimals."""
     if isinstance(raw, str):
-        match = _WITH_ERROR.fullmatch(raw)
-        return {key: float(text) for key, text in match.groupdict().items()} if match else {"words": raw}
+        if match := _WITH_ERROR.fullmatch(raw):
+            return {key: float(text) for key, text in match.groupdict().items()}
+        if re.search(r"\d", raw):  # a number with a slip in it would be judged by nothing
+            raise ValueError(f"{shown(raw)}; allowed: a number, '98.20 ± 0.07', or words without a digit")
+        return {"words": raw}
     if isinstance(raw, int):
         return {"value": raw, "decimals": 0}
     return {"value": raw} if isinstance(raw, float) else raw

@@ -24,11 +24,12 @@ def number(value: float) -> str:
     """Three significant digits: ``0.0445``, ``71,300``, ``4.13 million``, ``2e-5``, ``3e12``, ``∞``."""
     if isinf(value):
         return "∞"
-    if LARGE <= abs(value) < 1e9:
+    size, shown = abs(value), abs(float(f"{value:.3g}"))  # 999.7 is shown as 1,000
+    if size >= LARGE and shown < 1e9:
         return f"{value / LARGE:.3g} million"
-    if 1000 <= abs(value) < LARGE:
+    if size < LARGE and shown >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}".replace("e-0", "e-").replace("e+", "e")
+    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def fixed(value: float, decimals: int | None) -> str:

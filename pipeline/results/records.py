@@ -129,8 +129,9 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     called: dict[str, Any] = {"row": key, "paper": line.paper, "table": line.table, "label": line.label}
     run = read_run(key, root)
     if run is None:
-        return None if isinstance(line, Row) else _account(called, ledgers)
-    assert isinstance(line, Row), "accounts leave no run"
+        return None if isinstance(line, Row) else _account(called, ledgers, ledger_path(key, root))
+    if not isinstance(line, Row):
+        raise UserError(f"{run_path(key, root)}: {key} is an account, which leaves no run; delete the file")
     curves = history_path(key, root)
     if curves.exists() and digest_file(curves) != run.history:
         raise UserError(
@@ -204,7 +205,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
     )
 
 
-def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
+def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
     """The record of an account: nothing ran, and its settings say all."""
     replicas = tuple(
         Replica(
@@ -216,13 +217,16 @@ def _account(called: dict[str, Any], ledgers: Ledgers) -> Record:
         )
         for replica in ledgers.replicas
     )
+    examples = replicas[0].settings.get("examples") if replicas else None
+    if not isinstance(examples, int) or examples < 1:
+        raise UserError(f"{path}: not an account's; run `dprepro account {ledgers.row}`")
     made = Provenance(
         config=ledgers.config,
         made_by={},
         revision=None,
         dirty=None,
         data={},
-        examples=replicas[0].settings["examples"],
+        examples=examples,
         edition={},
         versions=ledgers.versions,
         device="none",

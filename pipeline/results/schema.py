@@ -6,7 +6,7 @@ they may come from different machines and times. Whatever reads one reads it thr
 """
 
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from dp_accounting import NeighboringRelation
 from pydantic import (
@@ -219,6 +219,9 @@ class CandidateSpent(Strict):
     delta: Probability
 
 
+R = TypeVar("R", bound=OfReplica)
+
+
 class Kept(Strict):
     """A file of its own. What is at its default is left out of it, but for the version of its form."""
 
@@ -236,6 +239,12 @@ class Kept(Strict):
         return {"schema_version": self.schema_version, **others(self)}
 
 
+def _each_once(replicas: tuple[R, ...]) -> tuple[R, ...]:
+    if len({one.key for one in replicas}) != len(replicas):
+        raise ValueError("the same one twice")
+    return replicas
+
+
 class Run(Kept):
     """`reports/runs/ROW.json`: what ran, replica by replica, and what made it."""
 
@@ -243,15 +252,14 @@ class Run(Kept):
     model: dict[str, Any]
     method: Plain
     data: Key
-    replicas: tuple[Trained, ...]
+    replicas: Annotated[tuple[Trained, ...], AfterValidator(_each_once)]
     origins: tuple[Provenance, ...]
     history: Plain  # digest of reports/histories/ROW.csv
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":
-        names = [one.key for one in self.replicas]
-        if len(set(names)) != len(names) or not names:
-            raise ValueError("replicas: the same one twice, or none")
+        if not self.replicas:
+            raise ValueError("replicas: none")
         if any(one.origin >= len(self.origins) for one in self.replicas):
             raise ValueError("replicas: one has no origin")
         return self
@@ -280,7 +288,7 @@ class Evaluation(Kept):
     """`reports/evaluations/ROW.json`: what was measured."""
 
     row: Key
-    replicas: tuple[Evaluated, ...]
+    replicas: Annotated[tuple[Evaluated, ...], AfterValidator(_each_once)]
 
 
 class Entry(OfReplica):
@@ -310,7 +318,7 @@ class Ledgers(Kept):
     row: Key
     config: Plain  # digest of what params.yaml says of the account, or of the row's search
     versions: Versions  # of Python and the libraries that did
-    replicas: tuple[Entry, ...]
+    replicas: Annotated[tuple[Entry, ...], AfterValidator(_each_once)]
     composition: Composition | None = None  # where the row's trainings spend more than each alone
 
 

@@ -237,10 +237,14 @@ def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:
 def _timed(
     curves: Sequence[Point], values: dict[str, float], started: float, ended: float
 ) -> Iterable[tuple[str, float, int, int]]:
-    """Curves, then what a run ended with. Steps are taken as equally long: only start and end are known."""
+    """Curves, then what a run ended with. Steps are taken as equally long: only start and end are known.
+
+    At the last step what was measured stands alone, as of two values MLflow shows the larger.
+    """
     last = max((step for _, step, _ in curves), default=0)
     pace = (ended - started) / max(last, 1)
-    for name, step, value in [*curves, *((name, last, value) for name, value in values.items())]:
+    before = [(name, step, value) for name, step, value in curves if step < last or name not in values]
+    for name, step, value in [*before, *((name, last, value) for name, value in values.items())]:
         if isfinite(value):
             yield names.metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
 

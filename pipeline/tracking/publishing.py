@@ -12,7 +12,7 @@ from pipeline.results.schema import Record
 from pipeline.tracking import experiments
 from pipeline.tracking.drawing import Drawn, draw
 from pipeline.tracking.notes import NOTE
-from pipeline.tracking.store import address, has_lock, opened
+from pipeline.tracking.store import has_lock, opened, told_address
 from pipeline.tracking.upserting import Show, Upsert, is_whole, publications
 
 MARKER = Path("published.json")
@@ -22,7 +22,7 @@ MARKER = Path("published.json")
 class Published:
     """What `publish` wrote to the store, and what it found there."""
 
-    address: str
+    address: str  # as it is told
     written: tuple[str, ...]  # rows that were new or had changed
     unchanged: tuple[str, ...]
     runs: int  # of all rows
@@ -48,7 +48,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
         written = Upsert(client, has_lock()).bring(wanted, show)
     write_text(MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
     return Published(
-        address(),
+        told_address(),
         tuple(row for row in drawn if row in written),
         tuple(row for row in drawn if row not in written),
         sum(run.runs for run in drawn.values()),

@@ -28,6 +28,11 @@ def address() -> str:
     return os.environ.get(STORE_ENV) or _sqlite_address(STORE)
 
 
+def told_address() -> str:
+    """The store as it is told to people, who may be anybody that reads a log: without user and password."""
+    return re.sub(r"^([\w+]+://)[^/]*@", r"\1", address())
+
+
 def _sqlite_address(path: Path) -> str:
     """That of a database file: from this folder where MLflow would take its characters for something else."""
     whole = path.resolve()
@@ -60,15 +65,15 @@ def opened() -> Iterator[MlflowClient]:
         with writing(STORE), alone(url) if alone else nullcontext():
             yield MlflowClient(address())
     except (MlflowException, SQLAlchemyError) as problem:
-        reason = str(problem).strip().split("\n", 1)[0].replace(f":{url.password}@", ":***@")
-        raise UserError(f"MLflow at {url.render_as_string()}: {reason}") from problem
+        reason = str(problem).strip().split("\n", 1)[0].replace(address().rstrip("/"), told_address())
+        raise UserError(f"MLflow at {told_address()}: {reason}") from problem
 
 
 def _url() -> URL:
     try:
         return make_url(address())
     except (ArgumentError, ValueError) as problem:
-        raise UserError(f"{STORE_ENV}: {address()}: no address such as http://HOST:PORT") from problem
+        raise UserError(f"{STORE_ENV}: {told_address()}: no address such as http://HOST:PORT") from problem
 
 
 @contextmanager

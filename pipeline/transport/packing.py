@@ -17,11 +17,14 @@ def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True
     Ledgers stay behind: they are computed anew where a pack is adopted.
 
     Raises:
-        UserError: a row has not been trained or evaluated, or weights are missing where all are asked for.
+        UserError: a row has not been trained or evaluated, weights are missing where all are asked for, or
+            ``target`` is one of the files to pack.
     """
     if target.is_dir():
         raise UserError(f"{target}: is a folder; allowed: the name of a file to write")
     packed = {row: _packed(settings, row, weights) for row in dict.fromkeys(rows)}
+    if target.resolve() in (Path(name).resolve() for row in packed.values() for name in row.files):
+        raise UserError(f"{target}: is one of the files to pack; allowed: another file")
     archive.write(target, Manifest(rows=packed))
 
 

@@ -201,11 +201,22 @@ def test_a_missing_part_is_a_line(here: Path, tmp_path: Path, name: str) -> None
     assert f"{name}: can't be read: No such file" in refused(f"predict {tmp_path}/model texts.csv")
 
 
-def changed(folder: Path, **changes: Any) -> None:
+def test_a_line_of_a_text_file_is_a_text(here: Path) -> None:
+    """However it ends, whatever separators are in it, and though an editor marked the file as UTF-8."""
+    lines = ["a fine\u2028and\x0blovely day", "an awful and dreadful night", "", "a lovely day"]
+    Path("unix.txt").write_bytes("\n".join(lines).encode())
+    Path("windows.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines, ""]).encode())
+    first, second = (predicted(TEXTS, file) for file in ("unix.txt", "windows.txt"))
+    assert [line["input"] for line in first] == ["1", "2", "3", "4"]
+    assert [line | {"file": ""} for line in first] == [line | {"file": ""} for line in second]
+
+
+def changed(folder: Path, probe: Any = None, **changes: Any) -> None:
     """The folder's config with other values, and the digest that goes with them."""
     path = folder / "config.json"
     told = json.loads(path.read_text())
     told["architecture"] |= changes
+    told["probe"] = probe or told["probe"]
     del told["digest"]
     path.write_text(json.dumps(told | {"digest": digest_json(told)}))
 
@@ -218,6 +229,7 @@ def changed(folder: Path, **changes: Any) -> None:
         ({"model": {"name": "lenet_300_100"}}, "here computes otherwise"),
         ({"model": {"name": "lenet5", "normalization": "layer"}}, "here computes otherwise"),
         ({"settings": {"batch": 0}}, "settings: not those of dpsgd"),
+        ({"probe": [[0.5, 0.5], [0.5]]}, "here computes otherwise"),
     ],
 )
 def test_what_this_installation_computes_otherwise_is_refused(

@@ -54,6 +54,26 @@ def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
             list(dvclock.changed())
 
 
+def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(own: Path) -> None:
+    ledger, account = records.ledger_path("counted"), settings().accounts["counted"]
+    kept = ledger.read_bytes()
+    for change in (
+        lambda x: x.update(replicas=[]),
+        lambda x: first(x).pop("settings"),
+        lambda x: first(x)["settings"].update(examples=-3),
+    ):
+        edit(ledger, change)
+        with pytest.raises(
+            UserError, match=r"counted\.json: not an account's; run `dprepro account counted`"
+        ):
+            records.read("counted", account)
+        ledger.write_bytes(kept)
+    run = records.run_path("counted")
+    run.write_text(RUN.read_text().replace(f'"row": "{ROW}"', '"row": "counted"'))
+    with pytest.raises(UserError, match=r"runs/counted\.json: counted is an account, which leaves no run"):
+        records.read("counted", account)
+
+
 def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
     path = weights_path(ROW, "epsilon=3", 0)
     write_weights(path, {"w": torch.full((3,), float("nan"))})
@@ -85,6 +105,8 @@ def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
     [
         (MEASURED, lambda x: first(x)["metrics"].update(test_accuraby=0.5), "metrics.test_accuraby"),
         (MEASURED, lambda x: x.pop("schema_version"), "schema_version: missing"),
+        (MEASURED, lambda x: x.update(replicas=2 * x["replicas"]), "the same one twice"),
+        (LEDGER, lambda x: x.update(replicas=2 * x["replicas"]), "the same one twice"),
         (MEASURED, lambda x: x.update(row="another"), "row: another; allowed: small"),
         (RUN, lambda x: x.update(row="../../x"), "row: "),
         (

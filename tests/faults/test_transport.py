@@ -211,3 +211,11 @@ def test_a_missing_result_is_named(away: Path, path: str) -> None:
     (away / path).unlink()
     with pytest.raises(UserError, match=path):
         pack(settings(), [ROW], PACK)
+
+
+def test_a_pack_takes_the_place_of_none_of_its_files(away: Path) -> None:
+    before = (away / RUN).read_bytes()
+    for target in (Path(RUN), away / "reports" / ".." / WEIGHTS):
+        with pytest.raises(UserError, match="is one of the files to pack; allowed: another file"):
+            pack(settings(), [ROW], target)
+    assert (away / RUN).read_bytes() == before

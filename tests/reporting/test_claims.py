@@ -213,3 +213,23 @@ def test_a_gap_is_a_share_of_anothers_loss(
     # the paper's: 8.52 of 16.20
     (theirs,) = test.on_paper(paper)
     assert theirs.verdict == ("holds" if share > 0.526 else "fails")
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "shown"),
+    [
+        ({"kind": "difference", "times": 5, "above": 40}, "holds", "− 5 × 10 at ε = 7: +46.98"),
+        ({"kind": "difference", "times": 5, "above": 60}, "fails", "− 5 × 10 at ε = 7: +46.98"),
+        ({"kind": "ratio", "above": 9}, "holds", "÷ 10 at ε = 7: 9.7"),
+        ({"kind": "ratio", "above": 11}, "fails", "÷ 10 at ε = 7: 9.7"),
+        ({"kind": "ratio", "right": 0, "above": 11}, "undecided", "unknown"),
+    ],
+)
+def test_a_line_is_compared_with_times_a_number_and_over_a_number(
+    written: Report, table: TableResult, said: dict[str, object], verdict: str, shown: str
+) -> None:
+    test = Contrast.model_validate({"left": "t5/lenet5", "right": 10, "at": ["epsilon=7"], **said})
+    paper = written.papers[0].paper
+    (outcome,) = test.ours({"t5/lenet5": chosen(table.lines[0].rows[0])}, paper)
+    assert outcome.verdict == verdict
+    assert shown in outcome.text

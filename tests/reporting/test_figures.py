@@ -48,3 +48,11 @@ def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableRes
         assert "var(--ink)" in svg
         ids += [name for element in parsed.iter() if (name := element.get("id"))]
     assert len(ids) == len(set(ids)) > len(inlined)
+
+
+def test_a_label_with_dollars_is_no_formula(tmp_path: Path) -> None:
+    label = r"at $\eps$ and 5$"
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": label}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    table = lookup.table(declared, tmp_path)
+    drawn(levels.draw(table), label)

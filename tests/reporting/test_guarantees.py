@@ -8,7 +8,7 @@ from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.statements import statement
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, guarantee
 from pipeline.reporting.vocabulary import words
-from pipeline.reporting.wording import bound
+from pipeline.reporting.wording import bound, claim
 from pipeline.results.schema import Ledger, Replica
 from tests.reporting.made_up import dpsgd
 
@@ -109,10 +109,18 @@ def test_the_worst_replica_speaks_for_all() -> None:
         (0.044481, "ε ≤ 0.0445"),
         (298.4, "ε ≤ 299"),
         (71234.0, "ε ≤ 71,300"),
+        (999.2, "ε ≤ 1,000"),
         (999600.0, "ε ≤ 1 million"),
         (4123456.0, "ε ≤ 4.13 million"),
+        (999.6e6, "ε ≤ 1e9"),
+        (3e9, "ε ≤ 3e9"),
         (3.001e12, "ε ≤ 3.01e12"),
     ],
 )
 def test_a_bound_is_never_rounded_down(epsilon_upper: float, words: str) -> None:
     assert bound(ledger(7.0, epsilon_upper)) == words
+
+
+@pytest.mark.parametrize(("claimed", "words"), [(999.4, "999"), (999.7, "1,000"), (1e-5, "1e-5")])
+def test_a_claim_is_told_to_three_digits(claimed: float, words: str) -> None:
+    assert claim(ledger(claimed, None)) == words

@@ -71,6 +71,13 @@ def test_one_seed_has_no_interval_and_decides_nothing() -> None:
         assert single.where(above=0, below=None) == "undecided"
 
 
+def test_cells_of_a_row_without_a_common_seed_decide_nothing() -> None:
+    left, right = Seeds({0: 97.0, 1: 97.4}), Seeds({2: 96.9, 3: 97.3})
+    gap = contrast([(1, "row", left), (-1, "row", right)], less=0.5)
+    assert (gap.value, gap.half, gap.n) == (pytest.approx(-0.4), None, 0)
+    assert gap.where(above=-50, below=50) == "undecided"
+
+
 def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:
     assert difference([1.0, 1.0], [0.5, 0.5]) == Mean(0.5, 0.0, 2)
 

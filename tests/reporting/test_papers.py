@@ -208,6 +208,8 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
         ),
         (CLAIMS, claiming(at=[]), "at least 1 item"),
         (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
+        ("98.20 ± 0.07", "98.20±0.07", "'98.20±0.07'; allowed: a number, '98.20 ± 0.07', or words"),
+        ("98.20 ± 0.07", "'98,2'", "'98,2'; allowed: a number"),
     ],
 )
 def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
@@ -215,6 +217,14 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, old: str, new: str, complai
         load(tmp_path, SMALL.replace(old, new))
     assert complaint in str(problem.value)
     assert len(str(problem.value).splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("title: café".encode("latin-1"))
+    (tmp_path / "folder.yaml").mkdir()
+    for name, complaint in (("latin", "not YAML"), ("folder", "can't be read")):
+        with pytest.raises(UserError, match=rf"{name}\.yaml: {complaint}"):
+            papers.load(name, tmp_path)
 
 
 def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:

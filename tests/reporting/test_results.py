@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.reporting import papers
 from pipeline.reporting.gather import gather
+from pipeline.reporting.marks import of_record
 from pipeline.reporting.results import RowResult, TableResult
 from tests.reporting import lookup
 from tests.reporting.lookup import row
@@ -30,6 +32,22 @@ def test_rows_are_grouped_under_the_papers_lines(table: TableResult) -> None:
     variants = [row.variant for row in table.lines[2].rows]
     assert variants == ["public statistics", "Algorithm 1 to the letter"]
     assert table.lines[3].line is None
+
+
+def test_a_replica_on_other_data_marks_its_row(tmp_path: Path) -> None:
+    """Rows that are adopted where the data are not prepared may have some."""
+    declared = dpsgd.settings()
+    record = dpsgd.record(dpsgd.LAYER, declared)
+    other = {"edition": {"mnist": "synthetic", "kmnist": "mirrored"}, "examples": 54000, "reproducible": True}
+    origins = record.origins[0], record.origins[0].model_copy(update=other)
+    replicas = tuple(one.model_copy(update={"origin": int(one.seed == 2)}) for one in record.replicas)
+    mixed = record.model_copy(update={"origins": origins, "replicas": replicas})
+    assert [mark.words for mark in of_record(mixed, papers.load("davody2020").tables["t5"])] == [
+        "synthetic data",
+        "kmnist: mirrored edition",
+        "trained on 54,000 of 60,000 examples",
+        "noise seeded: no guarantee",
+    ]
 
 
 def test_a_cell_holds_ours_the_papers_their_difference_and_a_verdict(table: TableResult) -> None:

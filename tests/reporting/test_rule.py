@@ -87,6 +87,17 @@ def test_what_is_within_the_margin_and_surely_not_equal_says_so() -> None:
     assert (unsure.name, unsure.offset) == ("agrees", None)
 
 
+def test_a_share_in_percent_equals_the_printed_number_however_binary_numbers_differ() -> None:
+    assert 100 * 0.5701 != 57.01
+    assert decided([100 * 0.5701] * 3, 57.01) == Verdict("agrees")
+
+
+def test_seeds_that_all_lie_on_the_margin_agree() -> None:
+    assert 64.01 - 63.01 > 1
+    assert decided([63.01] * 3, 64.01).name == "agrees"
+    assert decided([63.0] * 3, 64.01).name == "below"
+
+
 def test_the_number_of_seeds_that_would_decide_does() -> None:
     values = spread_around(90.5, 0.8)
     verdict = decided(values)
@@ -120,6 +131,10 @@ def test_some_values_no_number_of_seeds_decides(center: float, error: float | No
         (7.921, "agrees", -0.079),
         (7.919, "below", None),
         (8.004, "agrees", None),  # rounds to what is printed
+        (8.005, "agrees", None),
+        # on the margin, and further off only as binary numbers are: 8.00 - 7.92 is more than 0.08
+        (8.08, "agrees", 0.08),
+        (7.92, "agrees", -0.08),
         (float("inf"), "above", None),
     ],
 )

@@ -54,6 +54,7 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
         (90.0, (90.0,), ("not judged", "one seed")),
         (90.0, (10.0,), ("not judged", "too few step sizes tried")),
         (90.0, (90.0, 90.0), ("not judged", "2 seeds")),
+        ("n/a", SURE, ("not judged", "the paper prints 'n/a' there")),
     ],
 )
 def test_a_printed_value_has_the_verdict_of_the_rule(
@@ -236,6 +237,11 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     ]
     counts = tally.metrics(result)
     assert (counts["printed"], counts["agree"], counts["differ"], counts["not_counted"]) == (2, 1, 0, 1)
+    # nor before it was run
+    waiting = judged({"row": SURE, "other": None}, {"other": {"label": "Two"}}, lines=lines)
+    assert values.judge(waiting)[1].words == "still to be trained; not counted: printed twice"
+    counts = tally.metrics(waiting)
+    assert (counts["printed"], counts["not_run"], counts["not_counted"]) == (2, 0, 1)
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:

@@ -219,6 +219,8 @@ def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_ta
         f"epsilon=3,0,{step},{step / 10},train_loss,{'nan' if step == 7 else 1 / (step + 1)}"
         for step in range(2500)
     ]
+    # MLflow shows the larger of two values at a run's last step
+    lines += [f"epsilon=3,0,{step},{step / 10},validation_accuracy,1" for step in (2000, 2499)]
     path.write_text("\n".join([",".join(records.HISTORY_COLUMNS), *lines]) + "\n")
     changed = {"replicas": record.replicas[2:3], "history": digest_file(path)}
     published = Store(root, settings, record.model_copy(update=changed))
@@ -228,6 +230,9 @@ def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_ta
     assert (level.data.tags["kind"], level.data.tags["seeds"]) == ("level", "1")
     curve = published.client.get_metric_history(level.info.run_id, "train_loss")
     assert len(curve) == 2499  # the one that is no number is left out
+    assert level.data.metrics["validation_accuracy"] == record.replicas[2].metrics["validation_accuracy"] < 1
+    validated = published.client.get_metric_history(level.info.run_id, "validation_accuracy")
+    assert [point.step for point in validated] == [2000, 2499]
 
 
 def test_an_account_is_published_without_a_history_and_with_its_mu(root: Path) -> None:

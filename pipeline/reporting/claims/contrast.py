@@ -82,7 +82,7 @@ class Contrast(Bounded):
         def less(times: float) -> Mean:
             weights = left | {place: left.get(place, 0.0) - times * weight for place, weight in right.items()}
             terms = [(weight, cells[place].row, cells[place]) for place, weight in weights.items()]
-            return contrast(terms, constant)
+            return contrast(terms, times * constant)
 
         if self.kind == "ratio":
             # left / right is above a where left - a right is above zero
@@ -93,7 +93,9 @@ class Contrast(Bounded):
                 sum(weight * cells[place].mean.value for place, weight in side.items())
                 for side in (left, right)
             )
-            shown = number(above / below)
+            below += constant
+            shown = number(above / below) if below > 0 else "unknown, as what it is over is not above zero"
+            verdict = verdict if below > 0 else "undecided"
         else:
             verdict = less(self.times).where(self.above, self.below)
             shown = with_interval(less(self.times), paper.decimals_of(self.left), sign=True)

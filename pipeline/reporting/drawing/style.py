@@ -17,6 +17,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from pipeline.reporting.histories import Curve
 from pipeline.reporting.results import RowResult
@@ -121,12 +122,15 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
         draw(figure)
+        # what people call their rows is no formula; numbers beside axes, which may be, are not there yet
+        for text in figure.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
+            text.set(parse_math=False)
         panels: list[Artist] = [*figure.axes, *figure.legends]
         for number, panel in enumerate(panels):
             panel.set_gid(f"panel-{number}")
-        text = StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        drawn = text.getvalue()
+        written = StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        drawn = written.getvalue()
         for number, panel in enumerate(panels):
             box, gid = panel.get_tightbbox(), f'id="panel-{number}"'
             assert box is not None

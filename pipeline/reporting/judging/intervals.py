@@ -32,7 +32,7 @@ class Mean:
 
     value: float
     half: float | None  # None: a single seed, whose spread nobody knows
-    n: int  # seeds; the smaller number in a difference
+    n: int  # seeds; the smaller number in a difference, and 0 of cells of one row without a seed in common
 
     @property
     def exact(self) -> bool:
@@ -80,6 +80,8 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
             constant += sum(weight * cell.mean.value for weight, cell in cells)
             continue
         seeds = set.intersection(*(set(cell.by_seed) for _, cell in cells))
+        if not seeds:
+            return Mean(sum(weight * cell.mean.value for weight, _, cell in terms) - less, None, 0)
         samples.append([sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)])
     return _total(samples, constant) if samples else computed(constant)
 

@@ -15,6 +15,9 @@ LEVEL = 0.95
 FEWEST_SEEDS = 3
 MOST_SEEDS = 100  # more of one cell are not trained, so that no number is named
 SHARE_MARGIN = 0.1  # of seeds that converge
+# Of a printed value: by so little a difference is only that of binary numbers from decimal ones. Without it
+# 7.92 would be further from 8.00 than 0.08.
+BINARY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,23 @@ def of_mean(values: Sequence[float], printed: float, error: float | None, margin
     def half(seeds: int) -> float:
         return hypot(float(t.ppf((1 + LEVEL) / 2, seeds - 1)) * spread / sqrt(seeds), theirs)
 
+    binary = BINARY * abs(printed)
+    margin += binary
     name = _place(away, half(n), margin)
     if name == "inconclusive":
         further = range(n + 1, MOST_SEEDS + 1)
         enough = next((seeds for seeds in further if _place(away, half(seeds), margin) != name), None)
         return Verdict(name, seeds=enough)
-    return Verdict(name, away if name == "agrees" and abs(away) > half(n) else None)
+    return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
 
 
 def of_computed(value: float, printed: float, margin: float, rounding: float) -> Verdict:
     """The verdict on a number that nothing random is in; equal is what rounds to the printed one."""
     if isinf(value):
         return Verdict("above")
-    name = _place(value - printed, 0.0, margin)
-    return Verdict(name, value - printed if name == "agrees" and abs(value - printed) > rounding else None)
+    away, binary = value - printed, BINARY * abs(printed)
+    name = _place(away, 0.0, margin + binary)
+    return Verdict(name, away if name == "agrees" and abs(away) > rounding + binary else None)
 
 
 def of_convergence(converged: int, n: int, theirs: bool) -> Verdict | None:

@@ -60,7 +60,7 @@ def _of(line: Line, result: LineResult | None, level: str, uncounted: str) -> Va
         status, words = cell.verdict.name, verdict_words(cell)
     else:
         status, words = "not judged", cell.why
-    if uncounted and cell is not None:
+    if uncounted:
         return Value("not counted", f"{words}; not counted: {uncounted}", row)
     return Value(status, words, row, cell.planned if cell else False)
 
