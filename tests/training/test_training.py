@@ -593,14 +593,6 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None
     assert path.read_bytes() == before
 
 
-def test_a_model_that_does_not_fit_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = Model(name="lenet5", normalization="group", groups=4)
-    line = refusal_of(lambda: build_net(groups, (1, 28, 28), 10))
-    assert "model 'lenet5' can't be built for inputs of shape" in line
-    line = refusal_of(lambda: build_net(Model(name="lenet5"), (64,), 4))
-    assert "can't be built for inputs of shape" in line
-
-
 @pytest.mark.parametrize(
     ("built", "shape", "says"),
     [
