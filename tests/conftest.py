@@ -1,6 +1,9 @@
 """Small worlds that engine tests share. Images are LeNet-5's size, but few."""
 
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from pipeline import extensions
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from tests.warm.commands import ROOT, commands, environment, run
+from tests.warm.commands import ROOT, environment, run, start
 
 # Files that take longest come first, so that workers (`pytest -n`) end together
 LONG = (
@@ -35,6 +39,30 @@ LONG = (
 )
 
 
+# A variable with the folder of what takes long to start or to make, and all workers share
+SHARED = "DPREPRO_TESTS_SHARED"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make that folder, whose server ends with this process: it reads a pipe that nobody else holds open."""
+    if hasattr(config, "workerinput"):
+        return  # a worker, which inherits the variable
+    folder = tempfile.mkdtemp(prefix="dprepro-tests-")
+    os.environ[SHARED] = folder
+    os.mkfifo(f"{folder}/alive")
+    alive = os.open(f"{folder}/alive", os.O_RDWR)  # to write alone would wait for the server
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    config.add_cleanup(lambda: os.close(alive))
+
+
+@contextmanager
+def alone() -> Iterator[Path]:
+    """The shared folder, while no other worker makes anything there."""
+    folder = Path(os.environ[SHARED])
+    with FileLock(folder / "lock"):
+        yield folder
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
@@ -46,10 +74,13 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def warm() -> Path:
     """A folder with `dprepro` and `dvc` that start at once: see `tests.warm.server`."""
-    with commands(tmp_path_factory.mktemp("warm")) as folder:
-        yield folder
+    with alone() as folder:
+        if not (folder / "socket").exists():
+            with open(folder / "alive", "rb") as ends:
+                start(folder, ends)
+    return folder / "bin"
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +94,16 @@ def typed(warm: Path) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_store() -> Path:
     """A database as MLflow makes it, once for all tests: the migration takes seconds."""
     from pipeline.tracking.store import MlflowClient
 
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
+    with alone() as folder:
+        made = folder / "mlflow.db"
+        if not made.exists():
+            MlflowClient(f"sqlite:///{folder}/begun.db").search_experiments()
+            shutil.copy(folder / "begun.db", made)
+    return made
 
 
 @pytest.fixture(scope="session")

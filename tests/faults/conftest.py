@@ -1,22 +1,24 @@
 """The project that faults are done to, made once."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import alone
 from tests.faults import project
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, before = tmp_path_factory.mktemp("made"), Path.cwd()
-    os.chdir(folder)
-    try:
-        project.make()
-    finally:
-        os.chdir(before)
+def made() -> Path:
+    """Nobody writes into it: all workers share it."""
+    with alone() as shared, pytest.MonkeyPatch.context() as patch:
+        folder, begun = shared / "made", shared / "begun"
+        if not folder.exists():
+            begun.mkdir()
+            patch.chdir(begun)
+            project.make()
+            begun.rename(folder)
     return folder
 
 

@@ -155,13 +155,6 @@ def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> 
     assert "no bound" in str(accountants["tan"].note)
 
 
-def test_a_simulation_is_accounted_for_what_it_spends_itself() -> None:
-    own = SampledGaussian(sampling="poisson", noise_multiplier=0.1875, examples=50_000, batch=256)
-    found = make_ledger(own, 2500, 1e-5, "rdp")
-    assert found.epsilon_upper == pytest.approx(298.3, abs=0.5)
-    assert found.claimed == pytest.approx(333.8, abs=0.5)
-
-
 TAN: dict[str, Any] = {
     "sampling": "poisson",
     "examples": 50_000,

@@ -8,7 +8,7 @@ from pipeline import verification
 from pipeline.ledgers import accounts
 from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.rows import entries
-from pipeline.params import load
+from pipeline.params import Settings, load
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Entry, Run
@@ -57,9 +57,16 @@ def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
 
 
 def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings, run, curves, evaluation and ledger of every row; ledgers aren't computed anew, of which the
-    tests beside this one take a sample, and `dprepro verify` all."""
+    """Settings, run, curves, evaluation and ledger of every row. The noise that keeps a target is found anew
+    for a sample of them, as the tests beside this one compute ledgers; `dprepro verify` computes all."""
+    sample, check_spending = rows(), verification.check_spending
+
+    def check_sample(run: Run, settings: Settings) -> None:
+        if run.method != "dpsgd" or run.row in sample:
+            check_spending(run, settings)
+
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(verification, "check_spending", check_sample)
     monkeypatch.setattr(verification, "entries", lambda *_: [])
     monkeypatch.setattr(verification, "_compare_composition", lambda *_: None)
     monkeypatch.setattr(verification, "row_composition", lambda *_: None)
@@ -78,4 +85,4 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
     )
     kept = records.read_ledgers(key, ROOT)
     assert kept is not None
-    same(kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved[:2]])
+    same(kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved[:1]])

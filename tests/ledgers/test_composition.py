@@ -195,24 +195,6 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
     assert 0.3 * theirs.get_epsilon(1e-5) < whole.epsilon <= theirs.get_epsilon(1e-5)
 
 
-@pytest.mark.parametrize(
-    "every",
-    [
-        [(1.5, 100, 50), (1.5, 100, 50), (1.5, 100, 50)],
-        [(1.5, 100, 50), (2.0, 250, 20), (1.0, 100, 10)],
-    ],
-)
-def test_poisson_samples_are_composed_as_dp_accounting_does(every: list[tuple[float, int, int]]) -> None:
-    mechanisms = [(spending("poisson", noise, batch=batch), steps) for noise, batch, steps in every]
-    theirs = PLDAccountant()
-    for mechanism, steps in mechanisms:
-        theirs.compose(mechanism.event(steps))
-    epsilon, delta, relation, by = composed_epsilon([(*one, 1e-5) for one in mechanisms])
-    assert (delta, relation) == (1e-5, NeighboringRelation.ADD_OR_REMOVE_ONE)
-    assert by.startswith("pld")
-    assert theirs.get_epsilon(1e-5) <= epsilon < 1.01 * theirs.get_epsilon(1e-5)
-
-
 def test_known_batches_are_added_up_each_at_its_share_of_delta() -> None:
     mechanism = spending("shuffled", 2.0)
     epsilon, *_ = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-5), (mechanism, 100, 1e-5)])

@@ -44,9 +44,7 @@ def test_no_setting_hangs_or_has_a_negative_epsilon(sampling: str, noise: float,
 
 
 def test_what_two_machines_differ_by_is_no_contradiction() -> None:
-    kept = make_ledger(
-        SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, "rdp"
-    )
+    kept = make_ledger(FIXED, 90, 1e-5, "rdp")
     assert kept.epsilon_upper is not None
     for apart, said in (
         (1 + 0.9 * SAME, None),
@@ -59,9 +57,7 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
 
 
 def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:
-    kept = make_ledger(
-        SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9), 90, 1e-5, None
-    )
+    kept = make_ledger(FIXED, 90, 1e-5, None)
     written = json.loads(kept.model_dump_json())
     assert (kept.neighbouring, written["neighbouring"]) == (NeighboringRelation.REPLACE_ONE, "replace one")
     assert Ledger.model_validate_json(kept.model_dump_json()) == kept

@@ -89,14 +89,6 @@ def test_momentum_and_rate_are_torchs(tiny: Prepared) -> None:
         torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=1e-6)
 
 
-def test_an_empty_sample_is_a_step_of_noise(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd(batch=1, epochs=0.01)], "none")
-    step = next(s for s in range(99) if len(method.task.streams.poisson(s, 200, 1 / 200)[0]) == 0)
-    state, metrics = method.step(method.init(), step)
-    assert metrics["train_loss"].item() == 0
-    assert not torch.equal(state["parameters"]["0.weight"], method.init()["parameters"]["0.weight"])
-
-
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(statistics_weight=0.3)], "public_bn")
     own, parameters = method.statistics, one(method.init()["parameters"])
@@ -107,33 +99,6 @@ def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny:
     exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
     for name, value in own.back(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
-
-
-def moved_by_one_record(method: Dpsgd, sample: np.ndarray, clip: float) -> float:
-    """How far the clipped sum moves when the sample's last record leaves, over all released tensors."""
-    own, parameters = method.statistics, one(method.init()["parameters"])
-    tensors = {**parameters, **own.given(parameters)}
-    sums = []
-    for chosen in (sample, sample[:-1]):
-        sums.append(own.clipper()(tensors, *sample_of(method.task, chosen), bounds(method, clip)).sums)
-    return float(torch.cat([(sums[0][n] - sums[1][n]).flatten() for n in tensors]).norm())
-
-
-@pytest.mark.parametrize("normalization", ["none", "layer", "group", "public_bn"])
-def test_one_record_moves_what_is_released_by_at_most_the_clip(tiny: Prepared, normalization: str) -> None:
-    method = make(tiny, [dpsgd()], normalization)
-    for clip in (0.1, 1.0):
-        assert moved_by_one_record(method, np.arange(30), clip) <= clip * (1 + 1e-4)
-
-
-def test_with_batch_statistics_the_clip_bounds_nothing(tiny: Prepared) -> None:
-    """The ledger's reason for `batch_bn`, seen: one record moves the sum by several times C."""
-    # a record unlike the others; even ordinary ones move the sum by about 1.5 C
-    tiny.splits["train"].inputs[59] = np.random.default_rng(0).choice([0, 255], (1, 28, 28))
-    method = make(tiny, [dpsgd()], "batch_bn")
-    assert isinstance(method.statistics, JointStatistics)
-    assert moved_by_one_record(method, np.arange(60), 0.1) > 3 * 0.1
-    assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -158,6 +123,9 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
     torch.testing.assert_close(
         torch.cat([found.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
     )
+    # and so one record moves all of them: see `test_every_row.py`
+    assert isinstance(own, JointStatistics)
+    assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 
 def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared) -> None:

@@ -39,13 +39,6 @@ def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
     assert not torch.equal(found.chosen[0], found.chosen[1])
 
 
-def test_shuffled_batches_take_every_example_once_an_epoch() -> None:
-    own = settings(sampling="shuffled", batch=10, mini_set=5)
-    source = streams()
-    seen = torch.cat([drawn(source, own, step, EXAMPLES).chosen.flatten() for step in range(3)])
-    assert sorted(seen.tolist()) == list(range(EXAMPLES))
-
-
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> None:
     own = settings(sampling="poisson", mini_set=size)

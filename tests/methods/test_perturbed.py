@@ -463,25 +463,14 @@ def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
     assert (parts.maps, parts.neurons, parts.units, parts.classes) == (32, 25_088, UNITS, M)
 
 
-def test_replicas_do_not_touch_each_other(tiny: Prepared) -> None:
-    both = make(tiny, ilm(), ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
-    settings = ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2)
-    second = Replica("replica=1", 1, settings)
-    alone = Perturbed(make_task([second], NET, True, tiny, CPU), [settings], "response")
-    state, own = both.step(both.init(), 0)[0], alone.step(alone.init(), 0)[0]
-    for name, value in own["parameters"].items():
-        torch.testing.assert_close(state["parameters"][name][1], value[0])
-
-
-def test_all_replicas_at_once_as_on_a_gpu(tiny: Prepared) -> None:
-    settings = (ilm(), ilm(epsilon=8.0))
-    one_by_one = make(tiny, *settings)
-    together = Perturbed(
-        replace(one_by_one.task, execution=Execution(torch.device("cpu"), None, 10_000)), settings, "response"
-    )
-    states = [method.step(method.init(), 0)[0]["parameters"] for method in (one_by_one, together)]
-    for name, value in states[0].items():
-        torch.testing.assert_close(states[1][name], value, rtol=1e-3, atol=1e-3)
-    models = [method.model(method.init()) for method in (one_by_one, together)]
-    for name, value in models[0].items():
-        torch.testing.assert_close(models[1][name], value, rtol=1e-3, atol=1e-3)
+def test_replicas_one_by_one_and_all_at_once_do_not_touch_each_other(tiny: Prepared) -> None:
+    settings = (ilm(), ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
+    second = make_task([Replica("replica=1", 1, settings[1])], NET, True, tiny, CPU)
+    alone = Perturbed(second, settings[1:], "response")
+    expected = alone.model(alone.step(alone.init(), 0)[0])
+    for how in (CPU, Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)):
+        both = Perturbed(replace(task(tiny, *settings), execution=how), settings, "response")
+        found = both.model(both.step(both.init(), 0)[0])
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name][1], value[0], rtol=1e-3, atol=1e-3)
+        assert both.guarantee(1) == alone.guarantee(0) != both.guarantee(0)

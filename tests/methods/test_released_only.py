@@ -17,7 +17,6 @@ from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
@@ -100,17 +99,3 @@ def test_running_averages_are_not_and_the_ledger_says_so(tiny: Prepared) -> None
     one, other = models(tiny, model, RUNNING)
     assert not all(torch.equal(value, other[name]) for name, value in one.items())
     assert build(tiny, model, RUNNING).guarantee(0).broken
-
-
-@pytest.mark.parametrize("own", [TAN, BC], ids=["tan", "batch_clipping"])
-def test_each_replica_spends_by_its_own_noise(tiny: Prepared, own: MethodSettings) -> None:
-    name = LENET if own is TAN else "lenet5_tanh"
-    normalization = "group" if own is TAN else "batch_bn"
-    groups: dict[str, Any] = {"groups": 2} if own is TAN else {}
-    model = Model(name=name, normalization=normalization, **groups)
-    louder = own.model_copy(update={"sigma": 3 * own.sigma})  # type: ignore[attr-defined]
-    method = build(tiny, model, own, louder)  # levels that differ in sigma alone share a group
-    spent = [method.guarantee(replica).spending for replica in range(2)]
-    assert isinstance(spent[0], SampledGaussian)
-    assert isinstance(spent[1], SampledGaussian)
-    assert spent[1].noise_multiplier == pytest.approx(3 * spent[0].noise_multiplier)

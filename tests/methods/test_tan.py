@@ -122,7 +122,6 @@ def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
     method = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0))
     assert method.guarantee(0).spending is None
     assert method.guarantee(0).broken == (NOISELESS,)
-    state, _ = run(method, 2)
     own = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3))
     leaves = {n: v[0].clone().requires_grad_() for n, v in own.init()["parameters"].items()}
     optimizer = torch.optim.AdamW(leaves.values(), lr=0.1, weight_decay=0.3)

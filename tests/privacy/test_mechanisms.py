@@ -215,21 +215,28 @@ def test_laplace_noise_has_its_scale(noise: Noise) -> None:
     torch.testing.assert_close(released.abs().mean(1), scales, rtol=0.03, atol=0)
 
 
-DELTAS: dict[str, MethodSettings] = {
-    "dpsgd": DpsgdSettings(batch=10, epochs=1, learning_rate=1, epsilon=1, delta=1e-5),
-    "tan": TanSettings(batch=10, steps=10, sigma=1.2, learning_rate=1.0, delta=1e-5),
-    "batch_clipping": BatchClippingSettings(
-        batch=10, epochs=1, learning_rate=1, sigma=2, clipping="layerwise", delta=1e-5
+OF_METHODS: dict[str, tuple[MethodSettings, dict[str, float]]] = {
+    "dpsgd": (DpsgdSettings(batch=10, epochs=1, learning_rate=1, epsilon=1, delta=1e-5), {"epsilon": 8}),
+    "tan": (TanSettings(batch=10, steps=10, sigma=1.2, learning_rate=1.0, delta=1e-5), {"sigma": 3.6}),
+    "batch_clipping": (
+        BatchClippingSettings(batch=10, epochs=1, learning_rate=1, sigma=2, clipping="layerwise", delta=1e-5),
+        {"sigma": 6},
     ),
 }
 
 
-@pytest.mark.parametrize("name", DELTAS)
+@pytest.mark.parametrize("name", OF_METHODS)
 def test_each_replica_is_held_to_its_own_delta(name: str) -> None:
+    first, changes = OF_METHODS[name]
+    other = first.model_copy(update={"delta": 1e-7, **changes})
     kinds = canaries.many(100, 5, torch.ones(5, dtype=torch.bool))
-    both = [DELTAS[name].model_copy(update={"delta": delta}) for delta in (1e-3, 1e-7)]
-    method = build_method(name, canaries.task(kinds, ("a", "b"), 1), both, "none")
-    assert [method.guarantee(replica).delta for replica in range(2)] == [1e-3, 1e-7]
+    method = build_method(name, canaries.task(kinds, ("a", "b"), 1), [first, other], "none")
+    assert [method.guarantee(replica).delta for replica in range(2)] == [1e-5, 1e-7]
+    noise = [method.guarantee(replica).spending.noise_multiplier for replica in range(2)]
+    if name == "dpsgd":  # whose noise follows from its target
+        assert noise[1] < noise[0] / 2
+    else:
+        assert noise[1] == pytest.approx(3 * noise[0])
 
 
 DRAWS: dict[str, Callable[[Streams, int], torch.Tensor]] = {

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -50,24 +51,31 @@ def commands(
 
     ``python`` is the interpreter whose packages the commands have; ``environment`` is that of its process.
     """
+    server = start(folder, subprocess.PIPE, python, environment)
+    try:
+        yield folder / "bin"
+    finally:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+
+
+def start(
+    folder: Path,
+    ends: int | IO[bytes],
+    python: Path = Path(sys.executable),
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A server for the commands in ``folder/bin``, which ends when nobody can write to ``ends`` any more."""
     place, there = folder / "bin", folder / "socket"
     place.mkdir(parents=True)
     for name in COMMANDS:
         shim = SHIM.format(python=sys.executable, client=HERE / "client.py", socket=there, command=name)
         (place / name).write_text(shim)
         (place / name).chmod(0o755)
-    server = subprocess.Popen(
-        [python, "-P", HERE / "server.py", there],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env=environment,
-    )
-    try:
-        while not there.exists():
-            assert server.poll() is None, "the warm server ended"
-            time.sleep(0.05)
-        yield place
-    finally:
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait()
+    line: list[str | Path] = [python, "-P", HERE / "server.py", there]
+    server = subprocess.Popen(line, stdin=ends, stdout=subprocess.DEVNULL, env=environment)
+    while not there.exists():
+        assert server.poll() is None, "the warm server ended"
+        time.sleep(0.05)
+    return server
