@@ -21,7 +21,7 @@ def guarantee(epsilon: float) -> Guarantee:
 
 LEAST, MOST = guarantee(0.5081), guarantee(4.6121)
 STATE = Progress(
-    group=1, groups=2, step=107, steps=430, epoch=1.99, noted=True, guarantees=(MOST, LEAST, LEAST),
+    group=1, groups=2, step=107, steps=430, epoch=1.99, logged=True, guarantees=(MOST, LEAST, LEAST),
     reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
 )  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_a_terminal_of_80_columns_holds_the_longest_name_and_all_that_counts() -
 
 def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.showing("row") as show:  # pytest's output is no terminal
-        show(replace(STATE, noted=False))
+        show(replace(STATE, logged=False))
         show(STATE)
     assert capsys.readouterr().out == f"row: {progress.describe(STATE)}\n"
 
