@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from dprepro.checking import checked
 from pipeline.errors import UserError, printable
 from pipeline.fields import Positive
-from pipeline.models.functional import tried
+from pipeline.models.functional import trial_call
 from pipeline.privacy.clippers import Way, random_inputs, way_for
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
@@ -91,7 +91,7 @@ def clipped_sum(
 def _classes(network: nn.Module, example: Tensor) -> int:
     """K, of a made-up input of the type and on the device of ``example`` (1, ...)."""
     try:
-        logits: Tensor = tried(network, random_inputs(network, example, 1).to(example))
+        logits: Tensor = trial_call(network, random_inputs(network, example, 1).to(example))
     except Exception as problem:  # whatever the network's own code raises
         what = f"inputs: {example.dtype} on {example.device}"
         raise UserError(f"{what}, which the network doesn't take: {printable(str(problem))}") from problem

@@ -13,7 +13,7 @@ from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
-from pipeline.models.functional import tried
+from pipeline.models.functional import trial_call
 from pipeline.models.model import Model
 
 
@@ -27,7 +27,7 @@ def build_method(name: str, task: Task, settings: Sequence[MethodSettings], norm
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
-    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were.
+    Two made-up inputs are trial_call on it, which leaves weights, buffers and random numbers as they were.
 
     Raises:
         UserError: it can't be built for that shape or with those settings, or not be trained for the classes.
@@ -60,7 +60,7 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
         return "no parameter has requires_grad; needed: one to train"
     texts = len(shape) == 2  # of the last token that there is
     size = (2, shape[0]) if texts else (2, *shape)
-    logits = tried(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
+    logits = trial_call(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
         made = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         return f"makes {made} of two inputs; needed: (2, {classes}), a logit for each class"
