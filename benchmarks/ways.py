@@ -125,7 +125,7 @@ def _ours(contender: Contender) -> Ready:
     if way in (PRODUCTS, EXAMPLES_ALONE):
         wide = torch.inf if way == PRODUCTS else 0.0
         example = case.examples(1)[0]
-        vars(method)["of_examples"] = BookKeeping(case.net, example, case.copies, alone=True, wide=wide)
+        vars(method)["of_examples"] = BookKeeping(case.net, example, case.copies, single_replica=True, convolution_threshold=wide)
     if way == FLOATS:
         method.task.streams.noise = "float32"
     state, number = method.init(), 0

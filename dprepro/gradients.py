@@ -11,10 +11,10 @@ from dprepro.checking import checked
 from pipeline.errors import UserError, printable
 from pipeline.fields import Positive
 from pipeline.models.functional import trial_call
-from pipeline.privacy.clippers import Way, random_inputs, way_for
+from pipeline.privacy.clippers import ClipperFactory, random_inputs, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
-_WAYS: WeakKeyDictionary[nn.Module, tuple[Any, Way, int]] = WeakKeyDictionary()
+_WAYS: WeakKeyDictionary[nn.Module, tuple[Any, ClipperFactory, int]] = WeakKeyDictionary()
 _PLAIN = (bool, int, float, str)
 
 
@@ -70,7 +70,7 @@ def clipped_sum(
     seen = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
     if _WAYS.get(network, (None,))[0] != seen:
         alone = inputs.device.type == "cpu"
-        way = way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
+        way = clipper_factory(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
         _WAYS[network] = seen, way, _classes(network, inputs[:1])
     _, way, classes = _WAYS[network]
     labels = labels.to(inputs.device, torch.int64)

@@ -17,7 +17,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import composed
+from pipeline.privacy.subsampling import composed_losses
 from pipeline.results.records import search_path
 from pipeline.results.schema import CandidateSpent, Composition, Run, Trained
 
@@ -82,9 +82,9 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     if max(each.values()) > LARGEST_GRID or any(training.sampling == "shuffled" for training, _ in trainings):
         return _basic(trainings, delta), BASIC
     (first, number), *others = trainings.items()
-    losses = composed(first[0].repeated(number), number * first[1], INTERVAL)
+    losses = composed_losses(first[0].repeated(number), number * first[1], INTERVAL)
     for training, number in others:
-        losses = losses.compose(composed(training[0].repeated(number), number * training[1], INTERVAL))
+        losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
     fine, by = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
     # the basic bound takes long, and is never less than what they are at the whole delta each
     if fine < fsum(number * each[training] for training, number in trainings.items()):

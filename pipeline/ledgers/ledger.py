@@ -8,14 +8,14 @@ from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
-from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent
+from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.participation import unamplified, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, OneStep, losses
+from pipeline.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
 from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
@@ -27,8 +27,8 @@ SHUFFLED = "exact where it is known in which batch of an epoch an example is; or
 LIMIT = "a central limit theorem: an approximation, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
-NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
-NO_FINER_GRID = f"not computed at an epsilon below {LEAST:g}"
+NO_GRID = f"not computed at an epsilon beyond {LARGEST_EPSILON:g}, where sampling saves little"
+NO_FINER_GRID = f"not computed at an epsilon below {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: so small a delta is lost in the rounding of so many steps"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 BASIC = "basic composition (closed form)"
@@ -67,7 +67,7 @@ def ledger_of(
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
-            releases, protects = releases.known(), None
+            releases, protects = releases.with_known_noise(), None
         ledger = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
@@ -148,7 +148,7 @@ def make_ledger(
         not_covered=tuple(not_covered),
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
-        spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
+        spent=() if reasons else tuple((step, spent_epsilon(spending, step, delta)) for step in told),
         epsilon_lower=epsilon_lower,
         epsilon_lower_by=None if reasons else _instance(spending, turned),
     )
@@ -231,7 +231,7 @@ def _at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     if pure > LAPLACE_LARGEST:
         why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
         return renyi, AccountantEpsilon(accountant=name, epsilon=None, note=why)
-    fine = pld_epsilon(releases.coarse(), DELTA, interval=1e-5 * pure)
+    fine = pld_epsilon(releases.coarse_event(), DELTA, interval=1e-5 * pure)
     return renyi, AccountantEpsilon(accountant=name, epsilon=fine, note=AT_DELTA)
 
 
@@ -254,7 +254,7 @@ def bounds_of(
         by = CLOSED if isinstance(grid, OneStep) else accounting
         fine = AccountantEpsilon(accountant=f"pld ({by})", epsilon=grid.epsilon(delta))
     else:
-        why = NO_FINER_GRID if bound < LEAST else NO_GRID if bound > LARGEST else NO_SUCH_DELTA
+        why = NO_FINER_GRID if bound < LEAST_EPSILON else NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
         why = NO_LOSSES if spending.sampling == "shuffled" else why
         fine = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=why)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None

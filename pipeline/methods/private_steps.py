@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded
-from pipeline.privacy.clippers import way_for
+from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism, added_in_float32
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
@@ -76,7 +76,7 @@ class PrivateSteps(Method):
             UserError: the network's examples see each other.
         """
         example, how = self.test_inputs(self.task.public[:1]), self.task.execution
-        return way_for(self.task.net, example, self.copies, how.reference, how.alone)(self.task.net)
+        return clipper_factory(self.task.net, example, self.copies, how.reference, how.alone)(self.task.net)
 
     @cached_property
     def clips(self) -> Tensor:

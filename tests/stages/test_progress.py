@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.methods.base import Guarantee
-from pipeline.privacy.accounting import spent
+from pipeline.privacy.accounting import spent_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
@@ -63,7 +63,7 @@ def test_noise_in_every_step_is_spent_step_by_step() -> None:
         for step in (1, 430)
     ]
     for told, step in zip(shown, (1, 430), strict=True):
-        exact = spent(spending, step, 1e-5)
+        exact = spent_epsilon(spending, step, 1e-5)
         assert exact <= told <= 1.01 * exact
     assert shown[0] < shown[1]
 

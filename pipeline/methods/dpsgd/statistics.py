@@ -23,9 +23,9 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.clippers import way_for
+from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
-from pipeline.privacy.layers import watched
+from pipeline.privacy.layers import watch_layers
 from pipeline.privacy.statements import Statement, statement
 
 
@@ -67,7 +67,7 @@ class NoStatistics:
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `given`."""
         how = self.execution
-        return way_for(self.net, self.example, reference=how.reference, alone=how.alone)(self.net)
+        return clipper_factory(self.net, self.example, reference=how.reference, single_replica=how.alone)(self.net)
 
     def back(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
@@ -225,7 +225,7 @@ class NoisyAverages(JointStatistics):
             values = torch.nan_to_num(summed).clamp(-self.half_range, self.half_range)
             statistics[f"{name}.mean"], statistics[f"{name}.var"] = moments(values, mask)
 
-        with watched(statistics_layers(self.net), note), measuring(self.net, mask):
+        with watch_layers(statistics_layers(self.net), note), measuring(self.net, mask):
             functional_call(self.net, parameters, (inputs,))
         return statistics
 
