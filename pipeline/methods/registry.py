@@ -20,28 +20,30 @@ from pipeline.models.model import Model
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """The method called ``name`` over the task's replicas."""
     module, method = implementation(name)
-    built: Method = getattr(import_module(module), method)(task, settings, normalization)
-    return built
+    trainer: Method = getattr(import_module(module), method)(task, settings, normalization)
+    return trainer
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
-    Two made-up inputs are trial_call on it, which leaves weights, buffers and random numbers as they were.
+    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were.
 
     Raises:
         UserError: it can't be built for that shape or with those settings, or not be trained for the classes.
     """
     part = extensions("models")[model.name]
     try:
-        built: nn.Module = part.load().build(model, shape, classes)
-        problem = _problem(built, shape, classes)
-    except Exception as raised:  # whatever the model's own code raises
-        why = f"can't be built for inputs of shape {shape}: {type(raised).__name__}: {printable(str(raised))}"
-        raise UserError(f"{part.path}: model {model.name!r} {why}") from raised
+        net: nn.Module = part.load().build(model, shape, classes)
+        problem = _problem(net, shape, classes)
+    except Exception as error:  # whatever the model's own code raises
+        reason = (
+            f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"
+        )
+        raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
-    return built
+    return net
 
 
 def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
@@ -62,6 +64,6 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
     size = (2, shape[0]) if texts else (2, *shape)
     logits = trial_call(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
-        made = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        return f"makes {made} of two inputs; needed: (2, {classes}), a logit for each class"
+        output = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        return f"makes {output} of two inputs; needed: (2, {classes}), a logit for each class"
     return None

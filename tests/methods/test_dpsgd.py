@@ -102,17 +102,17 @@ def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny:
     own, parameters = method.statistics, one(method.init()["parameters"])
     assert isinstance(own, PublicStatistics)
     inputs, labels, mask = sample_of(method.task, np.arange(12))
-    tensors = {**parameters, **own.given(parameters)}
+    tensors = {**parameters, **own.input_statistics(parameters)}
     sums = own.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
     exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
-    for name, value in own.back(parameters, sums).items():
+    for name, value in own.parameter_gradients(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
 
 
 def moved_by_one_record(method: Dpsgd, sample: np.ndarray, clip: float) -> float:
     """How far the clipped sum moves when the sample's last record leaves, over all released tensors."""
     own, parameters = method.statistics, one(method.init()["parameters"])
-    tensors = {**parameters, **own.given(parameters)}
+    tensors = {**parameters, **own.input_statistics(parameters)}
     sums = []
     for chosen in (sample, sample[:-1]):
         sums.append(own.clipper()(tensors, *sample_of(method.task, chosen), bounds(method, clip)).sums)
