@@ -49,10 +49,10 @@ def bench(
             ]
             possible = [contender for contender in contenders if contender.possible]
             for count in threads or [1]:
-                compared = compare(possible, count, seconds, show)
+                measurements = compare(possible, count, seconds, show)
                 lines += [
                     Line(contender, count, measured)
-                    for contender, measured in zip(possible, compared, strict=True)
+                    for contender, measured in zip(possible, measurements, strict=True)
                 ]
     folder = write(name, lines, Path())
     print(f"benchmarks: {folder / name}.md")

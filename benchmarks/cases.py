@@ -29,11 +29,13 @@ class Case:
     short: tuple[int, ...]  # those of a short run
     settings: dict[str, Any] = field(default_factory=dict)
     replicas: tuple[int, ...] = (1,)  # of ours, each number of them a line of its own
-    whole: bool = False  # whether the gradient of a whole batch is clipped: then there is one way to take it
+    clips_whole_batch: bool = (
+        False  # whether the gradient of a whole batch is clipped: then there is one way to take it
+    )
 
     @property
     def copies(self) -> int:
-        """K."""
+        """K: augmented copies of an example, whose gradients are averaged before clipping."""
         return int(self.settings.get("copies", 1))
 
     @property
@@ -44,7 +46,7 @@ class Case:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the network's inputs."""
+        """Shape of one of the network's inputs, padded where the settings say so."""
         side = self.settings.get("side")
         return self.stored if side is None else (self.stored[0], side, side)
 
@@ -122,7 +124,7 @@ CASES = {
             (64, 512),
             (64,),
             {"side": 32},
-            whole=True,
+            clips_whole_batch=True,
         ),
         Case("convnet", {"name": "convnet", "normalization": "none"}, CIFAR, "dpsgd", (32, 128, 512), (128,)),
         Case(
@@ -132,7 +134,7 @@ CASES = {
             "batch_clipping",
             (64, 512),
             (64,),
-            whole=True,
+            clips_whole_batch=True,
         ),
         Case(
             "resnet18-bc",
@@ -141,7 +143,7 @@ CASES = {
             "batch_clipping",
             (32, 64),
             (),
-            whole=True,
+            clips_whole_batch=True,
         ),
         Case(
             "resnet18-ic",
@@ -155,6 +157,6 @@ CASES = {
         Case("wrn16_4", _WRN, CIFAR, "tan", (32, 64), (32,)),
         Case("wrn16_4-k4", _WRN, CIFAR, "tan", (32,), (), {"copies": 4, "augment": "crop_flip"}),
         Case("bilstm", {"name": "bilstm"}, TEXTS, "dpsgd", (32, 128), (128,)),
-        Case("adlm_cnn", {"name": "adlm_cnn"}, MNIST, "ilm", (128, 512), (128,), whole=True),
+        Case("adlm_cnn", {"name": "adlm_cnn"}, MNIST, "ilm", (128, 512), (128,), clips_whole_batch=True),
     )
 }

@@ -15,15 +15,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from benchmarks.ways import Contender, Took
+from benchmarks.ways import Contender, StepTime
 
-TURN = 0.3  # seconds of one contender's turn, at least one step
-LOOKED = 1.0  # seconds of looks at what a step does
-LEAST = 5  # steps that a median is taken of
+TURN_SECONDS = 0.3  # seconds of one contender's turn, at least one step
+LOOK_SECONDS = 1.0  # seconds of looks at what a step does
+FEWEST_STEPS = 5  # steps that a median is taken of
 
 
 class Measured(NamedTuple):
-    """What one contender took."""
+    """Time and memory that one contender took, or why it couldn't be measured."""
 
     seconds: float  # median of a step
     low: float  # quartiles
@@ -44,12 +44,13 @@ def compare(
         for contender in contenders:
             show(contender)
             teams.append(_Team(contender, threads))
-        able = [team for team in teams if team.problem is None]
-        begun = time.monotonic()
-        while able and (
-            time.monotonic() - begun < seconds * len(able) or any(len(team.times[0]) < LEAST for team in able)
+        measurable = [team for team in teams if team.problem is None]
+        started_at = time.monotonic()
+        while measurable and (
+            time.monotonic() - started_at < seconds * len(measurable)
+            or any(len(team.times[0]) < FEWEST_STEPS for team in measurable)
         ):
-            for team in able:
+            for team in measurable:
                 team.turn()
         return [team.summary() for team in teams]
     finally:
@@ -67,47 +68,51 @@ class _Team:
         self.members: list[tuple[BaseProcess, Connection]] = []
         shares = contender.shares(threads)
         for replicas in shares:
-            here, there = context.Pipe()
-            part = replace(contender, replicas=replicas)
-            process = context.Process(target=_serve, args=(there, part, threads // len(shares)), daemon=True)
+            parent_end, child_end = context.Pipe()
+            member_contender = replace(contender, replicas=replicas)
+            process = context.Process(
+                target=_serve, args=(child_end, member_contender, threads // len(shares)), daemon=True
+            )
             process.start()
-            there.close()
-            self.members.append((process, here))
-        self.times: list[list[Took]] = [[] for _ in self.members]
-        problems = [here.recv() for _, here in self.members]
+            child_end.close()
+            self.members.append((process, parent_end))
+        self.times: list[list[StepTime]] = [[] for _ in self.members]
+        problems = [parent_end.recv() for _, parent_end in self.members]
         self.problem: str | None = next(filter(None, problems), None)
 
     def turn(self) -> None:
         """Let every process take steps for a while."""
-        for _, here in self.members:
-            here.send("turn")
-        for (_, here), times in zip(self.members, self.times, strict=True):
-            times += here.recv()
+        for _, parent_end in self.members:
+            parent_end.send("turn")
+        for (_, parent_end), times in zip(self.members, self.times, strict=True):
+            times += parent_end.recv()
 
     def summary(self) -> Measured:
         """What they took: the first, which has the most replicas, and in processor's time and memory all."""
         if self.problem is not None:
             return Measured(0, 0, 0, 0, 0, 0, problem=self.problem)
-        for _, here in self.members:
-            here.send("end")
-        share, megabytes, outside = zip(*(here.recv() for _, here in self.members), strict=True)
-        wall = [took.wall for took in self.times[0]]
-        low, median, high = (value + share[0].wall for value in statistics.quantiles(wall, n=4))
-        spent = sum(
-            statistics.median(took.processor for took in times) + once.processor
-            for times, once in zip(self.times, share, strict=True)
+        for _, parent_end in self.members:
+            parent_end.send("end")
+        epoch_shares, megabytes, outside = zip(
+            *(parent_end.recv() for _, parent_end in self.members), strict=True
         )
-        return Measured(median, low, high, spent, len(wall), sum(megabytes), outside[0])
+        wall = [timing.wall for timing in self.times[0]]
+        low, median, high = (value + epoch_shares[0].wall for value in statistics.quantiles(wall, n=4))
+        processor_seconds = sum(
+            statistics.median(timing.processor for timing in times) + epoch_share.processor
+            for times, epoch_share in zip(self.times, epoch_shares, strict=True)
+        )
+        return Measured(median, low, high, processor_seconds, len(wall), sum(megabytes), outside[0])
 
     def close(self) -> None:
-        """End the processes."""
-        for process, here in self.members:
-            here.close()
+        """End the processes, by force where one doesn't end within ten seconds."""
+        for process, parent_end in self.members:
+            parent_end.close()
             process.join(10)
             process.kill()
 
 
-def _serve(there: Connection, contender: Contender, threads: int) -> None:
+def _serve(child_end: Connection, contender: Contender, threads: int) -> None:
     """In the contender's own process: make its step, say what is wrong with it, and take turns."""
     import torch
 
@@ -118,23 +123,25 @@ def _serve(there: Connection, contender: Contender, threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         device = torch.device(contender.device)
-        before = _peak(device)
+        memory_before = _peak(device)
         step, share = ready(contender)
         for _ in range(2):
             step()
     except Exception as problem:  # whatever a library says it can't do is a result of its own
-        there.send(f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200])
+        child_end.send(
+            f"{type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"[:200]
+        )
         return
-    there.send(None)
-    while there.recv() == "turn":
-        times: list[Took] = []
-        while sum(took.wall for took in times) < TURN:
+    child_end.send(None)
+    while child_end.recv() == "turn":
+        times: list[StepTime] = []
+        while sum(timing.wall for timing in times) < TURN_SECONDS:
             times.append(timed(step, device))
-        there.send(times)
-    grown = _peak(device) - before
+        child_end.send(times)
+    memory_growth = _peak(device) - memory_before
     # of a GPU, which works behind the steps, the stack tells nothing
-    looked = outside(step, LOOKED) if contender.way == OURS and device.type == "cpu" else None
-    there.send((share, grown, looked))
+    outside_share = outside(step, LOOK_SECONDS) if contender.way == OURS and device.type == "cpu" else None
+    child_end.send((share, memory_growth, outside_share))
 
 
 def _peak(device: Any) -> float:

@@ -10,8 +10,8 @@ import torch
 
 from pipeline.privacy import gradients, layer_gradients
 
-EVERY = 0.0005  # seconds between looks
-SWITCH = 1e-4  # seconds after which Python lets the thread that looks have its turn
+LOOK_INTERVAL = 0.0005  # seconds between looks
+SWITCH_INTERVAL = 1e-4  # seconds after which Python lets the thread that looks have its turn
 _TORCH = Path(torch.__file__).parent
 # Whoever is inside one of these is passing: layers, automatic differentiation, and the project's own way of
 # taking clipped sums, which begins behind the look-up of the batch
@@ -24,28 +24,28 @@ def outside(step: Callable[[], None], seconds: float) -> float:
 
     Looking costs a step next to nothing, where measuring every call would cost small ones a tenth.
     """
-    watched, looks = threading.get_ident(), [0, 0]
-    done = threading.Event()
+    thread, looks = threading.get_ident(), [0, 0]
+    finished = threading.Event()
 
     def look() -> None:
-        while not done.wait(EVERY):
-            looks[_passing(watched)] += 1
+        while not finished.wait(LOOK_INTERVAL):
+            looks[_is_passing(thread)] += 1
 
-    before, watcher = sys.getswitchinterval(), threading.Thread(target=look, daemon=True)
-    sys.setswitchinterval(SWITCH)
+    interval_before, watcher = sys.getswitchinterval(), threading.Thread(target=look, daemon=True)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     try:
         watcher.start()
-        begun = time.monotonic()
-        while time.monotonic() - begun < seconds:
+        started_at = time.monotonic()
+        while time.monotonic() - started_at < seconds:
             step()
     finally:
-        done.set()
+        finished.set()
         watcher.join()
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(interval_before)
     return looks[False] / max(1, sum(looks))
 
 
-def _passing(thread: int) -> bool:
+def _is_passing(thread: int) -> bool:
     """Whether a thread is inside a pass now."""
     frame = sys._current_frames().get(thread)
     while frame is not None:

@@ -16,7 +16,7 @@ FOLDER = Path("reports/benchmarks")
 
 
 class Line(NamedTuple):
-    """One measured contender."""
+    """A contender, the threads that it had, and what it took: one line of the table."""
 
     contender: Contender
     threads: int
@@ -49,7 +49,7 @@ def write(name: str, lines: list[Line], root: Path) -> Path:
 
 
 def describe() -> dict[str, str]:
-    """Hardware, system and versions."""
+    """What was measured on: hardware, system, and versions of the libraries and of this project."""
     import torch
 
     machine = {"processor": _processor(), "cores": str(os.cpu_count()), "system": platform.platform()}
@@ -70,14 +70,14 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def ratio(line: Line, lines: list[Line], of: str = "seconds") -> float | None:
-    """Of the median to that of plain SGD, one replica, in the same run; ``of``: a field of `Measured`."""
+def ratio(line: Line, lines: list[Line], field: str = "seconds") -> float | None:
+    """Of the median to that of plain SGD, one replica, in the same run; ``field``: a field of `Measured`."""
     base = next(
         (other for other in lines if _setting(other) == _setting(line) and other.contender.way == PLAIN), None
     )
     if base is None or line.measured.problem is not None:
         return None
-    relative: float = getattr(line.measured, of) / getattr(base.measured, of)
+    relative: float = getattr(line.measured, field) / getattr(base.measured, field)
     return relative
 
 
@@ -85,8 +85,8 @@ def of_one_replica(line: Line, lines: list[Line]) -> float | None:
     """Of several replicas' median to that of one by one thread, in the same run."""
     if line.contender.replicas == 1 or line.measured.problem is not None:
         return None
-    alone = (replace(line.contender, replicas=1), 1)
-    base = next((other for other in lines if (other.contender, other.threads) == alone), None)
+    single = (replace(line.contender, replicas=1), 1)
+    base = next((other for other in lines if (other.contender, other.threads) == single), None)
     return None if base is None else line.measured.seconds / base.measured.seconds
 
 
@@ -104,7 +104,7 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
         if measured.problem is not None:
             numbers = [f"not possible: {measured.problem}", *[""] * 7]
         else:
-            parts = [ratio(line, lines, of) for of in ("seconds", "processor")]
+            parts = [ratio(line, lines, field) for field in ("seconds", "processor")]
             wall, processor = ("" if part is None else f"{part:.2f}" for part in parts)
             numbers = [
                 f"{1000 * measured.seconds:.4g}",
@@ -117,8 +117,8 @@ def table(lines: list[Line], machine: dict[str, str]) -> str:
                 "" if (share := of_one_replica(line, lines)) is None else f"{share:.2f}",
             ]
         threads = f"{contender.device} {line.threads}" if contender.device != "cpu" else str(line.threads)
-        asked = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]
-        rows.append([*asked, *numbers])
+        setting = [contender.case.name, f"{contender.batch}", threads, contender.way, f"{contender.replicas}"]
+        rows.append([*setting, *numbers])
     text = [
         "# What a training step costs",
         "",
@@ -148,8 +148,8 @@ def figure(name: str, lines: list[Line]) -> str:
 
     from pipeline.reporting.drawing import style
 
-    alone = [line for line in lines if line.contender.replicas == 1]
-    settings = list(dict.fromkeys(_setting(line) for line in alone))
+    single = [line for line in lines if line.contender.replicas == 1]
+    settings = list(dict.fromkeys(_setting(line) for line in single))
     ways = [way for way in WAYS if way in (PLAIN, BEST, OURS, HOOKS, GHOST)]
 
     def draw(page: Figure) -> None:
@@ -157,7 +157,7 @@ def figure(name: str, lines: list[Line]) -> str:
         for way, colour in zip(ways, style.COLOURS, strict=False):
             points = [
                 (value, settings.index(_setting(line)))
-                for line in alone
+                for line in single
                 if line.contender.way == way and (value := ratio(line, lines, "processor")) is not None
             ]
             axes.scatter([x for x, _ in points], [y for _, y in points], label=way, color=colour)

@@ -45,15 +45,15 @@ class Contender:
             return True
         if self.case.method == "noisy_weights":
             return False
-        return self.way == FLOATS or not self.case.whole
+        return self.way == FLOATS or not self.case.clips_whole_batch
 
     def shares(self, threads: int) -> list[int]:
         """The replicas that each process takes: as in training a CPU has one a thread, a GPU one for all."""
         processes = 1 if self.device != "cpu" else min(self.replicas, threads)
-        return [len(range(place, self.replicas, processes)) for place in range(processes)]
+        return [len(range(first, self.replicas, processes)) for first in range(processes)]
 
 
-class Took(NamedTuple):
+class StepTime(NamedTuple):
     """Seconds that a step took."""
 
     wall: float
@@ -64,25 +64,25 @@ class Ready(NamedTuple):
     """A step, and a step's share of what is done but once an epoch."""
 
     step: Step
-    share: Took = Took(0.0, 0.0)
+    share: StepTime = StepTime(0.0, 0.0)
 
 
 def ready(contender: Contender) -> Ready:
     """The contender's step, on its device."""
     if contender.way in (PLAIN, BEST):
-        return Ready(_plain(contender, last=contender.way == BEST))
+        return Ready(_plain(contender, channels_last=contender.way == BEST))
     if contender.way in (HOOKS, GHOST, FUNCTORCH):
         return Ready(_opacus(contender))
     return _ours(contender)
 
 
-def _plain(contender: Contender, last: bool) -> Step:
+def _plain(contender: Contender, channels_last: bool) -> Step:
     """A step of SGD on a batch that is there already, with torch's own layers."""
     case, device = contender.case, torch.device(contender.device)
     net = with_torch_batch_norm(case.net).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     inputs, labels = (part.to(device) for part in case.examples(contender.batch * case.copies))
-    if last:
+    if channels_last:
         keep_freed()
         net = net.to(memory_format=torch.channels_last)
         if inputs.dim() == 4:
@@ -125,7 +125,9 @@ def _ours(contender: Contender) -> Ready:
     if way in (PRODUCTS, EXAMPLES_ALONE):
         wide = torch.inf if way == PRODUCTS else 0.0
         example = case.examples(1)[0]
-        vars(method)["of_examples"] = BookKeeping(case.net, example, case.copies, alone=True, wide=wide)
+        vars(method)["of_examples"] = BookKeeping(
+            case.net, example, case.copies, single_replica=True, convolution_threshold=wide
+        )
     if way == FLOATS:
         method.task.streams.noise = "float32"
     state, number = method.init(), 0
@@ -145,9 +147,9 @@ def _ours(contender: Contender) -> Ready:
         with torch.no_grad():
             method.new_bounds(state, rates, 0)  # type: ignore[attr-defined]
 
-    thrice = [timed(bounds, device) for _ in range(3)]
-    wall, processor = (statistics.median(column) for column in zip(*thrice, strict=True))
-    return Ready(step, Took(wall * contender.batch / EXAMPLES, processor * contender.batch / EXAMPLES))
+    timings = [timed(bounds, device) for _ in range(3)]
+    wall, processor = (statistics.median(column) for column in zip(*timings, strict=True))
+    return Ready(step, StepTime(wall * contender.batch / EXAMPLES, processor * contender.batch / EXAMPLES))
 
 
 def _opacus(contender: Contender) -> Step:
@@ -179,21 +181,21 @@ def _opacus(contender: Contender) -> Step:
     wrapped = GradSampleModule(net, force_functorch=contender.way == FUNCTORCH)
     optimizer = DPOptimizer(sgd, **options)
 
-    def hooked() -> None:
+    def step_of_hooks() -> None:
         optimizer.zero_grad()
         F.cross_entropy(wrapped(inputs), labels).backward()
         optimizer.step()
 
-    return hooked
+    return step_of_hooks
 
 
-def timed(step: Step, device: torch.device) -> Took:
+def timed(step: Step, device: torch.device) -> StepTime:
     """One step, to its end."""
     _finished(device)
-    begun, spent = time.perf_counter(), time.process_time()
+    started_at, processor_before = time.perf_counter(), time.process_time()
     step()
     _finished(device)
-    return Took(time.perf_counter() - begun, time.process_time() - spent)
+    return StepTime(time.perf_counter() - started_at, time.process_time() - processor_before)
 
 
 def _finished(device: torch.device) -> None:

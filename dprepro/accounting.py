@@ -70,9 +70,9 @@ def epsilon(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
         sampling=sampling,
     )  # fmt: skip
-    spending, taken = spending_of(settings), settings.total_steps
-    ledger = make_ledger(spending, taken, delta, None)
-    best = None if best_of is None else up(selection_epsilon(spending, taken, delta, best_of, drawn))
+    spending, total_steps = spending_of(settings), settings.total_steps
+    ledger = make_ledger(spending, total_steps, delta, None)
+    best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
         epsilon_upper=ledger.epsilon_upper,
         proven_by=ledger.accountant,
@@ -80,7 +80,7 @@ def epsilon(
         by={entry.accountant: entry.epsilon for entry in ledger.accountants if entry.epsilon is not None},
         neighbouring=ledger.neighbouring,
         delta=delta,
-        steps=taken,
+        steps=total_steps,
         best=best,
     )
 

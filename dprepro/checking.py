@@ -28,13 +28,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = parameters.bind(*args, **kwargs)
-        given.apply_defaults()
+        bound_arguments = parameters.bind(*args, **kwargs)
+        bound_arguments.apply_defaults()
         try:
-            given.arguments.update(dict(arguments(**given.arguments)))
+            bound_arguments.arguments.update(dict(arguments(**bound_arguments.arguments)))
         except ValidationError as problem:
             raise UserError("\n".join(problem_lines(problem))) from problem
-        return function(*given.args, **given.kwargs)
+        return function(*bound_arguments.args, **bound_arguments.kwargs)
 
     return call
 
@@ -46,7 +46,7 @@ def floats(name: str, values: Any) -> np.ndarray:
         UserError: they aren't numbers, or not in rows of the same length.
     """
     try:
-        plain = values.detach().cpu().double().numpy() if hasattr(values, "detach") else values
-        return np.array(plain, float)
+        array = values.detach().cpu().double().numpy() if hasattr(values, "detach") else values
+        return np.array(array, float)
     except (TypeError, ValueError, RuntimeError) as problem:
         raise UserError(f"{name}: {type(values).__name__} that is no array of real numbers") from problem

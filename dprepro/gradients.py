@@ -10,11 +10,11 @@ from torch.nn.parameter import is_lazy
 from dprepro.checking import checked
 from pipeline.errors import UserError, printable
 from pipeline.fields import Positive
-from pipeline.models.functional import tried
-from pipeline.privacy.clippers import Way, random_inputs, way_for
+from pipeline.models.functional import trial_call
+from pipeline.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
-_WAYS: WeakKeyDictionary[nn.Module, tuple[Any, Way, int]] = WeakKeyDictionary()
+_FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, ClipperFactory, int]] = WeakKeyDictionary()
 _PLAIN = (bool, int, float, str)
 
 
@@ -67,16 +67,16 @@ def clipped_sum(
                 f"network: {name} is {value.dtype}, whose rounding moves a sum by more than its bound; "
                 "allowed: float32, float64"
             )
-    seen = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
-    if _WAYS.get(network, (None,))[0] != seen:
-        alone = inputs.device.type == "cpu"
-        way = way_for(network, torch.zeros_like(inputs[:1]), 1, reference, alone)
-        _WAYS[network] = seen, way, _classes(network, inputs[:1])
-    _, way, classes = _WAYS[network]
+    signature = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
+    if _FACTORIES.get(network, (None,))[0] != signature:
+        single_replica = inputs.device.type == "cpu"
+        factory = clipper_factory(network, torch.zeros_like(inputs[:1]), 1, reference, single_replica)
+        _FACTORIES[network] = signature, factory, _classes(network, inputs[:1])
+    _, factory, classes = _FACTORIES[network]
     labels = labels.to(inputs.device, torch.int64)
     if labels.min() < 0 or labels.max() >= classes:
         raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {classes - 1}")
-    clipper = way(network)
+    clipper = factory(network)
     unit = next(iter(tensors.values())).new_ones(())
     bounds = Bounds.whole(clip * unit, len(tensors))
     try:
@@ -91,10 +91,10 @@ def clipped_sum(
 def _classes(network: nn.Module, example: Tensor) -> int:
     """K, of a made-up input of the type and on the device of ``example`` (1, ...)."""
     try:
-        logits: Tensor = tried(network, random_inputs(network, example, 1).to(example))
+        logits: Tensor = trial_call(network, random_inputs(network, example, 1).to(example))
     except Exception as problem:  # whatever the network's own code raises
-        what = f"inputs: {example.dtype} on {example.device}"
-        raise UserError(f"{what}, which the network doesn't take: {printable(str(problem))}") from problem
+        subject = f"inputs: {example.dtype} on {example.device}"
+        raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem
     return logits.shape[1]
 
 

@@ -105,10 +105,10 @@ def audit_training(
     canaries[rows, rows] = lengths * present
     crowd[rows, rows % 2] = lengths
 
-    first, read, _ = _releases(train, canaries)
-    second, _, taken = _releases(train, crowd)
-    sigma = noise_multiplier if noise_multiplier is not None else read.get("noise_multiplier")
-    rate = sample_rate if sample_rate is not None else read.get("sample_rate")
+    first, opacus_claims, _ = _releases(train, canaries)
+    second, _, batch_lengths = _releases(train, crowd)
+    sigma = noise_multiplier if noise_multiplier is not None else opacus_claims.get("noise_multiplier")
+    rate = sample_rate if sample_rate is not None else opacus_claims.get("sample_rate")
     if sigma is None or rate is None:
         raise UserError(
             "noise_multiplier, sample_rate: unknown; needed: both, or a step yields the "
@@ -125,20 +125,20 @@ def audit_training(
         examples=SHARES, batch=ceil(rate * SHARES), noise_multiplier=sigma, delta=delta, steps=steps
     )
     noise = [np.maximum(run[:, examples:].std(1, keepdims=True), 1e-30) for run in (first, second)]
-    moved = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
+    projections = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
     spending = SampledGaussian(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
     # who goes through the data in order has a canary in the same batch of every epoch
-    turns = np.arange(steps)[:, None] % max(1, examples // batch) == rows // batch
-    attacks = [ratios(moved, spending), repeats(moved), (moved * turns).sum(0)]
+    in_turn = np.arange(steps)[:, None] % max(1, examples // batch) == rows // batch
+    attacks = [ratios(projections, spending), repeats(projections), (projections * in_turn).sum(0)]
     alpha = (1 - confidence) / len(attacks)
     sides = [(scores[~present], scores[present]) for scores in attacks]
-    answers = recognise(
+    mistakes = recognise(
         second[:, :2] / noise[1],
         np.concatenate([first[:, examples:], second[:, examples:]]),
         examples,
         rate,
         sigma,
-        _positions(taken, lengths),
+        _positions(batch_lengths, lengths),
     )
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
@@ -148,7 +148,7 @@ def audit_training(
             if_gaussian=max(bounds.by_one_run_curve(*side, alpha, delta) for side in sides) if delta else 0.0,
             confidence=confidence,
         ),
-        tuple(answer for answer in answers if answer.p < ERROR / TESTS),
+        tuple(mistake for mistake in mistakes if mistake.p < ERROR / TESTS),
     )
 
 
@@ -162,7 +162,7 @@ def _releases(
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
-    taken: list[np.ndarray | None] = []
+    batch_lengths: list[np.ndarray | None] = []
     steps = train(examples.copy())
     if not isinstance(steps, Iterable):
         raise UserError(f"train: returned {type(steps).__name__}; needed: to yield what each step released")
@@ -178,7 +178,7 @@ def _releases(
             batch = floats(f"step {number}: batch", batch)
             if batch.ndim != 2 or batch.shape[1] != width:
                 raise UserError(f"step {number}: batch of shape {batch.shape}; needed: (B, {width})")
-        taken.append(None if batch is None else np.linalg.norm(batch, axis=1))
+        batch_lengths.append(None if batch is None else np.linalg.norm(batch, axis=1))
         released.append(floats(f"step {number}", value).ravel())
         if released[-1].shape != (width,) or not np.isfinite(released[-1]).all():
             raise UserError(
@@ -187,7 +187,7 @@ def _releases(
             )
     if len(released) < FEWEST_STEPS:
         raise UserError(f"train: {len(released)} steps; needed: at least {FEWEST_STEPS}")
-    return np.stack(released), claims, taken
+    return np.stack(released), claims, batch_lengths
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:
@@ -210,20 +210,20 @@ def _per_example(optimizer: Any) -> np.ndarray | None:
     return torch.cat([sample.flatten(1) for sample in optimizer.grad_samples], 1).detach().cpu().numpy()
 
 
-def _positions(taken: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
+def _positions(batch_lengths: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
     """Of each batch the positions of its examples, which are known by ``lengths`` (N,).
 
     Rows of zeros are left out: they have no gradient here. None where a batch isn't told, or has rows that
     are nobody's.
     """
     order = np.argsort(lengths)
-    known, batches = lengths[order].astype(float), []
-    for batch in taken:
+    sorted_lengths, batches = lengths[order].astype(float), []
+    for batch in batch_lengths:
         if batch is None:
             return None
-        lengths_there = batch[batch > 0]
-        place = np.searchsorted((known[1:] + known[:-1]) / 2, lengths_there)
-        if not np.allclose(known[place], lengths_there, rtol=1e-5):
+        present = batch[batch > 0]
+        index = np.searchsorted((sorted_lengths[1:] + sorted_lengths[:-1]) / 2, present)
+        if not np.allclose(sorted_lengths[index], present, rtol=1e-5):
             return None
-        batches.append(order[place])
+        batches.append(order[index])
     return batches

@@ -17,10 +17,10 @@ class UserError(Exception):
 class Stopped(Exception):
     """A command that ended early because a signal asked it to; the text says how to go on."""
 
-    def __init__(self, by: signal.Signals, how: str):
-        """``by``: the signal. ``how``: what was kept, and how to go on."""
-        super().__init__(how)
-        self.status = 128 + by  # as a shell tells of a process that a signal ended
+    def __init__(self, received: signal.Signals, message: str):
+        """``received``: the signal. ``message``: what was kept, and how to go on."""
+        super().__init__(message)
+        self.status = 128 + received  # as a shell tells of a process that a signal ended
 
 
 @contextmanager
@@ -29,8 +29,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        where = problem.filename or path
-        raise UserError(f"{where}: can't be written: {problem.strerror or problem}") from problem
+        location = problem.filename or path
+        raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
 
 
 @contextmanager
@@ -39,8 +39,8 @@ def reading(path: Path, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        why = problem.strerror or str(problem)
-        raise UserError(f"{path}: can't be read: {why}{remedy and f'; {remedy}'}") from problem
+        reason = problem.strerror or str(problem)
+        raise UserError(f"{path}: can't be read: {reason}{remedy and f'; {remedy}'}") from problem
 
 
 _SHORT = Repr()
@@ -55,5 +55,7 @@ def shown(value: object) -> str:
 
 def printable(text: str, most: int = 1000) -> str:
     """A line without control characters, which a terminal would obey, and cut after ``most`` characters."""
-    cut = text if len(text) <= most else f"{text[:most]}..."
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
+    shortened = text if len(text) <= most else f"{text[:most]}..."
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in shortened
+    )

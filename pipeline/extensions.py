@@ -50,9 +50,9 @@ class Extension:
 
 def cached(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
     """`functools.cache` for what follows from the extensions there are: forgotten when `use` adds some."""
-    kept = cache(function)
-    _caches.append(kept)
-    return kept
+    cached_function = cache(function)
+    _caches.append(cached_function)
+    return cached_function
 
 
 def use(packages: Sequence[str], folder: Path) -> None:
@@ -65,25 +65,25 @@ def use(packages: Sequence[str], folder: Path) -> None:
     Raises:
         UserError: there is no such package, or another one of its name was used before.
     """
-    place = str(folder.resolve())
-    if packages and place not in sys.path:
-        sys.path.insert(0, place)
+    directory = str(folder.resolve())
+    if packages and directory not in sys.path:
+        sys.path.insert(0, directory)
         invalidate_caches()
     for name in packages:
-        there, here = _locations(name), folder / name
-        if not there:
+        locations, local = _locations(name), folder / name
+        if not locations:
             raise UserError(
                 f"{folder / 'params.yaml'}: code: no package {name!r}; allowed: a folder with Python files "
                 "beside params.yaml, or an installed package"
             )
-        if here.is_dir() and here.resolve() not in there:
+        if local.is_dir() and local.resolve() not in locations:
             raise UserError(
-                f"{folder / 'params.yaml'}: code: {name!r} is {there[0]} too; allowed: another name"
+                f"{folder / 'params.yaml'}: code: {name!r} is {locations[0]} too; allowed: another name"
             )
         if name not in _laboratory:
             _laboratory[name] = folder
-            for kept in _caches:
-                kept.cache_clear()
+            for cached_function in _caches:
+                cached_function.cache_clear()
 
 
 def in_use() -> dict[str, Path]:
@@ -99,14 +99,14 @@ def extensions(kind: Kind) -> dict[str, Extension]:
         UserError: two have the same name.
         ImportError: an entry point names no package.
     """
-    there: dict[str, Extension] = {}
+    modules: dict[str, Extension] = {}
     for package, folder in _folders(kind):
         for path in folder.glob(ROOMS if kind == "methods" else FILES):
             parts = path.relative_to(folder).with_suffix("").parts
-            if (other := there.get(parts[0])) is not None:
+            if (other := modules.get(parts[0])) is not None:
                 raise UserError(f"{path}: {other.path} has that name too; allowed: another name")
-            there[parts[0]] = Extension(".".join((package, *parts)), path)
-    return dict(sorted(there.items()))
+            modules[parts[0]] = Extension(".".join((package, *parts)), path)
+    return dict(sorted(modules.items()))
 
 
 def _folders(kind: Kind) -> list[tuple[str, Path]]:

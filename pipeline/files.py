@@ -73,7 +73,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: the folder can't be written. After any error ``folder`` is as it was.
     """
-    building, old = beside(folder), beside(folder, REPLACED)
+    building, replaced = beside(folder), beside(folder, REPLACED)
     with writing(building):
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
@@ -84,14 +84,14 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
                 _sync(path)
             sync_folder(building)
             if folder.exists():
-                folder.rename(old)
+                folder.rename(replaced)
             building.rename(folder)
             sync_folder(folder.parent)
     finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        for left in (building, old):
-            shutil.rmtree(left, ignore_errors=True)
+        if replaced.exists() and not folder.exists():
+            replaced.rename(folder)
+        for leftover in (building, replaced):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager
@@ -122,29 +122,29 @@ def clear_leftovers() -> None:
     What others are writing stays: of this machine it is known whether they live, of another one it is what is
     no older than a day.
     """
-    for place, below in _PLACES.items():
-        for folder, names, files in os.walk(place):
+    for root, recursive in _PLACES.items():
+        for folder, names, files in os.walk(root):
             for match in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
                 with suppress(OSError):
                     _clear(Path(folder), match)
-            names[:] = [name for name in names if below and not _BESIDE.fullmatch(name)]
+            names[:] = [name for name in names if recursive and not _BESIDE.fullmatch(name)]
 
 
 def _clear(folder: Path, match: re.Match[str]) -> None:
-    left, place = folder / match[0], folder / match["name"]
-    if not _dead(match, left):
+    leftover, original = folder / match[0], folder / match["name"]
+    if not _is_abandoned(match, leftover):
         return
-    if match["kind"] == REPLACED and not place.exists():
-        left.rename(place)
-    elif left.is_dir():
-        shutil.rmtree(left)
+    if match["kind"] == REPLACED and not original.exists():
+        leftover.rename(original)
+    elif leftover.is_dir():
+        shutil.rmtree(leftover)
     else:
-        left.unlink()
+        leftover.unlink()
 
 
-def _dead(match: re.Match[str], left: Path) -> bool:
+def _is_abandoned(match: re.Match[str], leftover: Path) -> bool:
     if match["host"] != _host():
-        return time.time() - left.lstat().st_mtime > _DAY
+        return time.time() - leftover.lstat().st_mtime > _DAY
     if int(match["pid"]) == os.getpid():
         return True  # a process before this one had its number
     try:
@@ -175,14 +175,14 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def place(whole: Path, path: Path) -> None:
+def place(source: Path, path: Path) -> None:
     """Move a file that was written elsewhere on the same disk to its place, at once.
 
     Raises:
         OSError: it can't be moved.
     """
-    _sync(whole)
-    os.replace(whole, path)
+    _sync(source)
+    os.replace(source, path)
     sync_folder(path.parent)
 
 

@@ -16,5 +16,5 @@ def rounded_down(value: float, digits: int) -> Decimal:
 def _rounded(value: float, digits: int, rounding: str) -> Decimal:
     exact = Decimal(repr(value))
     rounded = Context(prec=digits, rounding=rounding).plus(exact).normalize()
-    whole = rounded == rounded.to_integral_value() and rounded.adjusted() < Context().prec
-    return rounded.quantize(Decimal(1)) if whole else rounded
+    is_integer = rounded == rounded.to_integral_value() and rounded.adjusted() < Context().prec
+    return rounded.quantize(Decimal(1)) if is_integer else rounded

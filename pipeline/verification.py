@@ -60,19 +60,19 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
         UserError: there is no such row or account.
     """
     if not lines:
-        yield from _beside(settings)
+        yield from _folder_findings(settings)
     for key in lines:
         pick({**settings.accounts, **settings.rows}, key, "row or account")
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
             yield _finding(key, partial(_account, key, settings))
     for key in settings.rows:
-        ran = records.run_path(key).exists() or records.ledger_path(key).exists()
-        if key in lines or (not lines and ran):
+        has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
+        if key in lines or (not lines and has_records):
             yield _finding(key, partial(_row, key, settings, measure))
 
 
-def _beside(settings: Settings) -> Iterator[Finding]:
+def _folder_findings(settings: Settings) -> Iterator[Finding]:
     """All that isn't of one row alone: data, what DVC has signed, and what is published."""
     for name, files in private.private_files(settings.own).items():
         yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
@@ -112,11 +112,11 @@ def _prepared(name: str) -> None:
 
 
 def _account(key: str, settings: Settings) -> str | None:
-    line, kept = settings.accounts[key], records.read_ledgers(key)
-    if kept is None:
+    line, stored = settings.accounts[key], records.read_ledgers(key)
+    if stored is None:
         return "it has no ledger"
     _compare(
-        key, kept.replicas, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved]
+        key, stored.replicas, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved]
     )
     return None
 
@@ -129,11 +129,13 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
         return "nothing ran"
     check_file(records.history_path(key), run.history)
     paths = [(weights_path(key, *replica.key), replica.weights) for replica in run.replicas]
-    here = [(path, weights) for path, weights in paths if path.exists()]
-    for path, weights in here:
+    present_weights = [(path, weights) for path, weights in paths if path.exists()]
+    for path, weights in present_weights:
         check_file(path, weights)
-    if wrong := records.unmeasured(key):
-        raise UserError(f"{records.evaluation_path(key)}: {wrong[0]}: of other weights than ran, or missing")
+    if unmeasured := records.unmeasured(key):
+        raise UserError(
+            f"{records.evaluation_path(key)}: {unmeasured[0]}: of other weights than ran, or missing"
+        )
     ran = {replica.key for replica in run.replicas}
     planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
     if missing := next((name for name in planned if name not in ran), None):
@@ -141,20 +143,20 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
             f"has it; `dprepro train {key}`"
         )
-    stands = Standing(row, prepared.digests_here(row.data))
+    standing = Standing(row, prepared.digests_here(row.data))
     for trained in run.replicas:
-        if why := stands.misdeclared(run, trained) or stands.other_data(run, trained):
+        if reason := standing.misdeclared(run, trained) or standing.other_data(run, trained):
             raise UserError(
-                f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {why}: not what "
+                f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {reason}: not what "
                 f"{PARAMS} has; `dprepro train {key}`"
             )
     check_spending(run, settings)
     if ledgers is not None:
         _compare(key, ledgers.replicas, entries(run, row.search, settings))
         _compare_composition(key, ledgers.composition, row_composition(run, row.search))
-    if len(here) < len(paths):
+    if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
-        return f"accuracies: {len(paths) - len(here)} of {len(paths)} weights are not here" + (
+        return f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here" + (
             "; measured elsewhere, not measured again" if elsewhere else ""
         )
     if not measure or prepared.digests_here(row.data) is None:
@@ -169,84 +171,92 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric is another.
     """
-    kept, here = records.read_evaluation(key), Path().resolve()
-    how = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+    stored, directory = records.read_evaluation(key), Path().resolve()
+    execution = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
     with TemporaryDirectory() as folder:
-        apart = Path(folder)
+        scratch = Path(folder)
         for path in (Path("runs"), records.RUNS):
-            (apart / path).parent.mkdir(parents=True, exist_ok=True)
-            (apart / path).symlink_to(here / path)
-        evaluate(key, settings, prepared.load(settings.rows[key].data), how, apart)
-        again = records.read_evaluation(key, apart)
-    assert kept is not None, "what is not measured was refused before"
-    assert again is not None, "it was just written"
-    for replica, anew in zip(kept.replicas, again.replicas, strict=True):
+            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / path).symlink_to(directory / path)
+        evaluate(key, settings, prepared.load(settings.rows[key].data), execution, scratch)
+        remeasured = records.read_evaluation(key, scratch)
+    assert stored is not None, "what is not measured was refused before"
+    assert remeasured is not None, "it was just written"
+    for replica, remeasured_replica in zip(stored.replicas, remeasured.replicas, strict=True):
         for name, value in replica.metrics.items():
-            reached = anew.metrics.get(name, -1.0)
-            if not isclose(value, reached, abs_tol=MEASURED):
+            remeasured_value = remeasured_replica.metrics.get(name, -1.0)
+            if not isclose(value, remeasured_value, abs_tol=MEASURED):
                 raise UserError(
                     f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
-                    f"{name} is {value:g}, and its weights reach {reached:g}"
+                    f"{name} is {value:g}, and its weights reach {remeasured_value:g}"
                 )
 
 
-def _compare(key: str, kept: tuple[Entry, ...], due: list[Entry]) -> None:
+def _compare(key: str, stored: tuple[Entry, ...], expected: list[Entry]) -> None:
     """Ledgers as they are kept with those that are computed now.
 
     Raises:
         UserError: they differ, or one is missing.
     """
-    known = {entry.key: entry for entry in kept}
-    for entry in due:
-        where = f"{records.ledger_path(key)}: {entry.level}, seed {entry.seed}"
-        if entry.key not in known:
-            raise UserError(f"{where}: missing; account for it")
-        if name := _differing(known[entry.key], entry):
-            raise UserError(f"{where}: {name} is not what is computed from what ran; account for it again")
+    stored_by_key = {entry.key: entry for entry in stored}
+    for entry in expected:
+        location = f"{records.ledger_path(key)}: {entry.level}, seed {entry.seed}"
+        if entry.key not in stored_by_key:
+            raise UserError(f"{location}: missing; account for it")
+        if name := _entry_difference(stored_by_key[entry.key], entry):
+            raise UserError(f"{location}: {name} is not what is computed from what ran; account for it again")
 
 
-def _compare_composition(key: str, kept: Composition | None, due: Composition | None) -> None:
+def _compare_composition(key: str, stored: Composition | None, expected: Composition | None) -> None:
     """What a ledger has of all trainings together with what it is now.
 
     Raises:
         UserError: they differ.
     """
-    if name := _unlike(kept and kept.model_dump(), due and due.model_dump(), "composition"):
+    if name := _first_difference(
+        stored and stored.model_dump(), expected and expected.model_dump(), "composition"
+    ):
         raise UserError(
             f"{records.ledger_path(key)}: {name} is not what is computed from what ran; account for it again"
         )
 
 
-def _differing(kept: Entry, due: Entry) -> str | None:
+def _entry_difference(stored: Entry, expected: Entry) -> str | None:
     """Where they say something else; None: nowhere.
 
     What had been `spent` on the way isn't computed again, which takes long. Of opinions those are compared
     that the same version of the same library has.
     """
     left_out = {"ledger": {"spent", "accountants"}}
-    pair = (kept.model_dump(exclude=left_out), due.model_dump(exclude=left_out))
-    accountants = {result.accountant: result.epsilon for result in due.ledger.accountants}
-    told = {
+    pair = (stored.model_dump(exclude=left_out), expected.model_dump(exclude=left_out))
+    accountants = {result.accountant: result.epsilon for result in expected.ledger.accountants}
+    opinions = {
         result.accountant: result.epsilon
-        for result in kept.ledger.accountants
+        for result in stored.ledger.accountants
         if result.accountant in accountants
     }
-    return _unlike(*pair) or _unlike(told, {name: accountants[name] for name in told})
+    return _first_difference(*pair) or _first_difference(
+        opinions, {name: accountants[name] for name in opinions}
+    )
 
 
-def _unlike(kept: Any, due: Any, where: str = "") -> str | None:
+def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:
     """The first place where two trees differ, by more than two machines do where they hold numbers."""
-    if isinstance(kept, dict) and isinstance(due, dict):
-        places = [(name, kept.get(name), due.get(name)) for name in {**due, **kept}]
-    elif isinstance(kept, list | tuple) and isinstance(due, list | tuple) and len(kept) == len(due):
-        places = [(str(at), *pair) for at, pair in enumerate(zip(kept, due, strict=True))]
-    elif isinstance(kept, float) and isinstance(due, float):
+    if isinstance(stored, dict) and isinstance(expected, dict):
+        pairs = [(name, stored.get(name), expected.get(name)) for name in {**expected, **stored}]
+    elif (
+        isinstance(stored, list | tuple)
+        and isinstance(expected, list | tuple)
+        and len(stored) == len(expected)
+    ):
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(stored, expected, strict=True))]
+    elif isinstance(stored, float) and isinstance(expected, float):
         # errors of attackers are shares, which may be nearly nothing
-        share = 1e-6 if "tradeoff" in where else 0.0
-        return None if isclose(kept, due, rel_tol=SAME, abs_tol=share) else where
+        share = 1e-6 if "tradeoff" in location else 0.0
+        return None if isclose(stored, expected, rel_tol=SAME, abs_tol=share) else location
     else:
-        return None if kept == due else where
-    inner = (_unlike(left, right, f"{where}.{name}".lstrip(".")) for name, left, right in places)
+        return None if stored == expected else location
+    inner = (_first_difference(left, right, f"{location}.{name}".lstrip(".")) for name, left, right in pairs)
     return next(filter(None, inner), None)
 
 

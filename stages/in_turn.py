@@ -28,9 +28,9 @@ def in_turn(arguments: list[str]) -> None:
 
 def _until_nobody_trains(row: str) -> None:
     """Wait for a trainer whose worker was killed: it goes on until its checkpoint is written."""
-    from pipeline.training.checkpoints import CHECKPOINTS, alone
+    from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 
-    with alone(CHECKPOINTS / row, wait=True):
+    with checkpoint_lock(CHECKPOINTS / row, wait=True):
         pass
 
 

@@ -76,7 +76,7 @@ def showing(title: str) -> Iterator["Show"]:
     console = Console(stderr=True)
     if not console.is_terminal:
         lines = _Lines(PLAIN_EVERY)
-        yield lambda state: lines.tell(f"{title}: {describe(state)}", state.noted)
+        yield lambda state: lines.tell(f"{title}: {describe(state)}", state.logged)
         return
     columns = (TextColumn("[bold]{task.fields[title]}"), BarColumn(6), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as bar:

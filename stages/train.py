@@ -114,4 +114,4 @@ def train(
     )
     with showing(row) as show, enough_memory(device):
         done = training.train(row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers))
-    print(f"{row}: {done.trained} replicas trained, {done.kept} stand, {done.path}")
+    print(f"{row}: {done.trained} replicas trained, {done.standing} stand, {done.path}")

@@ -29,7 +29,7 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.worst_instance import turned_around
+from pipeline.privacy.worst_instance import vector_counts
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run
@@ -190,7 +190,7 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
         whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
         of_epoch = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
         return np.asarray(of_epoch.sum(0))
-    counts, chances = turned_around(spending)
+    counts, chances = vector_counts(spending)
     never = log1p(-min(chances.sum(), 1 - 1e-12))
     terms = [np.full_like(moved, never)]
     terms += [

@@ -111,7 +111,7 @@ def shared(
     apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):
-            batch = method._shared(torch.tensor([[0, other]]), 2 * step + white)
+            batch = method._shared_noise_batch(torch.tensor([[0, other]]), 2 * step + white)
             apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
             # pixels at the limit tell nothing
             apart_by_side[white].append(float(apart.mean()))

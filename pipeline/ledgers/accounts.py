@@ -38,7 +38,7 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     )
 
 
-def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
+def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
     """Settings of DP-SGD whose noise is told over the clipping bound, as Opacus and dp-accounting have it.
 
     The settings' own is over how far one example moves a sum: twice the bound where it is replaced. Passes
@@ -48,13 +48,13 @@ def dpsgd_settings(noise_multiplier: float, **said: Any) -> AccountSettings:
         UserError: a value is not allowed; the line says which, and what is.
     """
     try:
-        settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **said)
+        settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **options)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
     # a loader takes a last step for what is left of its last pass
     steps = settings.steps or ceil((settings.epochs or 0.0) * settings.examples / settings.batch)
-    moved = sensitivity(relation_of(settings.sampling))
-    changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / moved}
+    distance = sensitivity(relation_of(settings.sampling))
+    changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
     return settings.model_copy(update=changes)
 
 
@@ -77,11 +77,11 @@ def entry(level: str, settings: AccountSettings) -> Entry:
         seed=0,
         ledger=ledger,
         settings=settings.model_dump(mode="json"),
-        metrics=renyi_metrics(settings) if settings.claimed_by == "rdp" else _limit(ledger),
+        metrics=renyi_metrics(settings) if settings.claimed_by == "rdp" else _mu_metric(ledger),
     )
 
 
-def _limit(ledger: schema.Ledger) -> dict[str, float]:
+def _mu_metric(ledger: schema.Ledger) -> dict[str, float]:
     return {} if ledger.mu is None else {"mu": ledger.mu}
 
 

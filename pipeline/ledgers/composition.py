@@ -17,7 +17,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import composed
+from pipeline.privacy.subsampling import composed_losses
 from pipeline.results.records import search_path
 from pipeline.results.schema import CandidateSpent, Composition, Run, Trained
 
@@ -38,73 +38,76 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
     and a search whose record isn't there.
     """
     replicas = [
-        None if run.origin(training).reproducible else _of_replica(training) for training in run.replicas
+        None if run.origin(training).reproducible else _replica_spending(training)
+        for training in run.replicas
     ]
     candidates = list(_candidates(search, root)) if search else []
     private = [training for training in replicas if training is not None]
     searched = [training for training in candidates if training is not None]
     if not private or len(private) + len(searched) < 2:
         return None
-    epsilon, delta, relation, by = composed_epsilon([*private, *searched])
+    epsilon, delta, relation, accountant = composed_epsilon([*private, *searched])
     return Composition(
         epsilon=up(epsilon),
         delta=delta,
         neighbouring=relation,
-        by=by,
+        by=accountant,
         trainings=len(private),
         searched=len(searched),
         left_out=len(replicas) - len(private) + len(candidates) - len(searched),
     )
 
 
-def composed_epsilon(every: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
+def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
     """An upper bound on epsilon of all of them, its delta and relation of neighbours, and how it was found.
 
     Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
     data always is, all are (`SampledGaussian.replacing`).
     """
-    pure = [training for training in every if isinstance(training, float)]
-    noisy = [training for training in every if isinstance(training, tuple)]
+    pure = [training for training in trainings if isinstance(training, float)]
+    noisy = [training for training in trainings if isinstance(training, tuple)]
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     if pure or any(spending.neighbouring is not relation for spending, *_ in noisy):
         relation = NeighboringRelation.REPLACE_ONE
         noisy = [(spending.replacing(), steps, delta) for spending, steps, delta in noisy]
     delta = min((training[2] for training in noisy), default=0.0)
-    epsilon, by = _bound(Counter((spending, steps) for spending, steps, _ in noisy), delta)
-    return epsilon + fsum(pure), delta, relation, by
+    epsilon, accountant = _bound(Counter((spending, steps) for spending, steps, _ in noisy), delta)
+    return epsilon + fsum(pure), delta, relation, accountant
 
 
 def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tuple[float, str]:
     """Epsilon at ``delta`` of all trainings, and how it was found."""
     if not trainings:
         return 0.0, BASIC
-    each = {training: _least(*training, delta) for training in trainings}
-    if max(each.values()) > LARGEST_GRID or any(training.sampling == "shuffled" for training, _ in trainings):
+    epsilons = {training: _least_epsilon(*training, delta) for training in trainings}
+    if max(epsilons.values()) > LARGEST_GRID or any(
+        training.sampling == "shuffled" for training, _ in trainings
+    ):
         return _basic(trainings, delta), BASIC
-    (first, number), *others = trainings.items()
-    losses = composed(first[0].repeated(number), number * first[1], INTERVAL)
-    for training, number in others:
-        losses = losses.compose(composed(training[0].repeated(number), number * training[1], INTERVAL))
-    fine, by = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
+    (first, number), *remaining = trainings.items()
+    losses = composed_losses(first[0].repeated(number), number * first[1], INTERVAL)
+    for training, number in remaining:
+        losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
+    grid_epsilon, accountant = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
     # the basic bound takes long, and is never less than what they are at the whole delta each
-    if fine < fsum(number * each[training] for training, number in trainings.items()):
-        return fine, by
-    basic = _basic(trainings, delta)
-    return (fine, by) if fine < basic else (basic, BASIC)
+    if grid_epsilon < fsum(number * epsilons[training] for training, number in trainings.items()):
+        return grid_epsilon, accountant
+    basic_epsilon = _basic(trainings, delta)
+    return (grid_epsilon, accountant) if grid_epsilon < basic_epsilon else (basic_epsilon, BASIC)
 
 
 def _basic(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> float:
     """The sum of their epsilons, each at its share of ``delta``."""
     share = delta / trainings.total()
-    return fsum(number * _least(*training, share) for training, number in trainings.items())
+    return fsum(number * _least_epsilon(*training, share) for training, number in trainings.items())
 
 
-def _least(spending: SampledGaussian, steps: int, delta: float) -> float:
+def _least_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
     bounds, _ = bounds_of(spending, steps, delta)
     return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
 
 
-def _of_replica(replica: Trained) -> Spent | None:
+def _replica_spending(replica: Trained) -> Spent | None:
     """None where nothing bounds it."""
     if replica.accounted_then is not None and not replica.broken:
         return replica.accounted_then.epsilon_upper if replica.accounted_then.releases else None
@@ -124,13 +127,15 @@ def _candidates(search: str, root: Path) -> Iterator[Spent | None]:
         return
     record = json.loads(path.read_bytes())
     for candidate in record["candidates"]:
-        known = candidate.get("spent") and not record["provenance"]["reproducible"]
-        spent = _of_candidate(CandidateSpent.model_validate(candidate["spent"])) if known else None
+        is_recorded = candidate.get("spent") and not record["provenance"]["reproducible"]
+        spending = (
+            _candidate_spending(CandidateSpent.model_validate(candidate["spent"])) if is_recorded else None
+        )
         for _ in range(candidate["seeds"]):
-            yield spent
+            yield spending
 
 
-def _of_candidate(spent: CandidateSpent) -> Spent:
+def _candidate_spending(spent: CandidateSpent) -> Spent:
     if isinstance(spent.spending, float):
         return spent.spending
     return spent.spending, spent.steps, spent.delta

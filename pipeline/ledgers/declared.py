@@ -39,10 +39,10 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
     Raises:
         UserError: it says otherwise of one; neither number is then to be believed.
     """
-    for replica, differing in contradictions(run, settings, root):
+    for replica, difference in contradictions(run, settings, root):
         raise UserError(
-            f"{records.run_path(run.row, root)}: {replica.level}, seed {replica.seed}: {differing}: not what "
-            f"its settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
+            f"{records.run_path(run.row, root)}: {replica.level}, seed {replica.seed}: {difference}: not "
+            f"what its settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
         )
 
 
@@ -73,9 +73,9 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
             guarantees[replica.level] = declared(
                 run.method, config, model, run.data, examples, settings, root
             )
-        due = guarantees[replica.level]
-        if due is not None and (differing := _differing(replica, due)):
-            yield replica, differing
+        expected = guarantees[replica.level]
+        if expected is not None and (difference := _difference(replica, expected)):
+            yield replica, difference
 
 
 def declared(
@@ -113,24 +113,24 @@ def _task(
     shape: tuple[int, ...]
     if features:
         stored = shape = features_shape(model)
-        kind = torch.float32
+        dtype = torch.float32
     elif split.text is not None:
         # and the two tokens for padding and for unknown ones
         stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
-        kind = torch.int32
+        dtype = torch.int32
     else:
         assert raw.shape is not None, "what is no text has a shape"
         stored = shape = raw.shape
-        kind = torch.uint8 if raw.features is None else torch.float32
+        dtype = torch.uint8 if raw.features is None else torch.float32
     net = build_net(model, config.input_shape(shape), len(raw.classes))
-    nothing = torch.zeros(1, dtype=kind)
+    placeholder = torch.zeros(1, dtype=dtype)
     labels = torch.zeros(1, dtype=torch.int64)
     return Task(
         net=net,
         parameters={name: value.detach()[None] for name, value in net.named_parameters()},
-        inputs=nothing.expand(examples, *stored),
+        inputs=placeholder.expand(examples, *stored),
         labels=labels.expand(examples),
-        public=nothing.expand(split.public.count, *stored),
+        public=placeholder.expand(split.public.count, *stored),
         public_labels=labels.expand(split.public.count),
         streams=Streams(["declared"], True, CPU.device),
         execution=CPU,
@@ -140,48 +140,60 @@ def _task(
 
 def _relevances(data: str, settings: Settings, root: Path) -> Relevances | None:
     """Those that come with the data, where these are here."""
-    here = (root / prepared.PREPARED / data / prepared.MANIFEST).exists()
-    if data not in settings.relevances or not here:
+    is_present = (root / prepared.PREPARED / data / prepared.MANIFEST).exists()
+    if data not in settings.relevances or not is_present:
         return None
     return read_relevance(prepared.load(data, root), CPU.device)
 
 
-def _differing(replica: Trained, declared: Guarantee) -> str | None:
+def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
     """The first thing that isn't what it should be."""
     for name in ("delta", "claimed_by"):
-        if getattr(replica, name) != getattr(declared, name):
+        if getattr(replica, name) != getattr(guarantee, name):
             return name
-    if {each.key for each in replica.broken} != {each.key for each in declared.broken}:
+    if {reason.key for reason in replica.broken} != {reason.key for reason in guarantee.broken}:
         return "broken"
-    said, due = replica.spending, declared.spending
-    if type(said) is not type(due):
+    recorded, expected = replica.spending, guarantee.spending
+    if type(recorded) is not type(expected):
         return "spending"
-    if isinstance(said, SampledGaussian) and isinstance(due, SampledGaussian):
-        if not isclose(said.noise_multiplier, due.noise_multiplier, rel_tol=CALIBRATED):
+    if isinstance(recorded, SampledGaussian) and isinstance(expected, SampledGaussian):
+        if not isclose(recorded.noise_multiplier, expected.noise_multiplier, rel_tol=CALIBRATED):
             return "noise_multiplier"
-        if said.model_copy(update={"noise_multiplier": due.noise_multiplier}) != due:
+        if recorded.model_copy(update={"noise_multiplier": expected.noise_multiplier}) != expected:
             return "spending"
-    if isinstance(said, Releases) and isinstance(due, Releases) and not _same_releases(said, due):
+    if (
+        isinstance(recorded, Releases)
+        and isinstance(expected, Releases)
+        and not _same_releases(recorded, expected)
+    ):
         return "spending"
     return None
 
 
-def _same_releases(said: Releases, due: Releases) -> bool:
+def _same_releases(recorded: Releases, expected: Releases) -> bool:
     """Whether the same quantities are released at the same epsilons, with the same noise.
 
     Where noisy relevances divide the inputs' noise, how much of it each pixel has was drawn, and what all
     have together is the epsilon.
     """
-    quantities = [noised.quantity for noised in said.laplace]
-    if quantities != [noised.quantity for noised in due.laplace]:
+    quantities = [release.quantity for release in recorded.laplace]
+    if quantities != [release.quantity for release in expected.laplace]:
         return False
-    drawn = {"inputs"} if "relevances" in quantities else set()
+    random_quantities = {"inputs"} if "relevances" in quantities else set()
     return all(
         isclose(*pair, rel_tol=1e-6)
-        for noised, other in zip(said.laplace, due.laplace, strict=True)
+        for release, expected_release in zip(recorded.laplace, expected.laplace, strict=True)
         for pair in zip(
-            (noised.claimed, noised.epsilon, *(() if noised.quantity in drawn else noised.noise)),
-            (other.claimed, other.epsilon, *(() if noised.quantity in drawn else other.noise)),
+            (
+                release.claimed,
+                release.epsilon,
+                *(() if release.quantity in random_quantities else release.noise),
+            ),
+            (
+                expected_release.claimed,
+                expected_release.epsilon,
+                *(() if release.quantity in random_quantities else expected_release.noise),
+            ),
             strict=True,
         )
     )

@@ -8,14 +8,14 @@ from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
-from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent
+from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.participation import unamplified, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST, LEAST, Losses, OneStep, losses
+from pipeline.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
 from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
@@ -27,8 +27,8 @@ SHUFFLED = "exact where it is known in which batch of an epoch an example is; or
 LIMIT = "a central limit theorem: an approximation, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
 NO_RENYI = "no bound is known for draws with replacement"
-NO_GRID = f"not computed at an epsilon beyond {LARGEST:g}, where sampling saves little"
-NO_FINER_GRID = f"not computed at an epsilon below {LEAST:g}"
+NO_GRID = f"not computed at an epsilon beyond {LARGEST_EPSILON:g}, where sampling saves little"
+NO_FINER_GRID = f"not computed at an epsilon below {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: so small a delta is lost in the rounding of so many steps"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 BASIC = "basic composition (closed form)"
@@ -56,18 +56,21 @@ def ledger_of(
         uses: of private data that come with its data and its row, and that no epsilon covers.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
-    outside = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    not_covered = (*outside, *trained.not_covered, *_always(trained, uses))
+    other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
+    not_covered = (*other_uses, *trained.not_covered, *_uncovered_uses(trained, uses))
     if trained.accounted_then is not None:
-        then = trained.accounted_then
-        known = {"epsilon_lower": _of_opposites(then.releases), "epsilon_lower_by": statement("opposites")}
-        proven = then.releases and then.epsilon_upper is not None and not reasons
-        said = {"reasons": reasons, "not_covered": not_covered, **(known if proven else {})}
-        return stated(then.model_copy(update=said))
+        earlier = trained.accounted_then
+        lower = {
+            "epsilon_lower": _opposites_epsilon(earlier.releases),
+            "epsilon_lower_by": statement("opposites"),
+        }
+        is_proven = earlier.releases and earlier.epsilon_upper is not None and not reasons
+        changes = {"reasons": reasons, "not_covered": not_covered, **(lower if is_proven else {})}
+        return stated(earlier.model_copy(update=changes))
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
-            releases, protects = releases.known(), None
+            releases, protects = releases.with_known_noise(), None
         ledger = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
@@ -78,7 +81,7 @@ def ledger_of(
     return ledger.model_copy(update={"noise": trained.noise})
 
 
-def _always(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
+def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
     """Uses of private data that every private training here leaves uncovered."""
     if trained.spending is None and trained.accounted_then is None:
         return
@@ -87,7 +90,7 @@ def _always(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
     yield statement("timing")
     yield statement("digests")
     yield from uses
-    if any(used.quantity == "relevances" for used in getattr(trained.spending, "laplace", ())):
+    if any(release.quantity == "relevances" for release in getattr(trained.spending, "laplace", ())):
         yield statement("spans")
 
 
@@ -107,7 +110,7 @@ def make_ledger(
     claimed_by: str | None,
     reasons: tuple[Statement, ...] = (),
     not_covered: Iterable[Statement] = (),
-    told: Iterable[int] = (),
+    reported_steps: Iterable[int] = (),
 ) -> Ledger:
     """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
 
@@ -116,21 +119,21 @@ def make_ledger(
     """
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
-    least = min(epsilons, key=lambda name: epsilons[name])
+    tightest = min(epsilons, key=lambda name: epsilons[name])
     results = [*bounds.values()]
     for accountant in accountants():
-        results += accountant.epsilons(spending, steps, delta, epsilons[least])
+        results += accountant.epsilons(spending, steps, delta, epsilons[tightest])
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
         epsilons["clt"] = inf if mu is None else gaussian_epsilon(mu, delta)
         profiles = [unamplified(spending, steps), *([grid.delta] if grid else [])]
-        curve = tradeoff(profiles, epsilons[least])
+        curve = tradeoff(profiles, epsilons[tightest])
         results.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
     # a claim by the central limit theorem is one of clipped means, which may turn around
-    turned = claimed_by == "clt"
-    epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[least], turned)
+    shared = claimed_by == "clt"
+    epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[tightest], shared)
     ledger = Ledger(
         event=describe(spending.event(steps)),
         noise_multiplier=spending.noise_multiplier,
@@ -141,26 +144,28 @@ def make_ledger(
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
-        epsilon_upper=None if reasons else epsilons[least],
-        accountant=None if reasons else bounds[least].accountant,
+        epsilon_upper=None if reasons else epsilons[tightest],
+        accountant=None if reasons else bounds[tightest].accountant,
         reasons=reasons,
         accountants=tuple(results),
         not_covered=tuple(not_covered),
         mu=None if reasons else mu,
         tradeoff=() if reasons else curve or (),
-        spent=() if reasons else tuple((step, spent(spending, step, delta)) for step in told),
+        spent=()
+        if reasons
+        else tuple((step, spent_epsilon(spending, step, delta)) for step in reported_steps),
         epsilon_lower=epsilon_lower,
-        epsilon_lower_by=None if reasons else _instance(spending, turned),
+        epsilon_lower_by=None if reasons else _worst_pair(spending, shared),
     )
     return stated(ledger)
 
 
-def _instance(spending: SampledGaussian, turned: bool) -> Statement:
+def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
     """The worst pair of data sets, in words."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
-    alone = spending.sampling == "poisson" and not turned
-    return statement("always_at_full_length" if alone else "turns_around")
+    single_vector = spending.sampling == "poisson" and not shared
+    return statement("always_at_full_length" if single_vector else "turns_around")
 
 
 def release_ledger(
@@ -169,15 +174,15 @@ def release_ledger(
     reasons: tuple[Statement, ...] = (),
     not_covered: Iterable[Statement] = (),
     protects: Statement | None = None,
-    told: Iterable[int] = (),
+    reported_steps: Iterable[int] = (),
 ) -> Ledger:
     """What Laplace noise that was added once really buys, however many ``steps`` were trained on it.
 
     Claimed and accounted are pure, at delta 0; ``reasons`` say why no bound holds, where none does.
     """
-    bounded = isfinite(releases.epsilon)
-    proven = bounded and not reasons
-    noised = tuple(
+    is_bounded = isfinite(releases.epsilon)
+    is_proven = is_bounded and not reasons
+    released = tuple(
         Released(
             quantity=quantity.quantity,
             claimed=quantity.claimed,
@@ -196,22 +201,22 @@ def release_ledger(
         neighbouring=NeighboringRelation.REPLACE_ONE,
         claimed=releases.claimed,
         claimed_by="laplace",
-        epsilon_upper=releases.epsilon if proven else None,
-        accountant=BASIC if proven else None,
+        epsilon_upper=releases.epsilon if is_proven else None,
+        accountant=BASIC if is_proven else None,
         reasons=reasons,
-        accountants=_at_delta(releases) if bounded else (),
+        accountants=_bounds_at_delta(releases) if is_bounded else (),
         not_covered=tuple(not_covered),
-        releases=noised,
+        releases=released,
         protects=protects,
         # all of it before the first step
-        spent=tuple((step, releases.epsilon) for step in told) if proven else (),
-        epsilon_lower=_of_opposites(noised) if proven else None,
-        epsilon_lower_by=statement("opposites") if proven else None,
+        spent=tuple((step, releases.epsilon) for step in reported_steps) if is_proven else (),
+        epsilon_lower=_opposites_epsilon(released) if is_proven else None,
+        epsilon_lower_by=statement("opposites") if is_proven else None,
     )
     return stated(ledger)
 
 
-def _of_opposites(releases: Iterable[Released]) -> float:
+def _opposites_epsilon(releases: Iterable[Released]) -> float:
     """What a black image is told apart by from a white one of another class: nothing hides it at delta 0.
 
     How far such a pair moves mean relevances nobody knows, so that these are not in it.
@@ -220,7 +225,7 @@ def _of_opposites(releases: Iterable[Released]) -> float:
 
 
 @lru_cache(maxsize=64)
-def _at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
+def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
     accounting, pure = library("dp-accounting"), releases.epsilon
     # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
@@ -229,10 +234,10 @@ def _at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     )
     name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:
-        why = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
-        return renyi, AccountantEpsilon(accountant=name, epsilon=None, note=why)
-    fine = pld_epsilon(releases.coarse(), DELTA, interval=1e-5 * pure)
-    return renyi, AccountantEpsilon(accountant=name, epsilon=fine, note=AT_DELTA)
+        reason = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
+        return renyi, AccountantEpsilon(accountant=name, epsilon=None, note=reason)
+    pld = pld_epsilon(releases.coarse_event(), DELTA, interval=1e-5 * pure)
+    return renyi, AccountantEpsilon(accountant=name, epsilon=pld, note=AT_DELTA)
 
 
 @lru_cache(maxsize=64)
@@ -245,21 +250,23 @@ def bounds_of(
     plain = unamplified_epsilon(spending, steps, delta)
     bound = plain if renyi is None else min(renyi, plain)
     grid = losses(spending, steps, delta, bound)
-    known = AccountantEpsilon(
+    unamplified_bound = AccountantEpsilon(
         accountant=f"unamplified ({CLOSED})",
         epsilon=plain,
         note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
     )
     if grid is not None:
-        by = CLOSED if isinstance(grid, OneStep) else accounting
-        fine = AccountantEpsilon(accountant=f"pld ({by})", epsilon=grid.epsilon(delta))
+        accounting_method = CLOSED if isinstance(grid, OneStep) else accounting
+        pld = AccountantEpsilon(accountant=f"pld ({accounting_method})", epsilon=grid.epsilon(delta))
     else:
-        why = NO_FINER_GRID if bound < LEAST else NO_GRID if bound > LARGEST else NO_SUCH_DELTA
-        why = NO_LOSSES if spending.sampling == "shuffled" else why
-        fine = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=why)
+        reason = (
+            NO_FINER_GRID if bound < LEAST_EPSILON else NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
+        )
+        reason = NO_LOSSES if spending.sampling == "shuffled" else reason
+        pld = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=reason)
     note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
-    first = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
-    return {"rdp": first, "pld": fine, "unamplified": known}, grid
+    rdp = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
+    return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
 
 
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:

@@ -12,12 +12,12 @@ SAME = 10.0 ** (1 - DIGITS)
 
 def up(epsilon: float) -> float:
     """An upper bound to `DIGITS` significant digits, never less than it by more than noise."""
-    return float(rounded_up(_quiet(epsilon), DIGITS))
+    return float(rounded_up(_without_noise_digits(epsilon), DIGITS))
 
 
 def down(epsilon: float) -> float:
     """A lower bound to `DIGITS` significant digits, never more than it by more than noise."""
-    return float(rounded_down(_quiet(epsilon), DIGITS))
+    return float(rounded_down(_without_noise_digits(epsilon), DIGITS))
 
 
 def stated(ledger: Ledger) -> Ledger:
@@ -45,6 +45,6 @@ def stated(ledger: Ledger) -> Ledger:
     )
 
 
-def _quiet(value: float) -> float:
+def _without_noise_digits(value: float) -> float:
     """Without the digits that are noise, so that 0.1 + 0.15 is 0.25 and no more."""
     return float(f"{value:.{NOISE}g}")

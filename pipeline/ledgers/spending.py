@@ -1,7 +1,7 @@
 """What a training has spent so far, for whoever watches it."""
 
 from pipeline.methods.base import Guarantee
-from pipeline.privacy.accounting import spent
+from pipeline.privacy.accounting import spent_epsilon
 from pipeline.privacy.laplace import Releases
 
 
@@ -15,4 +15,4 @@ def spent_so_far(guarantee: Guarantee, reproducible: bool, steps: int) -> float 
     if isinstance(guarantee.spending, Releases):
         return guarantee.spending.epsilon  # before the first step
     assert guarantee.delta is not None, "goes with the spending"
-    return spent(guarantee.spending, steps, guarantee.delta)
+    return spent_epsilon(guarantee.spending, steps, guarantee.delta)

@@ -33,17 +33,21 @@ def crop_flip(
     """
     channels, *sizes = images.shape[-3:]
     height, width = sizes if side is None else (side, side)
-    spare = [size + 2 * MARGIN - kept for size, kept in zip(sizes, (height, width), strict=True)]
-    if min(spare) < 0:
+    margins = [size + 2 * MARGIN - target for size, target in zip(sizes, (height, width), strict=True)]
+    if min(margins) < 0:
         raise ValueError(
             f"side: {side} is too large for images padded with {MARGIN} pixels; "
             f"allowed: 1 to {min(sizes) + 2 * MARGIN}"
         )
     top, left, mirror = draws.reshape(-1, 3).T
     padded = F.pad(images.flatten(0, -4), (MARGIN,) * 4, mode=padding)
-    rows = _offsets(top, spare[0]) + torch.arange(height, device=images.device)  # (N, H) of the padded image
-    across = torch.arange(width, device=images.device)
-    columns = _offsets(left, spare[1]) + torch.where(mirror[:, None] < 0.5, across, across.flip(0))  # (N, W)
+    rows = _offsets(top, margins[0]) + torch.arange(
+        height, device=images.device
+    )  # (N, H) of the padded image
+    pixels = torch.arange(width, device=images.device)
+    columns = _offsets(left, margins[1]) + torch.where(
+        mirror[:, None] < 0.5, pixels, pixels.flip(0)
+    )  # (N, W)
     shape = (len(padded), channels, height)
     cropped = padded.gather(2, rows[:, None, :, None].expand(*shape, padded.shape[3]))
     return cropped.gather(3, columns[:, None, None].expand(*shape, width)).unflatten(0, images.shape[:-3])

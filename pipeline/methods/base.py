@@ -34,7 +34,7 @@ class Execution:
     reference: bool = False
 
     @property
-    def alone(self) -> bool:
+    def single_replica(self) -> bool:
         """Whether replicas are taken one by one, by ordinary backward passes, on a CPU."""
         return self.replicas_at_once == 1 and self.device.type == "cpu"
 
@@ -44,8 +44,8 @@ class Execution:
 
     def holding(self, examples: int) -> "Execution":
         """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
-        most = max(1, self.physical // examples)
-        return replace(self, replicas_at_once=min(self.replicas_at_once or most, most))
+        limit = max(1, self.physical // examples)
+        return replace(self, replicas_at_once=min(self.replicas_at_once or limit, limit))
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class Method(ABC):
         """Other ways to test the model, by name."""
         return {}
 
-    def resumable(self, done: int) -> bool:
-        """Whether a run resumed after ``done`` steps, with new randomness, spends no more than unbroken."""
+    def resumable(self, steps_done: int) -> bool:
+        """Whether a run that is resumed with new randomness spends no more than an unbroken one."""
         return True
 
 
@@ -179,22 +179,22 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     Its last ``shared`` arguments are the same for every replica.
     """
 
-    def together(*arguments: Any) -> Any:
+    def batched(*arguments: Any) -> Any:
         in_dims = (*(0,) * (len(arguments) - shared), *(None,) * shared)
         return vmap(function, in_dims=in_dims, chunk_size=execution.replicas_at_once)(*arguments)
 
-    def alone(*arguments: Any) -> Any:
+    def sequential(*arguments: Any) -> Any:
         # without vmap, which takes normalisation layers apart into many small passes
         stacked, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
         parts = [
-            function(*mapped(lambda value, at=replica: value[at], stacked), *common)
+            function(*map_tensors(lambda value, index=replica: value[index], stacked), *common)
             for replica in range(len(next(tensors_of(stacked))))
         ]
         if len(parts) == 1:
-            return mapped(lambda value: value[None], parts[0])  # a view
-        return mapped(lambda *values: torch.stack(values), *parts)
+            return map_tensors(lambda value: value[None], parts[0])  # a view
+        return map_tensors(lambda *values: torch.stack(values), *parts)
 
-    return alone if execution.replicas_at_once == 1 else together
+    return sequential if execution.replicas_at_once == 1 else batched
 
 
 def gradient(
@@ -207,32 +207,35 @@ def gradient(
     gives the same without what `torch.func` costs, on images that lie as convolutions are fastest.
     """
 
-    last = wants_channels_last(net)
+    prefers_channels_last = wants_channels_last(net)
 
-    def alone(tensors: Tensors, inputs: Tensor, *others: Any) -> tuple[Tensors, Any]:
+    def backward(tensors: Tensors, inputs: Tensor, *arguments: Any) -> tuple[Tensors, Any]:
         leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
-            value, beside = loss(leaves, channels_last(inputs) if last else inputs, *others)
+            value, auxiliary = loss(
+                leaves, channels_last(inputs) if prefers_channels_last else inputs, *arguments
+            )
             parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
         # laid out as the parameters are, whatever the way in which they were computed
         gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
-        return gradients, mapped(Tensor.detach, beside)
+        return gradients, map_tensors(Tensor.detach, auxiliary)
 
-    return alone if execution.alone else grad(loss, has_aux=True)
+    return backward if execution.single_replica else grad(loss, has_aux=True)
 
 
-def mapped(function: Callable[..., Tensor], tree: Any, *others: Any) -> Any:
+def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:
     """``function`` of the tensors that stand at the same place in dictionaries and tuples of one shape.
 
     torch's own `tree_map` knows many more containers, and takes a tenth of a small network's step.
     """
     if isinstance(tree, Tensor):
-        return function(tree, *others)
+        return function(tree, *other_trees)
     if isinstance(tree, dict):
         return {
-            key: mapped(function, value, *(other[key] for other in others)) for key, value in tree.items()
+            key: map_tensors(function, value, *(other[key] for other in other_trees))
+            for key, value in tree.items()
         }
-    parts = [mapped(function, *values) for values in zip(tree, *others, strict=True)]
+    parts = [map_tensors(function, *values) for values in zip(tree, *other_trees, strict=True)]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
@@ -245,9 +248,9 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
             yield from tensors_of(part)
 
 
-def each(like: Tensor, values: Tensor) -> Tensor:
-    """``values`` (R,), shaped to multiply ``like`` (R, ...)."""
-    return values.reshape(-1, *(1,) * (like.dim() - 1))
+def each(tensor: Tensor, values: Tensor) -> Tensor:
+    """``values`` (R,), shaped to multiply ``tensor`` (R, ...)."""
+    return values.reshape(-1, *(1,) * (tensor.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:

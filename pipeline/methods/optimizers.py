@@ -48,7 +48,7 @@ class Sgd:
                 name: (each(value, momentum) * state["momentum"][name]).add_(each(value, share) * value)
                 for name, value in gradients.items()
             }
-        return {"parameters": _descended(state["parameters"], directions, rates), "momentum": directions}
+        return {"parameters": _descend(state["parameters"], directions, rates), "momentum": directions}
 
 
 class Adam:
@@ -61,16 +61,16 @@ class Adam:
 
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
         """The parameters after a step, and both moments."""
-        ahead, below = BETAS
+        beta1, beta2 = BETAS
         first, second, directions = {}, {}, {}
         for name, gradient in gradients.items():
-            first[name] = torch.lerp(gradient, state["first_moment"][name], ahead)
-            second[name] = gradient.square().lerp_(state["second_moment"][name], below)
-            mean = first[name] / (1 - ahead ** (step + 1))
-            square = second[name] / (1 - below ** (step + 1))
+            first[name] = torch.lerp(gradient, state["first_moment"][name], beta1)
+            second[name] = gradient.square().lerp_(state["second_moment"][name], beta2)
+            mean = first[name] / (1 - beta1 ** (step + 1))
+            square = second[name] / (1 - beta2 ** (step + 1))
             # in place: memory that was just written is the fastest there is
             directions[name] = mean.div_(square.sqrt_().add_(TINY))
-        parameters = _descended(state["parameters"], directions, rates)
+        parameters = _descend(state["parameters"], directions, rates)
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
 
 
@@ -78,5 +78,5 @@ def _zeros(parameters: Tensors) -> Tensors:
     return {name: torch.zeros_like(value) for name, value in parameters.items()}
 
 
-def _descended(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
+def _descend(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
     return {name: value - each(value, rates) * directions[name] for name, value in parameters.items()}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded
-from pipeline.privacy.clippers import way_for
+from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism, added_in_float32
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
@@ -75,8 +75,10 @@ class PrivateSteps(Method):
         Raises:
             UserError: the network's examples see each other.
         """
-        example, how = self.test_inputs(self.task.public[:1]), self.task.execution
-        return way_for(self.task.net, example, self.copies, how.reference, how.alone)(self.task.net)
+        example, execution = self.test_inputs(self.task.public[:1]), self.task.execution
+        return clipper_factory(
+            self.task.net, example, self.copies, execution.reference, execution.single_replica
+        )(self.task.net)
 
     @cached_property
     def clips(self) -> Tensor:
@@ -94,25 +96,31 @@ class PrivateSteps(Method):
         return padded(streams.poisson(step, self.examples, self.first.batch / self.examples), streams.device)
 
     def clipped_sums(
-        self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *others: Any
+        self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
     ) -> BatchSum:
         """Clipped sums over a sample with respect to ``tensors`` (R, ...), whatever the physical batch.
 
-        ``others`` (R, ...) are what the clipper takes besides.
+        ``arguments`` (R, ...) are what the clipper takes besides.
         """
         clipped_sum = over_replicas(self.clipper, self.task.execution)
         # of noise on a grid what rounding adds to the sensitivity is accounted, where anything is
-        bounded = self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
-        short = added_in_float32(sample.chosen.shape[1], self.at_once(sample))
-        used = bounds.double() if bounded and not short else bounds
+        accounts_rounding = (
+            self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
+        )
+        fits_float32 = added_in_float32(sample.chosen.shape[1], self.pass_size(sample))
+        clipping_bounds = bounds.double() if accounts_rounding and not fits_float32 else bounds
         sums: Tensors = {}
         norms, losses, masks = [], [], []
         for inputs, labels, mask in self._batches(sample, step):
-            part = clipped_sum(tensors, inputs, labels, mask, used, *others)
-            summed = {name: value.double() for name, value in part.sums.items()} if bounded else part.sums
+            pass_sum = clipped_sum(tensors, inputs, labels, mask, clipping_bounds, *arguments)
+            summed = (
+                {name: value.double() for name, value in pass_sum.sums.items()}
+                if accounts_rounding
+                else pass_sum.sums
+            )
             sums = {name: value + sums[name] if sums else value for name, value in summed.items()}
-            norms.append(part.norms.float())
-            losses.append(part.losses)
+            norms.append(pass_sum.norms.float())
+            losses.append(pass_sum.losses)
             masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
         return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
 
@@ -126,7 +134,7 @@ class PrivateSteps(Method):
         """What a network takes in of ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
         return self.test_inputs(stored)
 
-    def at_once(self, sample: Sample) -> int:
+    def pass_size(self, sample: Sample) -> int:
         """Examples, or mini-sets, of a replica's sample in one forward pass."""
         passes = self.copies * sample.chosen[0, 0].numel()
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
@@ -138,7 +146,7 @@ class PrivateSteps(Method):
             # by an example's place in its sample, so that pieces of any length see the same copies
             size = sample.chosen[0].numel() * self.draws
             draws = self.task.streams.uniform(step, size, "augment").reshape(*sample.chosen.shape, self.draws)
-        for piece in sample.pieces(self.at_once(sample)):
+        for piece in sample.pieces(self.pass_size(sample)):
             chosen = sample.chosen[:, piece]
             inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])
             yield inputs, self.task.labels[chosen], sample.mask[:, piece]

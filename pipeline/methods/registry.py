@@ -13,15 +13,15 @@ from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
-from pipeline.models.functional import tried
+from pipeline.models.functional import trial_call
 from pipeline.models.model import Model
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """The method called ``name`` over the task's replicas."""
     module, method = implementation(name)
-    built: Method = getattr(import_module(module), method)(task, settings, normalization)
-    return built
+    trainer: Method = getattr(import_module(module), method)(task, settings, normalization)
+    return trainer
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -34,14 +34,16 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """
     part = extensions("models")[model.name]
     try:
-        built: nn.Module = part.load().build(model, shape, classes)
-        problem = _problem(built, shape, classes)
-    except Exception as raised:  # whatever the model's own code raises
-        why = f"can't be built for inputs of shape {shape}: {type(raised).__name__}: {printable(str(raised))}"
-        raise UserError(f"{part.path}: model {model.name!r} {why}") from raised
+        net: nn.Module = part.load().build(model, shape, classes)
+        problem = _problem(net, shape, classes)
+    except Exception as error:  # whatever the model's own code raises
+        reason = (
+            f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"
+        )
+        raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
-    return built
+    return net
 
 
 def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
@@ -60,8 +62,8 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
         return "no parameter has requires_grad; needed: one to train"
     texts = len(shape) == 2  # of the last token that there is
     size = (2, shape[0]) if texts else (2, *shape)
-    logits = tried(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
+    logits = trial_call(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
-        made = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        return f"makes {made} of two inputs; needed: (2, {classes}), a logit for each class"
+        output = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        return f"makes {output} of two inputs; needed: (2, {classes}), a logit for each class"
     return None

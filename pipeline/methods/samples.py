@@ -17,10 +17,10 @@ class Sample(NamedTuple):
     chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
     mask: Tensor  # alike; 1 for examples that are there, 0 for padding
 
-    def pieces(self, at_once: int) -> Iterator[slice]:
-        """Where along K to cut, so that pieces of about a size have ``at_once`` at most."""
+    def pieces(self, pass_size: int) -> Iterator[slice]:
+        """Where along K to cut, so that pieces of about a size have ``pass_size`` at most."""
         count = self.chosen.shape[1]
-        size = math.ceil(count / math.ceil(count / at_once))
+        size = math.ceil(count / math.ceil(count / pass_size))
         return (slice(start, start + size) for start in range(0, count, size))
 
 

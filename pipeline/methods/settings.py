@@ -87,8 +87,8 @@ class MethodSettings(Strict):
 
     def changed(self, changes: dict[str, Any]) -> Self:
         """With those of the ``changes`` whose settings there are."""
-        known = {name: value for name, value in changes.items() if name in type(self).model_fields}
-        return self.model_copy(update=known)
+        applicable = {name: value for name, value in changes.items() if name in type(self).model_fields}
+        return self.model_copy(update=applicable)
 
     def needs_public(self, normalization: str) -> bool:
         """Whether it looks at public examples, as for the scale of its inputs."""
@@ -113,8 +113,8 @@ class MethodSettings(Strict):
         """Number of steps over so many training examples."""
         raise NotImplementedError
 
-    def logs_after(self, done: int, examples: int) -> bool:
-        """Whether the history gets a line after ``done`` steps; it always gets one after the last."""
+    def logs_after(self, steps_done: int, examples: int) -> bool:
+        """Whether the history gets a line after ``steps_done`` steps; it always gets one after the last."""
         raise NotImplementedError
 
     def rate_at(self, step: int, steps: int) -> float:
@@ -126,8 +126,8 @@ class MethodSettings(Strict):
         """Shape of the network's inputs, of examples stored in that shape."""
         return stored
 
-    def simulates(self, whole: Self) -> bool:
-        """Whether training with these foretells ``whole`` at a fraction of its cost."""
+    def simulates(self, target: Self) -> bool:
+        """Whether training with these foretells ``target`` at a fraction of its cost."""
         return False
 
     def problem(self, circumstances: Circumstances) -> str | None:
@@ -165,9 +165,9 @@ class EpochSettings(MethodSettings):
         """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
         return max(1, round(self.epochs * examples / self.batch))
 
-    def logs_after(self, done: int, examples: int) -> bool:
-        """Whether a pass ends with step ``done``."""
-        return done * self.batch // examples > (done - 1) * self.batch // examples
+    def logs_after(self, steps_done: int, examples: int) -> bool:
+        """Whether a pass ends with step ``steps_done``."""
+        return steps_done * self.batch // examples > (steps_done - 1) * self.batch // examples
 
     def epoch_at(self, step: int, steps: int) -> int:
         """Whole passes before one of ``steps`` steps."""

@@ -60,18 +60,19 @@ class BiLSTM(nn.Module):
     def forward(self, inputs: Tensor, present: Tensor) -> Tensor:
         """Final hidden states (B, 2 H), ahead then back, of ``inputs`` (B, T, I) where ``present`` (B, T)."""
         # unbind, not an index a step: its gradient is one stack instead of T tensors of T steps each
-        ahead = self.ahead.from_inputs(inputs).unbind(1)
-        back = self.back.from_inputs(inputs).unbind(1)[::-1]
+        inputs_ahead = self.ahead.from_inputs(inputs).unbind(1)
+        inputs_back = self.back.from_inputs(inputs).unbind(1)[::-1]
         words = torch.stack([present, present.flip(1)], 2)[..., None].unbind(1)  # T of (B, 2, 1)
         hidden = cell = inputs.new_zeros(len(inputs), 2, self.hidden)
-        for here, there, word in zip(ahead, back, words, strict=True):
-            first, second = hidden.unbind(1)
-            here, there = here + self.ahead.from_state(first), there + self.back.from_state(second)
-            gates = torch.stack([here, there], 1)  # (B, 2, 4 H)
-            enter, keep, new, show = gates.chunk(4, -1)
-            now = keep.sigmoid() * cell + enter.sigmoid() * new.tanh()
-            hidden = torch.where(word, show.sigmoid() * now.tanh(), hidden)
-            cell = torch.where(word, now, cell)
+        for step_ahead, step_back, word in zip(inputs_ahead, inputs_back, words, strict=True):
+            hidden_ahead, hidden_back = hidden.unbind(1)
+            ahead_gates = step_ahead + self.ahead.from_state(hidden_ahead)
+            back_gates = step_back + self.back.from_state(hidden_back)
+            gates = torch.stack([ahead_gates, back_gates], 1)  # (B, 2, 4 H)
+            input_gate, forget_gate, cell_input, output_gate = gates.chunk(4, -1)
+            new_cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * cell_input.tanh()
+            hidden = torch.where(word, output_gate.sigmoid() * new_cell.tanh(), hidden)
+            cell = torch.where(word, new_cell, cell)
         return hidden.flatten(1)
 
 

@@ -17,20 +17,20 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
         KeyError: the network has no tensor of a name.
     """
     first_names: dict[int, str] = {}
-    placed: dict[str, Tensor] = {}
+    replacements: dict[str, Tensor] = {}
     for prefix, layer in net.named_modules():  # every layer once
         # not `named_parameters`, which takes a tenth of a small network's step
         for key, value in (*layer._parameters.items(), *layer._buffers.items()):
             name = f"{prefix}.{key}" if prefix else key
-            first = name if value is None else first_names.setdefault(id(value), name)
-            if first in tensors:
-                placed[name] = tensors[first]
+            first_name = name if value is None else first_names.setdefault(id(value), name)
+            if first_name in tensors:
+                replacements[name] = tensors[first_name]
     if unknown := tensors.keys() - first_names.values():
         raise KeyError(f"no tensor {min(unknown)!r} in {type(net).__name__}")
-    return torch.func.functional_call(net, placed, arguments, tie_weights=False)
+    return torch.func.functional_call(net, replacements, arguments, tie_weights=False)
 
 
-def tried(net: nn.Module, inputs: Tensor) -> Any:
+def trial_call(net: nn.Module, inputs: Tensor) -> Any:
     """What ``net`` makes of ``inputs``, with its buffers and torch's random numbers left as they were."""
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices):

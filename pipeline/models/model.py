@@ -20,8 +20,8 @@ def architectures() -> dict[str, dict[str, ast.expr | None]]:
     whose input it is, and so has an order with ReLU; `FEATURES` one that can be built without its frozen
     part, for as many inputs.
     """
-    defined = {name: _defined(part.path) for name, part in extensions("models").items()}
-    return {name: names for name, names in defined.items() if "build" in names}
+    definitions = {name: _defined(part.path) for name, part in extensions("models").items()}
+    return {name: names for name, names in definitions.items() if "build" in names}
 
 
 def version(name: str) -> int:
@@ -74,11 +74,11 @@ class Model(Strict):
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
 
     @model_validator(mode="after")
-    def _known(self) -> "Model":
-        known = architectures()
-        if self.name not in known:
-            raise ValueError(f"no model {self.name!r}; allowed: {', '.join(known)}")
-        ordered = [name for name, defined in known.items() if "ORDERED" in defined]
+    def _check_known(self) -> "Model":
+        models = architectures()
+        if self.name not in models:
+            raise ValueError(f"no model {self.name!r}; allowed: {', '.join(models)}")
+        ordered = [name for name, defined in models.items() if "ORDERED" in defined]
         if self.order != "norm_relu" and self.name not in ordered:
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")
         return self
@@ -89,8 +89,8 @@ class Model(Strict):
         Kinds of batch norm are one layer; they differ in where its statistics come from.
         """
         for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
-            own, theirs = getattr(self, key), getattr(other, key)
-            batch_norms = key == "normalization" and own.endswith("_bn") and theirs.endswith("_bn")
-            if own != theirs and not batch_norms:
+            value, other_value = getattr(self, key), getattr(other, key)
+            batch_norms = key == "normalization" and value.endswith("_bn") and other_value.endswith("_bn")
+            if value != other_value and not batch_norms:
                 return key
         return None

@@ -33,26 +33,31 @@ class BatchStatistics(nn.Module):
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("var", torch.ones(channels))
         self.measures = False  # whether statistics are measured on the input
-        self.counted: Tensor | None = None  # then: (B,) weights of the examples; None: all count as one
+        # then: (B,) weights of the examples; None: all count as one
+        self.example_weights: Tensor | None = None
         self.measured: tuple[Tensor, Tensor] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise, scale and shift; same shape out as in."""
-        if self.measures and self.counted is None:
-            return self._by_own(inputs)
+        if self.measures and self.example_weights is None:
+            return self._normalize_by_batch(inputs)
         if self.measures:
-            assert self.counted is not None
-            self.measured = moments(inputs, self.counted)
+            assert self.example_weights is not None
+            self.measured = moments(inputs, self.example_weights)
         mean, var = self.measured or (self.mean, self.var)
         scale = self.weight * torch.rsqrt(var + self.epsilon)
         # one pass
-        return torch.addcmul(self._wide(self.bias - mean * scale, inputs), inputs, self._wide(scale, inputs))
+        return torch.addcmul(
+            self._broadcast(self.bias - mean * scale, inputs), inputs, self._broadcast(scale, inputs)
+        )
 
     def normalized(self, inputs: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """``inputs`` before scale and shift."""
-        return (inputs - self._wide(mean, inputs)) * self._wide(torch.rsqrt(var + self.epsilon), inputs)
+        return (inputs - self._broadcast(mean, inputs)) * self._broadcast(
+            torch.rsqrt(var + self.epsilon), inputs
+        )
 
-    def _by_own(self, inputs: Tensor) -> Tensor:
+    def _normalize_by_batch(self, inputs: Tensor) -> Tensor:
         """Normalised by the statistics of its examples in torch's own pass, which returns them as numbers."""
         out, mean, deviation = torch.native_batch_norm(
             inputs, self.weight, self.bias, None, None, True, 0.0, self.epsilon
@@ -62,7 +67,7 @@ class BatchStatistics(nn.Module):
         return out
 
     @staticmethod
-    def _wide(vector: Tensor, like: Tensor) -> Tensor:
+    def _broadcast(vector: Tensor, like: Tensor) -> Tensor:
         return vector.reshape(-1, *(1,) * (like.dim() - 2))
 
 
@@ -79,8 +84,8 @@ class LocalResponse(nn.Module):
     def __init__(self, channels: int):
         """Constants are the paper's; nothing is trained."""
         super().__init__()
-        place = torch.arange(channels)
-        near = (place[:, None] - place).abs() <= self.SIZE // 2
+        channel = torch.arange(channels)
+        near = (channel[:, None] - channel).abs() <= self.SIZE // 2
         self.register_buffer("near", self.ALPHA * near.float()[..., None, None], persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -91,13 +96,13 @@ class LocalResponse(nn.Module):
         return (maps * factor).clamp(max=1).reshape(inputs.shape)
 
 
-def moments(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and biased variance (C,) of ``values`` (B, C, ...), whose examples ``counted`` (B,) weighs.
+def moments(values: Tensor, example_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance (C,) of ``values`` (B, C, ...), weighted by ``example_weights`` (B,).
 
     An absent example of a padded batch has weight 0 and leaves no trace; of none at all both are 0.
     """
     flat = values.reshape(*values.shape[:2], -1)  # (B, C, P)
-    share = (counted / (counted.sum().clamp_min(1) * flat.shape[2]))[:, None, None]
+    share = (example_weights / (example_weights.sum().clamp_min(1) * flat.shape[2]))[:, None, None]
     mean = (flat * share).sum((0, 2))
     return mean, ((flat - mean[:, None]).square() * share).sum((0, 2))
 
@@ -125,8 +130,8 @@ def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def measuring(net: nn.Module, counted: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
-    """Let every trained `BatchStatistics` measure its input; ``counted`` (B,) weighs the examples.
+def measuring(net: nn.Module, example_weights: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
+    """Let every trained `BatchStatistics` measure its input; ``example_weights`` (B,) weighs the examples.
 
     Without it every example counts as one, which is faster, and what is found can't be differentiated.
     The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
@@ -135,7 +140,7 @@ def measuring(net: nn.Module, counted: Tensor | None = None) -> Iterator[dict[st
     statistics: dict[str, Tensor] = {}
     layers = statistics_layers(net)
     for layer in layers.values():
-        layer.measures, layer.counted = True, counted
+        layer.measures, layer.example_weights = True, example_weights
     try:
         yield statistics
         for name, layer in layers.items():
@@ -144,7 +149,7 @@ def measuring(net: nn.Module, counted: Tensor | None = None) -> Iterator[dict[st
     finally:
         for layer in layers.values():
             layer.measures = False
-            layer.counted = layer.measured = None
+            layer.example_weights = layer.measured = None
 
 
 def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:

@@ -21,11 +21,11 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     parameters in 62 tensors on CIFAR-10.
     """
     blocks: list[nn.Module] = []
-    inputs, behind = STAGES[0][0], 16
+    inputs, from_end = STAGES[0][0], 16
     for channels, first in STAGES:
         for stride in (first, 1):
-            blocks.append(Block(model, inputs, channels, stride, behind))
-            inputs, behind = channels, behind - 2
+            blocks.append(Block(model, inputs, channels, stride, from_end))
+            inputs, from_end = channels, from_end - 2
     return nn.Sequential(
         *(_convolution(model, shape[0], STAGES[0][0], 3, 1, 17), nn.ReLU(), *blocks),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
@@ -36,14 +36,16 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 class Block(nn.Module):
     """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where shapes differ."""
 
-    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, behind: int):
-        """``behind``: trainable layers after the first convolution; shortcuts don't count."""
+    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
+        """``from_end``: trainable layers after the first convolution; shortcuts don't count."""
         super().__init__()
-        self.first = _convolution(model, inputs, outputs, 3, stride, behind)
-        self.second = _convolution(model, outputs, outputs, 3, 1, behind - 1)
-        same = inputs == outputs and stride == 1
+        self.first = _convolution(model, inputs, outputs, 3, stride, from_end)
+        self.second = _convolution(model, outputs, outputs, 3, 1, from_end - 1)
+        same_shape = inputs == outputs and stride == 1
         # ends where the second convolution does, and is normalised as that is
-        self.shortcut = nn.Identity() if same else _convolution(model, inputs, outputs, 1, stride, behind - 1)
+        self.shortcut = (
+            nn.Identity() if same_shape else _convolution(model, inputs, outputs, 1, stride, from_end - 1)
+        )
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C', H / stride, W / stride)."""
@@ -54,6 +56,6 @@ def _convolution(
     model: Model, inputs: int, outputs: int, kernel: int, stride: int, from_end: int
 ) -> nn.Sequential:
     """A convolution and its normalisation; a bias only where no normalisation brings one."""
-    after = normalization(model, outputs, from_end)
-    bare = isinstance(after, nn.Identity)
-    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bare), after)
+    norm = normalization(model, outputs, from_end)
+    bare = isinstance(norm, nn.Identity)
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bare), norm)

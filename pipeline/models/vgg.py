@@ -23,19 +23,21 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     )
 
 
-def vgg_stages(model: Model, channels: int, stages: Sequence[Sequence[int]], behind: int) -> list[nn.Module]:
+def vgg_stages(
+    model: Model, channels: int, stages: Sequence[Sequence[int]], from_end: int
+) -> list[nn.Module]:
     """Layers of a VGG of any depth for images of ``channels``.
 
-    ``stages`` are the widths of each stage's convolutions; ``behind`` is how many trainable layers come
+    ``stages`` are the widths of each stage's convolutions; ``from_end`` is how many trainable layers come
     behind the last of them.
     """
     layers: list[nn.Module] = []
-    behind += sum(map(len, stages))
+    from_end += sum(map(len, stages))
     for stage in stages:
         for width in stage:
-            behind -= 1
+            from_end -= 1
             layers += [
-                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, behind), nn.ReLU()
+                nn.Conv2d(channels, width, 3, padding=1), normalization(model, width, from_end), nn.ReLU()
             ]  # fmt: skip
             channels = width
         layers.append(nn.MaxPool2d(2))

@@ -22,11 +22,11 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     the logits: ``unnormalized`` 0 and 1 are the same network, 2 leaves out what the output layer takes in.
     """
     blocks: list[nn.Module] = []
-    inputs, behind = STEM, 12
+    inputs, from_end = STEM, 12
     for channels, first in STAGES:
         for stride in (first, 1):
-            blocks.append(Block(model, inputs, channels, stride, behind))
-            inputs, behind = channels, behind - 2
+            blocks.append(Block(model, inputs, channels, stride, from_end))
+            inputs, from_end = channels, from_end - 2
     net = nn.Sequential(
         *(nn.Conv2d(shape[0], STEM, 3, padding=1), *blocks),
         *(_activation(model, inputs, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)),
@@ -43,17 +43,17 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 class Block(nn.Module):
     """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where channels differ."""
 
-    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, behind: int):
-        """``behind``: trainable layers from the first convolution on; shortcuts don't count."""
+    def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
+        """``from_end``: trainable layers from the first convolution on; shortcuts don't count."""
         super().__init__()
         self.residual = nn.Sequential(
-            *(_activation(model, inputs, behind + 1), nn.Conv2d(inputs, outputs, 3, stride, 1)),
-            *(_activation(model, outputs, behind), nn.Conv2d(outputs, outputs, 3, 1, 1)),
+            *(_activation(model, inputs, from_end + 1), nn.Conv2d(inputs, outputs, 3, stride, 1)),
+            *(_activation(model, outputs, from_end), nn.Conv2d(outputs, outputs, 3, 1, 1)),
         )
         self.shortcut = nn.Sequential()
         if inputs != outputs:
             self.shortcut = nn.Sequential(
-                _activation(model, inputs, behind + 1), nn.Conv2d(inputs, outputs, 1, stride)
+                _activation(model, inputs, from_end + 1), nn.Conv2d(inputs, outputs, 1, stride)
             )
 
     def forward(self, inputs: Tensor) -> Tensor:

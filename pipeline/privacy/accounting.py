@@ -40,7 +40,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.renyi import sampled_gaussian
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import LEAST, MOST_AT_ONCE, ROUNDING
+from pipeline.privacy.subsampling import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING
 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -71,14 +71,14 @@ def poisson_gaussian(
 
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
     """Epsilon by Renyi DP, improved conversion; unit and relation: add or remove one example."""
-    least = inf
+    epsilon = inf
     for low, high in pairwise(PARTS):
         orders = [order for order in ORDERS if low <= order < high]
         accountant = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event)
-        least = min(least, float(accountant.get_epsilon(delta)))
-        if _decided(float(accountant.rdp[-1]), orders[-1], least):
+        epsilon = min(epsilon, float(accountant.get_epsilon(delta)))
+        if _is_minimum(float(accountant.rdp[-1]), orders[-1], epsilon):
             break
-    return least
+    return epsilon
 
 
 class _RdpByParts(PrivacyAccountant):
@@ -92,13 +92,13 @@ class _RdpByParts(PrivacyAccountant):
         return rdp_epsilon(self.ledger, target_delta)
 
 
-def _decided(divergence: float, order: float, least: float) -> bool:
-    """Whether no higher order can give an epsilon below ``least``, as they take longer the higher they are.
+def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
+    """Whether no higher order can give an epsilon below ``epsilon``, as they take longer the higher they are.
 
     A divergence grows with its order, and the improved conversion takes off no more than this.
     """
-    off = log(order) / (order - 1) - log1p(-1 / order)
-    return isfinite(divergence) and divergence > least + off
+    gain = log(order) / (order - 1) - log1p(-1 / order)
+    return isfinite(divergence) and divergence > epsilon + gain
 
 
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
@@ -107,8 +107,8 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     What rounding may take off a delta is taken off beforehand; infinity where nothing is left of it.
     """
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
-    left = delta - ROUNDING * _compositions(event)
-    return float(accountant.compose(event).get_epsilon(left)) if left > 0 else inf
+    remaining_delta = delta - ROUNDING * _compositions(event)
+    return float(accountant.compose(event).get_epsilon(remaining_delta)) if remaining_delta > 0 else inf
 
 
 def _compositions(event: DpEvent) -> int:
@@ -154,15 +154,15 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
-    every, divergences = np.array(orders), np.empty(len(orders))
-    exact = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
-    fractional = (every % 1 > 0) & exact  # which take dp-accounting long
+    all_orders, divergences = np.array(orders), np.empty(len(orders))
+    integrable = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
+    fractional = (all_orders % 1 > 0) & integrable  # which take dp-accounting long
     if fractional.any():
         divergences[fractional] = sampled_gaussian(
-            spending.rate, spending.noise_multiplier, every[fractional]
+            spending.rate, spending.noise_multiplier, all_orders[fractional]
         )
     if not fractional.all():
-        accountant = RdpAccountant(every[~fractional], relation).compose(spending.event(1))
+        accountant = RdpAccountant(all_orders[~fractional], relation).compose(spending.event(1))
         divergences[~fractional] = accountant.rdp
     return divergences
 
@@ -180,7 +180,7 @@ def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float 
 def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP with the conversion of Mironov 2017: Sander et al. 2022, Eq. 3. Else as above."""
     return _converted(
-        spending, steps, lambda orders, spent: float((spent - np.log(delta) / (orders - 1)).min())
+        spending, steps, lambda orders, divergences: float((divergences - np.log(delta) / (orders - 1)).min())
     )
 
 
@@ -191,17 +191,17 @@ def _converted(
     if spending.sampling == "replacement":
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
-    least = inf
+    epsilon = inf
     # large orders take long, and are for trainings that spend little
     for low, high in pairwise(PARTS):
         part = np.array([order for order in orders if low <= order < high])
         divergences = _divergences(spending, steps, tuple(part.tolist()))
-        known = np.isfinite(divergences)
-        if known.any():
-            least = min(least, convert(part[known], divergences[known]))
-        if _decided(divergences[-1], part[-1], least):
+        finite = np.isfinite(divergences)
+        if finite.any():
+            epsilon = min(epsilon, convert(part[finite], divergences[finite]))
+        if _is_minimum(divergences[-1], part[-1], epsilon):
             break
-    return least if isfinite(least) else None
+    return epsilon if isfinite(epsilon) else None
 
 
 def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
@@ -211,7 +211,7 @@ def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...
     return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
 
 
-def spent(spending: SampledGaussian, steps: int, delta: float) -> float:
+def spent_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Epsilon spent so far: an upper bound that is cheap enough to show while training."""
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
@@ -269,60 +269,62 @@ def noise_for(
     """
     if accountant == "pld" and tightest(steps, delta) != "pld":
         raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
-    if accountant == "pld" and epsilon < LEAST:
-        raise UserError(f"epsilon {epsilon:g}: below {LEAST:g} not told by 'pld'; allowed: accountant 'rdp'")
-    spends = partial(_spends, rate=rate, steps=steps, first_release=first_release)
+    if accountant == "pld" and epsilon < LEAST_EPSILON:
+        raise UserError(
+            f"epsilon {epsilon:g}: below {LEAST_EPSILON:g} not told by 'pld'; allowed: accountant 'rdp'"
+        )
+    event_at = partial(_event_at, rate=rate, steps=steps, first_release=first_release)
     if accountant == "rdp":
-        return _calibrated(spends, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
+        return _calibrated(event_at, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
     for interval in (COARSE, 1e-4):
         multiplier = _calibrated(
-            spends,
+            event_at,
             partial(pld_epsilon, interval=interval),
             partial(PLDAccountant, RELATION, value_discretization_interval=interval),
             epsilon,
             delta,
             delta - ROUNDING * (steps + (first_release is not None)),
         )
-        if pld_epsilon(spends(multiplier), delta) >= NEAR * epsilon:
+        if pld_epsilon(event_at(multiplier), delta) >= NEAR * epsilon:
             break
     return multiplier
 
 
-def _spends(multiplier: float, rate: float, steps: int, first_release: float | None) -> DpEvent:
+def _event_at(multiplier: float, rate: float, steps: int, first_release: float | None) -> DpEvent:
     return poisson_gaussian(rate, multiplier, steps, first_release)
 
 
 def _calibrated(
-    spends: Callable[[float], DpEvent],
-    told: Callable[[DpEvent, float], float],
+    event_at: Callable[[float], DpEvent],
+    epsilon_of: Callable[[DpEvent, float], float],
     accountant: Callable[[], PrivacyAccountant],
     epsilon: float,
     delta: float,
-    left: float,
+    remaining_delta: float,
 ) -> float:
-    """The noise at which ``told`` is just within epsilon; ``left``: of delta, beside the grid's rounding."""
+    """The noise at which ``epsilon_of`` is just within epsilon; rounding leaves ``remaining_delta``."""
     # below .2 the PLD grows very large; a target that loose is not worth a calibration
     low, high = 0.2, 1.0
-    while told(spends(high), delta) > epsilon:
+    while epsilon_of(event_at(high), delta) > epsilon:
         low, high = high, 2 * high
         if high > 1e4:
             raise UserError(
-                f"epsilon {epsilon} at delta {delta} can't be reached by {describe(spends(high))}"
+                f"epsilon {epsilon} at delta {delta} can't be reached by {describe(event_at(high))}"
             )
     try:
         return float(
             dp_accounting.calibrate_dp_mechanism(
                 accountant,
-                spends,
+                event_at,
                 epsilon,
-                left,
+                remaining_delta,
                 dp_accounting.ExplicitBracketInterval(low, high),
                 tol=1e-3 * high,
             )
         )
     except ValueError as problem:  # no sign change: the lower end of the bracket is enough already
         raise UserError(
-            f"epsilon {epsilon} at delta {delta} is so loose for {describe(spends(low))} that its noise "
+            f"epsilon {epsilon} at delta {delta} is so loose for {describe(event_at(low))} that its noise "
             "keeps it already; lower it, or train with epsilon .inf"
         ) from problem
 

@@ -24,12 +24,12 @@ BATCHES = (2, 3)
 # Relative differences that are rounding. In double precision, which is tried first, rounding is far smaller,
 # but some layers compute in single precision whatever they are given; whole networks that do differ by 1e-4.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
-Way = Callable[[nn.Module], Clipper]
+ClipperFactory = Callable[[nn.Module], Clipper]
 
 
-def way_for(
-    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, alone: bool = False
-) -> Way:
+def clipper_factory(
+    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, single_replica: bool = False
+) -> ClipperFactory:
     """The first of `BookKeeping`, `PerExample` and `OneByOne` that is right for a network.
 
     Args:
@@ -37,20 +37,24 @@ def way_for(
         example: one of its inputs (1, ...), of which shape, type and device are looked at, and no value.
         copies: K of `Clipper`.
         reference: leave `BookKeeping` out.
-        alone: see `BookKeeping`. Otherwise the way must go under `vmap` too.
+        single_replica: see `BookKeeping`. Otherwise the way must go under `vmap` too.
 
     Raises:
         UserError: as `Trial`, or no way is right.
     """
 
-    def fast(net: nn.Module) -> Clipper:
-        return BookKeeping(net, random_inputs(net, example, 1), copies, alone)
+    def book_keeping(net: nn.Module) -> Clipper:
+        return BookKeeping(net, random_inputs(net, example, 1), copies, single_replica)
 
-    ways: list[Way] = [fast, partial(PerExample, copies=copies), partial(OneByOne, copies=copies)]
+    factories: list[ClipperFactory] = [
+        book_keeping,
+        partial(PerExample, copies=copies),
+        partial(OneByOne, copies=copies),
+    ]
     trial = Trial.of(net, example, copies)
-    for way in ways[reference:]:
-        if trial.agrees(way, under_vmap=not alone):
-            return way
+    for factory in factories[reference:]:
+        if trial.agrees(factory, under_vmap=not single_replica):
+            return factory
     raise UserError(
         "the network's gradients can't be taken under vmap; allowed: one replica at a time on a CPU"
     )
@@ -71,7 +75,7 @@ class Trial:
             UserError: an example's logits aren't those that it has alone, or the network keeps something of
                 its inputs.
         """
-        _refuse_known(net)
+        _refuse_unsupported(net)
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies
         self.tolerance, self.device = TOLERANCES[dtype], example.device
         random = torch.Generator().manual_seed(0)
@@ -83,14 +87,14 @@ class Trial:
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         self.inputs = random_inputs(self.net, example, max(BATCHES) * copies)
-        with self._quiet():
+        with self._without_randomness():
             self.labels = torch.arange(max(BATCHES), device=self.device) % self._classes()
             trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
             self.tensors = {name: value.detach() for name, value in trained.items()}
             self.tensors |= initial_statistics(self.net)
             self.expected = [
-                self._sums(OneByOne(copy.deepcopy(self.net), copies), slice(place, place + 1))
-                for place in range(max(BATCHES))
+                self._sums(OneByOne(copy.deepcopy(self.net), copies), slice(position, position + 1))
+                for position in range(max(BATCHES))
             ]
 
     @classmethod
@@ -102,18 +106,18 @@ class Trial:
                 return cls(net, example, copies, dtype)
             except UserError:
                 raise
-            except Exception as raised:  # whatever the network's own code raises
-                problem = raised
+            except Exception as error:  # whatever the network's own code raises
+                problem = error
         text = str(problem).split("\n")[0]
         raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
 
-    def agrees(self, way: Way, under_vmap: bool) -> bool:
+    def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
         """Whether the sums of batches are those of single examples."""
-        with self._quiet():
+        with self._without_randomness():
             try:
                 return all(
-                    close(
-                        self._sums(way(copy.deepcopy(self.net)), slice(0, count), under_vmap),
+                    is_close(
+                        self._sums(factory(copy.deepcopy(self.net)), slice(0, count), under_vmap),
                         ClippedSum.of(self.expected[:count]),
                         self.tolerance,
                     )
@@ -125,21 +129,22 @@ class Trial:
     def _classes(self) -> int:
         """How many logits an example has; refused where one sees another, or leaves something behind."""
         passes = [self._pass(example) for example in self.inputs[: max(BATCHES)].split(1)]
-        alone, (kept, others, *_) = torch.cat([logits for logits, _ in passes]), [left for _, left in passes]
-        for name, value in kept.items():
-            if not torch.equal(value, others[name]):
+        single_logits = torch.cat([logits for logits, _ in passes])
+        first_buffers, second_buffers, *_ = [buffers for _, buffers in passes]
+        for name, value in first_buffers.items():
+            if not torch.equal(value, second_buffers[name]):
                 raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-        if not _near(self._pass(self.inputs[:1], seed=1)[0], alone[:1], self.tolerance):
+        if not _is_near(self._pass(self.inputs[:1], seed=1)[0], single_logits[:1], self.tolerance):
             raise UserError("the network draws random numbers; allowed: those of dropout")
         for count in BATCHES:
-            together, _ = self._pass(self.inputs[:count])
-            if not _near(together, alone[:count], self.tolerance):
-                apart = (together - alone[:count]).norm() / alone[:count].norm()
+            batch_logits, _ = self._pass(self.inputs[:count])
+            if not _is_near(batch_logits, single_logits[:count], self.tolerance):
+                difference = (batch_logits - single_logits[:count]).norm() / single_logits[:count].norm()
                 raise UserError(
-                    f"the network mixes examples: in a batch of {count} logits are {apart:.2g} of their "
+                    f"the network mixes examples: in a batch of {count} logits are {difference:.2g} of their "
                     "size away from what each example has alone"
                 )
-        return alone.shape[1]
+        return single_logits.shape[1]
 
     def _pass(self, inputs: Tensor, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits (B, classes) of ``inputs`` (B, ...) by a fresh copy, and its buffers afterwards."""
@@ -154,39 +159,42 @@ class Trial:
             )
         return logits, dict(net.named_buffers())
 
-    def _sums(self, clipper: Clipper, which: slice, under_vmap: bool = False) -> ClippedSum:
+    def _sums(self, clipper: Clipper, selection: slice, under_vmap: bool = False) -> ClippedSum:
         """Of some examples, each weighed differently; every tensor is a part of its own, and unclipped."""
-        inputs = self.inputs[which.start * self.copies : which.stop * self.copies].clone()
-        like = next(iter(self.tensors.values())).new_ones(len(self.tensors))
-        mask = like.new_tensor([0.5**place for place in range(max(BATCHES))])[which]
-        bounds = Bounds(like.diag(), torch.inf * like, like)
+        inputs = self.inputs[selection.start * self.copies : selection.stop * self.copies].clone()
+        ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
+        mask = ones.new_tensor([0.5**position for position in range(max(BATCHES))])[selection]
+        bounds = Bounds(ones.diag(), torch.inf * ones, ones)
         if not under_vmap:
-            return clipper(self.tensors, inputs, self.labels[which], mask, bounds)
+            return clipper(self.tensors, inputs, self.labels[selection], mask, bounds)
         tensors = {name: value[None] for name, value in self.tensors.items()}
-        together = vmap(clipper, in_dims=(0, 0, 0, 0, None))
-        summed = together(tensors, inputs[None], self.labels[None, which], mask[None], bounds)
+        replicated = vmap(clipper, in_dims=(0, 0, 0, 0, None))
+        summed = replicated(tensors, inputs[None], self.labels[None, selection], mask[None], bounds)
         sums = {name: value[0] for name, value in summed.sums.items()}
         return ClippedSum(sums, summed.norms[0], summed.losses[0])
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def _without_randomness(self) -> Iterator[None]:
         """Without dropout, and with random numbers that nobody else misses."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), _NoDropout():
             yield
 
 
-def close(sums: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
+def is_close(sums: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
     """Whether two ways agree in every example's norms, in the losses and in the sum."""
-    flat = [torch.cat([way.sums[name].flatten() for name in expected.sums])[None] for way in (sums, expected)]
+    flat = [
+        torch.cat([clipped.sums[name].flatten() for name in expected.sums])[None]
+        for clipped in (sums, expected)
+    ]
     return (
-        _near(sums.norms, expected.norms, tolerance)
-        and _near(sums.losses[None], expected.losses[None], tolerance)
-        and _near(flat[0], flat[1], tolerance)
+        _is_near(sums.norms, expected.norms, tolerance)
+        and _is_near(sums.losses[None], expected.losses[None], tolerance)
+        and _is_near(flat[0], flat[1], tolerance)
     )
 
 
-def _near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
+def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
@@ -203,7 +211,7 @@ class _NoDropout(TorchFunctionMode):
         return function(*args, **options)
 
 
-def _refuse_known(net: nn.Module) -> None:
+def _refuse_unsupported(net: nn.Module) -> None:
     """Refuse what is known to be wrong by its name, with a better line than what would be seen of it."""
     for name, layer in net.named_modules():
         batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm)

@@ -15,11 +15,11 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order. A
     first release adds its own in squares (Dong, Roth and Su 2022, Corollary 3.3).
     """
-    mu = _of_steps(spending, steps)
+    mu = _mu_of_steps(spending, steps)
     return mu if mu is None or spending.first_release is None else hypot(mu, 1 / spending.first_release)
 
 
-def _of_steps(spending: SampledGaussian, steps: int) -> float | None:
+def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         return sqrt(spending.epochs(steps)) / noise

@@ -19,9 +19,9 @@ def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
     """
     epsilons, mu = np.broadcast_arrays(np.asarray(epsilons, float), np.asarray(mu, float))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        near, far = epsilons / mu - mu / 2, epsilons / mu + mu / 2
-        second = 0.5 * np.exp(-(near**2) / 2) * erfcx(far / np.sqrt(2))
-        delta = np.maximum(ndtr(-near) - second, 0.0)
+        lower, upper = epsilons / mu - mu / 2, epsilons / mu + mu / 2
+        second = 0.5 * np.exp(-(lower**2) / 2) * erfcx(upper / np.sqrt(2))
+        delta = np.maximum(ndtr(-lower) - second, 0.0)
     # two equal distributions
     return np.where(mu == 0, 0.0, delta)
 
@@ -37,17 +37,17 @@ def least_epsilon(profile: Profile, delta: float) -> float:
     ``profile`` must not rise.
     """
 
-    def enough(epsilon: float) -> bool:
+    def is_enough(epsilon: float) -> bool:
         return bool(profile(np.array([epsilon]))[0] <= delta)
 
-    if enough(0.0):
+    if is_enough(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while not enough(high):
+    while not is_enough(high):
         low, high = high, 2 * high
         if not np.isfinite(high):
             return float("inf")
     while high - low > PRECISION * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high

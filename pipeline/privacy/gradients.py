@@ -17,12 +17,19 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from pipeline.models.functional import functional_call
-from pipeline.privacy.layer_gradients import WIDE, Gradients, Tensors, rule_for, squares, weighted_sum
-from pipeline.privacy.layers import trained_layers, watched
+from pipeline.privacy.layer_gradients import (
+    CONVOLUTION_THRESHOLD,
+    Gradients,
+    Tensors,
+    rule_for,
+    squares,
+    weighted_sum,
+)
+from pipeline.privacy.layers import trained_layers, watch_layers
 
 # What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
 # would leave it fewer than so many examples; larger passes are no faster
-WRITTEN, FEWEST = 48_000_000, 8
+MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
 VECTOR = 16  # numbers that a processor takes at once
 Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
 
@@ -59,8 +66,8 @@ class ClippedSum(NamedTuple):
     def of(cls, parts: "Sequence[ClippedSum]") -> "ClippedSum":
         """Of a batch that was taken in ``parts``."""
         sums, norms, losses = zip(*parts, strict=True)
-        added = {name: reduce(torch.add, [part[name] for part in sums]) for name in sums[0]}
-        return cls(added, torch.cat(norms), torch.cat(losses))
+        totals = {name: reduce(torch.add, [part[name] for part in sums]) for name in sums[0]}
+        return cls(totals, torch.cat(norms), torch.cat(losses))
 
 
 class Clipper(Protocol):
@@ -94,9 +101,9 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
     """
     weighted = squares * bounds.weights**2
     # apart from the sums, where infinity times 0 would spoil the norms of the other parts
-    lost = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
+    not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
     norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
-    norms = torch.where(lost, torch.inf, norms)
+    norms = torch.where(not_finite, torch.inf, norms)
     factors = mask[:, None] * torch.clamp(bounds.limits / norms.clamp_min(1e-12), max=1.0)
     factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
     return factors @ bounds.members.T, norms
@@ -152,9 +159,9 @@ class PerExample:
             value = F.cross_entropy(logits, label.expand(self.copies))
             return value, value
 
-        apart = inputs.unflatten(0, (-1, self.copies))
-        each = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0), randomness="different")
-        gradients, losses = each(tensors, apart, labels)
+        examples = inputs.unflatten(0, (-1, self.copies))
+        per_example = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0), randomness="different")
+        gradients, losses = per_example(tensors, examples, labels)
         return clipped(gradients, losses, mask, bounds)
 
 
@@ -173,9 +180,9 @@ class OneByOne:
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
         parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
-        return ClippedSum.of([self._alone(tensors, *part, bounds) for part in parts])
+        return ClippedSum.of([self._single_example(tensors, *part, bounds) for part in parts])
 
-    def _alone(
+    def _single_example(
         self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
@@ -183,8 +190,8 @@ class OneByOne:
             logits = functional_call(self.net, leaves, (inputs,))
             loss = F.cross_entropy(logits, label.expand(self.copies))
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        apart = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
-        return clipped(apart, loss.detach()[None], mask, bounds)
+        batched = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
+        return clipped(batched, loss.detach()[None], mask, bounds)
 
 
 class BookKeeping:
@@ -196,13 +203,19 @@ class BookKeeping:
     """
 
     def __init__(
-        self, net: nn.Module, example: Tensor, copies: int = 1, alone: bool = False, wide: float = WIDE
+        self,
+        net: nn.Module,
+        example: Tensor,
+        copies: int = 1,
+        single_replica: bool = False,
+        convolution_threshold: float = CONVOLUTION_THRESHOLD,
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
-        ``alone`` is for one replica after the other on a CPU: faster, but no pure function that `vmap` takes.
-        Which of its convolutions are taken example by example, ``wide`` says (see `layer_gradients.WIDE`).
-        Layers none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
+        ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function that
+        `vmap` takes. Which of its convolutions are taken example by example, ``convolution_threshold`` says
+        (see `layer_gradients.CONVOLUTION_THRESHOLD`). Layers none of whose parameters
+        has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -210,24 +223,25 @@ class BookKeeping:
         """
         self.net = net
         self.copies = copies
-        self.alone = alone
-        self.last = wants_channels_last(net)
+        self.single_replica = single_replica
+        self.prefers_channels_last = wants_channels_last(net)
         # outputs are kept to be differentiated by: what may write into one gets a copy
         self.overwrites = any(getattr(layer, "inplace", False) for layer in net.modules())
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
-        def note(name: str, inputs: Tensor, output: Tensor) -> None:
+        def record(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape[1:])
 
-        with torch.no_grad(), watched(self.layers, note):
+        with torch.no_grad(), watch_layers(self.layers, record):
             net(example)
         self.shapes = shapes
         self.rules = {
-            name: rule_for(layer, shapes[name], copies, alone, wide) for name, layer in self.layers.items()
+            name: rule_for(layer, shapes[name], copies, single_replica, convolution_threshold)
+            for name, layer in self.layers.items()
         }
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
-        self.at_once = max(FEWEST, WRITTEN // max(1, sum(kernels)))
+        self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
         for name, outputs in shapes.items():
             if not outputs:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
@@ -236,9 +250,9 @@ class BookKeeping:
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """The sums of one batch; see `Clipper`."""
-        if not self.alone or len(labels) <= self.at_once:
+        if not self.single_replica or len(labels) <= self.examples_per_pass:
             return self._one_pass(tensors, inputs, labels, mask, bounds)
-        pieces = math.ceil(len(labels) / self.at_once)
+        pieces = math.ceil(len(labels) / self.examples_per_pass)
         size = math.ceil(len(labels) / pieces)
         batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
         parts = [self._one_pass(tensors, *batch, bounds) for batch in batches]
@@ -247,18 +261,21 @@ class BookKeeping:
     def _one_pass(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        run = self._run_alone if self.alone else self._run_pure
-        losses, uses, outs = run(tensors, inputs, labels)
+        backward = self._run_backward if self.single_replica else self._run_pure
+        losses, uses, gradients_at_outputs = backward(tensors, inputs, labels)
         gradients: dict[str, Gradients] = {}
         for name, layer in self.layers.items():
-            held = {key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()}
-            seen, back = self._apart(uses.pop(name)), self._apart(outs.pop(name))
-            for key, value in self.rules[name](layer, seen, back, held).items():
+            layer_tensors = {
+                key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()
+            }
+            layer_inputs = self._by_example(uses.pop(name))
+            output_gradients = self._by_example(gradients_at_outputs.pop(name))
+            for key, value in self.rules[name](layer, layer_inputs, output_gradients, layer_tensors).items():
                 if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         squares = torch.stack([gradients[name].square_norms() for name in tensors], 1)
         factors, norms = clip_factors(squares, mask, bounds)
-        finite = self.alone and bool(torch.isfinite(norms).all())
+        finite = self.single_replica and bool(torch.isfinite(norms).all())
         sums = {
             name: gradients.pop(name).weighted_sum(weights, finite)
             for weights, name in zip(factors.T, tensors, strict=True)
@@ -270,12 +287,12 @@ class BookKeeping:
         losses = F.cross_entropy(logits, labels.repeat_interleave(self.copies), reduction="none")
         return losses.unflatten(0, (-1, self.copies)).mean(1)
 
-    def _run_alone(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
+    def _run_backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """Losses (B,), and inputs and gradients at outputs of every layer's uses, by one backward pass."""
         uses: Uses = {name: [] for name in self.layers}
         outputs: Uses = {name: [] for name in self.layers}
 
-        def note(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
+        def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
             if not output.requires_grad:
                 # the graph begins here: no gradient is taken of what comes before the first layer
                 output.requires_grad_()
@@ -283,15 +300,15 @@ class BookKeeping:
             outputs[name].append(output)
             return output.clone() if self.overwrites else None
 
-        with torch.enable_grad(), watched(self.layers, note):
-            seen = channels_last(inputs) if self.last else inputs
-            losses = self._losses(tensors, seen, labels)
-            every = [output for of_layer in outputs.values() for output in of_layer]
-            gradients = iter(torch.autograd.grad(losses.sum(), every, materialize_grads=True))
+        with torch.enable_grad(), watch_layers(self.layers, record):
+            net_inputs = channels_last(inputs) if self.prefers_channels_last else inputs
+            losses = self._losses(tensors, net_inputs, labels)
+            all_outputs = [output for layer_outputs in outputs.values() for output in layer_outputs]
+            gradients = iter(torch.autograd.grad(losses.sum(), all_outputs, materialize_grads=True))
         return (
             losses.detach(),
             uses,
-            {name: [next(gradients) for _ in of_layer] for name, of_layer in outputs.items()},
+            {name: [next(gradients) for _ in layer_outputs] for name, layer_outputs in outputs.items()},
         )
 
     def _run_pure(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
@@ -307,7 +324,7 @@ class BookKeeping:
                 uses[name].append(inputs)
                 return output + taps[name][len(uses[name]) - 1]
 
-            with watched(self.layers, tap):
+            with watch_layers(self.layers, tap):
                 losses = self._losses(tensors, inputs, labels)
             return losses.sum(), (losses, uses)
 
@@ -316,9 +333,9 @@ class BookKeeping:
             name: [zero.expand(len(inputs), *shape) for shape in shapes]
             for name, shapes in self.shapes.items()
         }
-        outs, (losses, uses) = grad(total, has_aux=True)(taps)
-        return losses, uses, outs
+        output_gradients, (losses, uses) = grad(total, has_aux=True)(taps)
+        return losses, uses, output_gradients
 
-    def _apart(self, uses: list[Tensor]) -> list[Tensor]:
+    def _by_example(self, uses: list[Tensor]) -> list[Tensor]:
         """Each use (B K, ...) of a layer as (B, K, ...)."""
         return [use.unflatten(0, (-1, self.copies)) for use in uses]

@@ -7,7 +7,8 @@ from dp_accounting import ComposedDpEvent, DpEvent, LaplaceDpEvent, NonPrivateDp
 
 from pipeline.fields import Count, Positive, Strict
 
-# Of `coarse`: what a coordinate spends is rounded up by less than this factor, or to this share of the mean.
+# Of `coarse_event`: what a coordinate spends is rounded up by less than this factor, or to this share of the
+# mean.
 STEP, LEAST = 1.02, 0.01
 
 
@@ -50,15 +51,15 @@ class Laplace(Strict):
         """What it spends, in the words of dp-accounting."""
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
-    def coarse(self) -> DpEvent:
+    def coarse_event(self) -> DpEvent:
         """`event`, where it is private, with the scales rounded down to a few hundred: it never spends less.
 
         Less noise lets an attacker see no less: he can add some himself. A single scale stays as it is.
         """
         epsilons = self._epsilons
-        most = epsilons.max()
-        down = np.floor(np.log(most / np.maximum(epsilons, LEAST * epsilons.mean())) / log(STEP))
-        return self._event(np.maximum(epsilons, most * STEP**-down))
+        largest = epsilons.max()
+        powers = np.floor(np.log(largest / np.maximum(epsilons, LEAST * epsilons.mean())) / log(STEP))
+        return self._event(np.maximum(epsilons, largest * STEP**-powers))
 
     def _event(self, epsilons: np.ndarray) -> DpEvent:
         distinct, counts = np.unique(epsilons, return_counts=True)
@@ -73,8 +74,8 @@ class Laplace(Strict):
         """``inputs 784 x Laplace(6.27 to 912)``: each coordinate's noise over its distance."""
         if self.distance is None or not self.scales:
             return f"{self.quantity} NonPrivate"
-        least, most = min(self.scales) / self.distance, max(self.scales) / self.distance
-        ratio = f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
+        smallest, largest = min(self.scales) / self.distance, max(self.scales) / self.distance
+        ratio = f"{smallest:.6g}" if smallest == largest else f"{smallest:.6g} to {largest:.6g}"
         return f"{self.quantity} {self.repeats * len(self.scales)} x Laplace({ratio})"
 
 
@@ -86,26 +87,26 @@ class Releases(Strict):
     @property
     def epsilon(self) -> float:
         """What they really spend together, at delta 0: the sum, which may be infinite."""
-        return fsum(noised.epsilon for noised in self.laplace)
+        return fsum(release.epsilon for release in self.laplace)
 
     @property
     def claimed(self) -> float:
         """What they spend together by the method's own reckoning."""
-        return fsum(noised.claimed for noised in self.laplace)
+        return fsum(release.claimed for release in self.laplace)
 
-    def known(self) -> "Releases":
+    def with_known_noise(self) -> "Releases":
         """The same with noise that others can repeat, and so take away: nothing bounds what they tell."""
         return Releases(
-            laplace=tuple(noised.model_copy(update={"distance": None}) for noised in self.laplace)
+            laplace=tuple(release.model_copy(update={"distance": None}) for release in self.laplace)
         )
 
     def event(self) -> DpEvent:
         """What they spend, in the words of dp-accounting."""
-        return ComposedDpEvent([noised.event() for noised in self.laplace])
+        return ComposedDpEvent([release.event() for release in self.laplace])
 
-    def coarse(self) -> DpEvent:
+    def coarse_event(self) -> DpEvent:
         """`event`, where it is private, with few scales: it never spends less."""
-        return ComposedDpEvent([noised.coarse() for noised in self.laplace])
+        return ComposedDpEvent([release.coarse_event() for release in self.laplace])
 
     def __str__(self) -> str:
         """Every quantity's noise in one line."""

@@ -20,20 +20,20 @@ from pipeline.models.normalization import BatchStatistics
 Tensors = dict[str, Tensor]
 # Multiplications and additions of an example's gradient of a kernel from which on a CPU computes it faster
 # by a convolution of its own than in one product of all examples, for which patches have to be written out
-WIDE = 5e6
+CONVOLUTION_THRESHOLD = 5e6
 # Floats of patches that are written out before they are used: what a processor's cache holds
-CACHED = 1_000_000
+CACHE_FLOATS = 1_000_000
 # Entries whose squares are added in float32, and gradients that are converted to float64 at once
-BLOCK, CONVERTED = 1024, 16
+BLOCK, CONVERTED_AT_ONCE = 1024, 16
 # Floats that lie together in an image with its channels last, from which on patches are copied faster so
-TOGETHER = 16
+CONTIGUOUS_FLOATS = 16
 
 
 class Gradients(Protocol):
     """Per-example gradients of a tensor."""
 
     def square_norms(self) -> Tensor:
-        """(B,) squared L2 norms."""
+        """(B,) squared L2 norm of each example's gradient."""
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """Sum over examples, each times its own of ``factors`` (B,), in the precision of these.
@@ -85,10 +85,10 @@ class Rows(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Per-example gradients written out."""
+    """Per-example gradients that are written out, all in one tensor."""
 
     value: Tensor  # (B, ...)
-    last: bool = False  # whether they are a kernel's with its input channels last, (B, O, K, K, I)
+    channels_last: bool = False  # whether they are a kernel's with its input channels last, (B, O, K, K, I)
 
     def square_norms(self) -> Tensor:
         """(B,) squared L2 norms; see `Gradients`."""
@@ -97,7 +97,7 @@ class Full(NamedTuple):
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
         """The weighted sum over examples; see `Gradients`."""
         total = weighted_sum(self.value, factors, finite)
-        return total.permute(0, 3, 1, 2).contiguous() if self.last else total
+        return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
 
 class Listed(NamedTuple):
@@ -127,20 +127,20 @@ def squares(value: Tensor) -> Tensor:
     blocks = flat.shape[1] // BLOCK
     total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1).double().square()
     if blocks:
-        apart = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-        total = total + torch.linalg.vector_norm(apart, dim=2).double().square().sum(1)
+        block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+        total = total + torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
     return total.to(value.dtype)
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     """Sum of ``value`` (B, ...) over examples, each times its own factor; see `Gradients.weighted_sum`."""
-    kept = value if finite else torch.nan_to_num(value)
-    if kept.dtype == factors.dtype:
-        return torch.tensordot(factors, kept, dims=1)
+    values = value if finite else torch.nan_to_num(value)
+    if values.dtype == factors.dtype:
+        return torch.tensordot(factors, values, dims=1)
     # some at a time: what was converted is still in the processor's cache where it is read
-    pieces = zip(kept.flatten(1).split(CONVERTED), factors.split(CONVERTED), strict=True)
+    pieces = zip(values.flatten(1).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
     sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
-    return reduce(torch.add, sums).reshape(kept.shape[1:])
+    return reduce(torch.add, sums).reshape(values.shape[1:])
 
 
 # The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, K, ...)
@@ -149,7 +149,11 @@ Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]
 
 
 def rule_for(
-    layer: nn.Module, outputs: list[torch.Size], copies: int, alone: bool, wide: float = WIDE
+    layer: nn.Module,
+    outputs: list[torch.Size],
+    copies: int,
+    single_replica: bool,
+    convolution_threshold: float = CONVOLUTION_THRESHOLD,
 ) -> Rule:
     """The fastest rule for a layer.
 
@@ -157,74 +161,81 @@ def rule_for(
         layer: any layer.
         outputs: shape of the output at each use of the layer in a pass, of one copy of an example.
         copies: K.
-        alone: whether the rule is called as it is on a CPU, and not within `vmap`.
-        wide: see `WIDE`.
+        single_replica: whether the rule is called as it is on a CPU, and not within `vmap`.
+        convolution_threshold: see `CONVOLUTION_THRESHOLD`.
 
     Raises:
         NotImplementedError: there is none.
     """
-    if type(layer) not in _RULES or not plain(layer):
+    if type(layer) not in _RULES or not is_supported(layer):
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
-    if alone and isinstance(layer, nn.Conv2d):
-        work = [2 * copies * layer.weight[0].numel() * output.numel() for output in outputs]
-        return _conv_by_example if min(work, default=0) >= wide else partial(_conv, alone=True)
+    if single_replica and isinstance(layer, nn.Conv2d):
+        operations = [2 * copies * layer.weight[0].numel() * output.numel() for output in outputs]
+        return (
+            _conv_by_example
+            if min(operations, default=0) >= convolution_threshold
+            else partial(_conv, single_replica=True)
+        )
     return _RULES[type(layer)]
 
 
-def _places(uses: list[Tensor]) -> Tensor:
+def _flat_positions(uses: list[Tensor]) -> Tensor:
     """(B, P, C): all places of all uses of a layer that works on the last dimension alone."""
     flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
 def _linear(
-    layer: nn.Linear, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors
+    layer: nn.Linear, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
-    right, left = _places(inputs), _places(outs)
-    alone = left.shape[1] == 1
+    right, left = _flat_positions(inputs), _flat_positions(output_gradients)
+    single_place = left.shape[1] == 1
     gradients: dict[str, Gradients] = {
-        "weight": Outer(left[:, 0], right[:, 0]) if alone else Full(left.transpose(1, 2) @ right)
+        "weight": Outer(left[:, 0], right[:, 0]) if single_place else Full(left.transpose(1, 2) @ right)
     }
     if layer.bias is not None:
-        gradients["bias"] = Full(left[:, 0] if alone else left.sum(1))
+        gradients["bias"] = Full(left[:, 0] if single_place else left.sum(1))
     return gradients
 
 
 def _embedding(
-    layer: nn.Embedding, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors
+    layer: nn.Embedding, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
-    tokens, out = _places([use[..., None] for use in inputs])[..., 0], _places(outs)
+    tokens, output_gradient = (
+        _flat_positions([use[..., None] for use in inputs])[..., 0],
+        _flat_positions(output_gradients),
+    )
     # A row's gradients are added up before any norm is taken. The inner products of all pairs of places give
     # the same norm, but where gradients cancel, their rounding could hide one from the clipping.
-    same = tokens[:, :, None] == tokens[:, None, :]  # (B, P, P)
-    skipped = (same & torch.ones_like(same).tril(-1)).any(2)  # all but a row's first place
+    same_token = tokens[:, :, None] == tokens[:, None, :]  # (B, P, P)
+    skipped = (same_token & torch.ones_like(same_token).tril(-1)).any(2)  # all but a row's first place
     if layer.padding_idx is not None:
         skipped = skipped | (tokens == layer.padding_idx)
-    value = (same.to(out) @ out).masked_fill(skipped[..., None], 0.0)
+    value = (same_token.to(output_gradient) @ output_gradient).masked_fill(skipped[..., None], 0.0)
     return {"weight": Rows(layer.num_embeddings, tokens, value)}
 
 
 def _layer_norm(
-    layer: nn.LayerNorm, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors
+    layer: nn.LayerNorm, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
-    out = _places(outs)
-    normalized = F.layer_norm(_places(inputs), layer.normalized_shape, eps=layer.eps)
-    gradients: dict[str, Gradients] = {"weight": Full((out * normalized).sum(1))}
+    output_gradient = _flat_positions(output_gradients)
+    normalized = F.layer_norm(_flat_positions(inputs), layer.normalized_shape, eps=layer.eps)
+    gradients: dict[str, Gradients] = {"weight": Full((output_gradient * normalized).sum(1))}
     if layer.bias is not None:
-        gradients["bias"] = Full(out.sum(1))
+        gradients["bias"] = Full(output_gradient.sum(1))
     return gradients
 
 
-def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
+def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
     """The rule of a layer whose gradients are written out for one use of an image and added up."""
 
-    def added(
-        layer: nn.Module, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors
+    def summed_rule(
+        layer: nn.Module, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
     ) -> dict[str, Gradients]:
         uses = []
-        for use, out in zip(inputs, outs, strict=True):
-            copies = out.shape[1]
-            gradients = rule(layer, use.flatten(0, 1), out.flatten(0, 1), tensors)
+        for use, output_gradient in zip(inputs, output_gradients, strict=True):
+            copies = output_gradient.shape[1]
+            gradients = rule(layer, use.flatten(0, 1), output_gradient.flatten(0, 1), tensors)
             uses.append(
                 {
                     key: value if copies == 1 else value.unflatten(0, (-1, copies)).sum(1)
@@ -233,40 +244,46 @@ def _each_use(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
             )
         return {key: Full(reduce(torch.add, [use[key] for use in uses])) for key in uses[0]}
 
-    return added
+    return summed_rule
 
 
 def _conv(
-    layer: nn.Conv2d, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors, alone: bool = False
+    layer: nn.Conv2d,
+    inputs: list[Tensor],
+    output_gradients: list[Tensor],
+    tensors: Tensors,
+    single_replica: bool = False,
 ) -> dict[str, Gradients]:
     """Products of what the kernel sees and the gradients at the output, of some examples at a time."""
-    lying = alone and inputs[0].flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
-    last = lying and layer.in_channels * layer.kernel_size[1] >= TOGETHER
-    weights, copies = [], outs[0].shape[1]
-    for use, out in zip(inputs, outs, strict=True):
-        size = max(1, CACHED // (layer.weight[0].numel() * out[0, 0, 0].numel()))
-        pieces = zip(use.flatten(0, 1).split(size), out.flatten(0, 1).split(size), strict=True)
-        parts = [_products(layer, *piece, last) for piece in pieces]
+    is_channels_last = single_replica and inputs[0].flatten(0, 1).is_contiguous(
+        memory_format=torch.channels_last
+    )
+    channels_last = is_channels_last and layer.in_channels * layer.kernel_size[1] >= CONTIGUOUS_FLOATS
+    weights, copies = [], output_gradients[0].shape[1]
+    for use, output_gradient in zip(inputs, output_gradients, strict=True):
+        size = max(1, CACHE_FLOATS // (layer.weight[0].numel() * output_gradient[0, 0, 0].numel()))
+        pieces = zip(use.flatten(0, 1).split(size), output_gradient.flatten(0, 1).split(size), strict=True)
+        parts = [_products(layer, *piece, channels_last) for piece in pieces]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]
         weights.append(weight if copies == 1 else weight.unflatten(0, (-1, copies)).sum(1))
-    gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), last)}
+    gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), channels_last)}
     if layer.bias is not None:
-        gradients["bias"] = Full(_at_outputs(outs))
+        gradients["bias"] = Full(_bias_gradients(output_gradients))
     return gradients
 
 
-def _at_outputs(outs: list[Tensor]) -> Tensor:
+def _bias_gradients(output_gradients: list[Tensor]) -> Tensor:
     """(B, O) gradients of a bias, which is added to every channel O of images (B, K, O, H, W)."""
-    return reduce(torch.add, [out.sum((1, 3, 4)) for out in outs])
+    return reduce(torch.add, [output_gradient.sum((1, 3, 4)) for output_gradient in output_gradients])
 
 
-def _products(layer: nn.Conv2d, inputs: Tensor, out: Tensor, last: bool) -> Tensor:
+def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:
     """(B, O, I, K, K), or (B, O, K, K, I): one batch of matrix products, its patches written out."""
-    left, seen = out.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
-    if last:
-        right = seen.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
+    left, patches = output_gradient.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
+    if channels_last:
+        right = patches.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
         return torch.bmm(left, right).unflatten(2, (*layer.kernel_size, -1))
-    right = seen.permute(0, 1, 4, 5, 2, 3).flatten(4).flatten(1, 3)  # (B, I K K, P)
+    right = patches.permute(0, 1, 4, 5, 2, 3).flatten(4).flatten(1, 3)  # (B, I K K, P)
     if left.shape[1] < right.shape[1]:
         weight = torch.bmm(left, right.transpose(1, 2))
     else:
@@ -280,46 +297,51 @@ def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     To be copied once; `F.unfold` walks the examples one by one, which on a busy CPU takes 50 times as long.
     """
     assert not isinstance(layer.padding, str), "ruled out by `plain`"
-    (down, across), (above, beside) = layer.stride, layer.padding
-    padded = F.pad(inputs, (beside, beside, above, above)) if above or beside else inputs
+    (row_stride, column_stride), (row_padding, column_padding) = layer.stride, layer.padding
+    padded = inputs
+    if row_padding or column_padding:
+        padded = F.pad(inputs, (column_padding, column_padding, row_padding, row_padding))
     height, width = layer.kernel_size
-    return padded.unfold(2, height, down).unfold(3, width, across)
+    return padded.unfold(2, height, row_stride).unfold(3, width, column_stride)
 
 
 def _conv_by_example(
-    layer: nn.Conv2d, inputs: list[Tensor], outs: list[Tensor], tensors: Tensors
+    layer: nn.Conv2d, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
     """A convolution an example, with nothing but its gradient written out."""
 
-    def gradient(inputs: Tensor, out: Tensor) -> Tensor:
+    def gradient(inputs: Tensor, output_gradient: Tensor) -> Tensor:
         backward = torch.ops.aten.convolution_backward
         options = (layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups)
-        return backward(out, inputs, tensors["weight"], None, *options, (False, True, False))[1]
+        return backward(output_gradient, inputs, tensors["weight"], None, *options, (False, True, False))[1]
 
     values = [
-        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*of_example, strict=True)])
-        for of_example in zip(zip(*inputs, strict=True), zip(*outs, strict=True), strict=True)
+        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*example_uses, strict=True)])
+        for example_uses in zip(zip(*inputs, strict=True), zip(*output_gradients, strict=True), strict=True)
     ]
     gradients: dict[str, Gradients] = {"weight": Listed(values)}
     if layer.bias is not None:
-        gradients["bias"] = Full(_at_outputs(outs))
+        gradients["bias"] = Full(_bias_gradients(output_gradients))
     return gradients
 
 
-def _affine(normalized: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+def _affine(normalized: Tensor, output_gradient: Tensor) -> tuple[Tensor, Tensor]:
     """(B, C) gradients of scale and shift."""
-    places = tuple(range(2, out.dim()))
-    return (out * normalized).sum(places) if places else out * normalized, out.sum(places) if places else out
+    dims = tuple(range(2, output_gradient.dim()))
+    scale, shift = output_gradient * normalized, output_gradient
+    return (scale.sum(dims), shift.sum(dims)) if dims else (scale, shift)
 
 
-def _group_norm(layer: nn.GroupNorm, inputs: Tensor, out: Tensor, tensors: Tensors) -> Tensors:
-    weight, bias = _affine(F.group_norm(inputs, layer.num_groups, eps=layer.eps), out)
+def _group_norm(layer: nn.GroupNorm, inputs: Tensor, output_gradient: Tensor, tensors: Tensors) -> Tensors:
+    weight, bias = _affine(F.group_norm(inputs, layer.num_groups, eps=layer.eps), output_gradient)
     return {"weight": weight, "bias": bias}
 
 
-def _batch_statistics(layer: BatchStatistics, inputs: Tensor, out: Tensor, tensors: Tensors) -> Tensors:
+def _batch_statistics(
+    layer: BatchStatistics, inputs: Tensor, output_gradient: Tensor, tensors: Tensors
+) -> Tensors:
     mean, var = tensors["mean"], tensors["var"]
-    weight, bias = _affine(layer.normalized(inputs, mean, var), out)
+    weight, bias = _affine(layer.normalized(inputs, mean, var), output_gradient)
     # d/dmean and d/dvar of weight * (x - mean) / sqrt(var + eps), through the two sums above
     scale = tensors["weight"] * torch.rsqrt(var + layer.epsilon)
     return {
@@ -335,12 +357,12 @@ _RULES: dict[type[nn.Module], Rule] = {
     nn.Embedding: _embedding,
     nn.LayerNorm: _layer_norm,
     nn.Conv2d: _conv,
-    nn.GroupNorm: _each_use(_group_norm),
-    BatchStatistics: _each_use(_batch_statistics),
+    nn.GroupNorm: _summed_over_uses(_group_norm),
+    BatchStatistics: _summed_over_uses(_batch_statistics),
 }
 
 
-def plain(layer: nn.Module) -> bool:
+def is_supported(layer: nn.Module) -> bool:
     """Whether a rule has the layer's case."""
     if isinstance(layer, nn.Conv2d):
         zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

@@ -25,13 +25,13 @@ def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def watched(
-    layers: Mapping[str, nn.Module], seen: Callable[[str, Tensor, Tensor], Tensor | None]
+def watch_layers(
+    layers: Mapping[str, nn.Module], on_use: Callable[[str, Tensor, Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """Call ``seen`` with name, input and output at each use of a layer; it may return another output."""
+    """Call ``on_use`` with name, input and output at each use of a layer; it may return another output."""
 
     def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-        return seen(name, arguments[0], output)
+        return on_use(name, arguments[0], output)
 
     handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in layers.items()]
     try:

@@ -57,15 +57,15 @@ class GaussianMechanism:
             spacings = self.spacings(bounds, sum(sizes), shares)
             parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
             return {
-                name: _on_grid(value, part, of_tensor)
-                for of_tensor, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
+                name: _on_grid(value, part, spacing)
+                for spacing, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
             }
         deviations = self.deviations(bounds, shares)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
             # in place: nobody else sees the numbers that were drawn
-            name: part.mul_(of_tensor[:, None]).reshape(value.shape).add_(value)
-            for of_tensor, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
+            name: part.mul_(deviation[:, None]).reshape(value.shape).add_(value)
+            for deviation, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
     def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
@@ -89,8 +89,8 @@ class GaussianMechanism:
         """(R, T) float64 spacing of each tensor's grid, of ``size`` coordinates in all."""
         shares_of_noise = []
         for spending, bits in zip(self.spendings, self.bits(size), strict=True):
-            added = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
-            shares_of_noise.append(2.0**-bits / (1 - added))
+            rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
+            shares_of_noise.append(2.0**-bits / (1 - rounding_share))
         deviations = self.deviations(bounds, shares).double()
         # of a tensor that is clipped to 0, and has no noise, all is 0
         return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
@@ -118,16 +118,16 @@ def release_laplace(
     further apart by up to one ``spacing``.
     """
     if streams.noise == "float32":
-        drawn = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)
+        laplace_noise = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)
         # in place: this is the largest thing there is
-        return drawn.mul_(scales[:, None]).add_(values)
-    wide, known = scales.cpu().double().numpy(), values.cpu().numpy()
-    spacings = np.full_like(wide, spacing) if spacing else laplace_spacings(wide)
-    released = np.empty((len(scales), *known.shape), dtype=np.float32)
-    for replica, rows, noise in streams.rounded_laplace(step, len(known), wide / spacings, purpose):
-        of_replica = spacings[replica]
-        noise += np.rint(known[rows] / of_replica)
-        released[replica, rows] = noise * of_replica if wide[replica].any() else known[rows]
+        return laplace_noise.mul_(scales[:, None]).add_(values)
+    scales_array, exact = scales.cpu().double().numpy(), values.cpu().numpy()
+    spacings = np.full_like(scales_array, spacing) if spacing else laplace_spacings(scales_array)
+    released = np.empty((len(scales), *exact.shape), dtype=np.float32)
+    for replica, rows, noise in streams.rounded_laplace(step, len(exact), scales_array / spacings, purpose):
+        replica_spacings = spacings[replica]
+        noise += np.rint(exact[rows] / replica_spacings)
+        released[replica, rows] = noise * replica_spacings if scales_array[replica].any() else exact[rows]
     return torch.from_numpy(released).to(values.device)
 
 

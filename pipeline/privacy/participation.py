@@ -14,7 +14,7 @@ RARE = 1e-20
 MOST_VALUES = 20_000  # of a mixture; it is coarser where there would be more
 
 
-def moves(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
+def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """How far one step moves by a neighbouring data set: (K,) distances >= 1, and their (K,) probabilities.
 
     Distances are in those of a single draw. An example that isn't drawn moves nothing, and that probability
@@ -23,27 +23,27 @@ def moves(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate])
     # draws beyond the number of mini-sets move nothing more
-    most = min(spending.sets, _most(spending.batch, 1 / spending.examples))
-    draws, counts = binom(spending.batch, 1 / spending.examples), np.arange(1, most + 1)
-    return counts, np.append(draws.pmf(counts[:-1]), draws.sf(most - 1))
+    largest = min(spending.sets, _success_bound(spending.batch, 1 / spending.examples))
+    draws, counts = binom(spending.batch, 1 / spending.examples), np.arange(1, largest + 1)
+    return counts, np.append(draws.pmf(counts[:-1]), draws.sf(largest - 1))
 
 
 @lru_cache(maxsize=256)
-def moved(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """The sum of ``steps`` squared distances, at most: (K,) values and their (K,) probabilities.
 
     The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
     """
     if spending.sampling == "shuffled":
         return np.array([spending.epochs(steps)]), np.array([1.0])
-    distances, chances = moves(spending)
+    distances, probabilities = step_distances(spending)
     if len(distances) == 1:
-        _, most, total = successes(steps, chances[0])
-        return most, total
-    of_step = np.zeros(distances[-1] ** 2 + 1)
-    of_step[distances**2] = chances
-    of_step[0] = binom.pmf(0, spending.batch, 1 / spending.examples)
-    power, total = of_step, np.ones(1)
+        _, largest_sums, total = successes(steps, probabilities[0])
+        return largest_sums, total
+    step_distribution = np.zeros(distances[-1] ** 2 + 1)
+    step_distribution[distances**2] = probabilities
+    step_distribution[0] = binom.pmf(0, spending.batch, 1 / spending.examples)
+    power, total = step_distribution, np.ones(1)
     for bit in reversed(bin(steps)[2:]):
         if bit == "1":
             total = _trimmed(np.convolve(total, power))
@@ -52,35 +52,39 @@ def moved(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray
     return np.append(np.arange(len(total)), steps * spending.sets**2), np.append(total, rare)
 
 
-def successes(trials: int, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How many of ``trials`` succeed: (K,) least and (K,) largest numbers, and (K,) probabilities between.
 
     Each number is by itself where few do. Those that hardly ever occur stand at either end.
     """
-    mean = trials * chance
-    reach = 10 * sqrt(mean * (1 - chance)) + 50  # beyond it is less than `RARE`
-    low, high = max(0, floor(mean - reach)), min(trials, ceil(mean + reach))
+    mean = trials * probability
+    margin = 10 * sqrt(mean * (1 - probability)) + 50  # beyond it is less than `RARE`
+    low, high = max(0, floor(mean - margin)), min(trials, ceil(mean + margin))
     stride = -(-(high - low + 1) // MOST_VALUES)
-    ends = np.minimum(np.arange(low, high + stride, stride), trials)
-    below, above = binom.cdf(ends, trials, chance), binom.sf(ends, trials, chance)
+    endpoints = np.minimum(np.arange(low, high + stride, stride), trials)
+    lower_tail, upper_tail = (
+        binom.cdf(endpoints, trials, probability),
+        binom.sf(endpoints, trials, probability),
+    )
     # on either side of the mean from the tail there, which has all its digits
-    between = np.where(ends[1:] > mean, above[:-1] - above[1:], np.diff(below))
-    least, most = np.concatenate([[0], ends + 1]), np.append(ends, trials)
-    return least, most, np.concatenate([below[:1], np.maximum(between, 0.0), above[-1:]])
+    between = np.where(endpoints[1:] > mean, upper_tail[:-1] - upper_tail[1:], np.diff(lower_tail))
+    smallest, largest = np.concatenate([[0], endpoints + 1]), np.append(endpoints, trials)
+    probabilities = np.concatenate([lower_tail[:1], np.maximum(between, 0.0), upper_tail[-1:]])
+    return smallest, largest, probabilities
 
 
-def _most(trials: int, chance: float) -> int:
+def _success_bound(trials: int, probability: float) -> int:
     """A number of successes, at least 1, that is exceeded with a probability below `RARE`."""
-    most = 1
-    while most < trials and binom.sf(most, trials, chance) >= RARE:
-        most = min(2 * most, trials)
-    return most
+    bound = 1
+    while bound < trials and binom.sf(bound, trials, probability) >= RARE:
+        bound = min(2 * bound, trials)
+    return bound
 
 
 def _trimmed(probabilities: np.ndarray) -> np.ndarray:
     """Without the top values, where they are rarer than `RARE` in all."""
-    above = probabilities[::-1].cumsum()[::-1]
-    return probabilities[: max(1, int((above >= RARE).sum()))]
+    upper_tail = probabilities[::-1].cumsum()[::-1]
+    return probabilities[: max(1, int((upper_tail >= RARE).sum()))]
 
 
 def unamplified(spending: SampledGaussian, steps: int) -> Profile:
@@ -91,13 +95,15 @@ def unamplified(spending: SampledGaussian, steps: int) -> Profile:
     (post-processing), and the steps' adaptive composition given it is Gaussian (Dong, Roth and Su 2022,
     Corollary 3.3). Needs no grid of losses, and so bounds an epsilon of millions.
     """
-    values, chances = moved(spending, steps)
-    before = 1 / spending.first_release if spending.first_release else 0.0
-    mu = np.hypot(np.sqrt(values) / spending.noise_multiplier, before)
+    values, probabilities = squared_distances(spending, steps)
+    first_mu = 1 / spending.first_release if spending.first_release else 0.0
+    mu = np.hypot(np.sqrt(values) / spending.noise_multiplier, first_mu)
 
     def profile(epsilons: np.ndarray) -> np.ndarray:
         # one by one, as a mixture may have many parts
-        return np.array([min(float(gaussian_delta(epsilon, mu) @ chances), 1.0) for epsilon in epsilons])
+        return np.array(
+            [min(float(gaussian_delta(epsilon, mu) @ probabilities), 1.0) for epsilon in epsilons]
+        )
 
     return profile
 

@@ -51,7 +51,7 @@ class Streams:
         self.noise: Noise = noise or ("float32" if reproducible else "grid")
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
-        self._ahead = Ahead()
+        self._prefetcher = Prefetcher()
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
         text = f"{name}/{purpose}/{step}".encode()
@@ -85,25 +85,25 @@ class Streams:
         return self._batches(step, lambda generator: generator.integers(examples, size=batch))
 
     def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
-        drawn = [draw(self._generator(name, "sample", step)) for name in self.names]
-        return torch.from_numpy(np.stack(drawn)).to(self.device)
+        batches = [draw(self._generator(name, "sample", step)) for name in self.names]
+        return torch.from_numpy(np.stack(batches)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
         """(R, batch) indices of a step's batch: again and again through the examples in a new order.
 
         The last examples of an order, too few for a batch, are left out.
         """
-        epoch, place = divmod(step, examples // batch)
+        epoch, position = divmod(step, examples // batch)
         if self._order is None or self._order[0] != epoch:
             orders = [self._generator(name, "order", epoch).permutation(examples) for name in self.names]
             self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
-        return self._order[1][:, place * batch : (place + 1) * batch]
+        return self._order[1][:, position * batch : (position + 1) * batch]
 
     def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
         """(R, size) integers in float64: 2^bits of each of R replicas times standard normals, rounded."""
         kind = (self.entropy, size, tuple(bits))
-        drawn = self._ahead.drawn(kind, step, partial(self._rounded_normal, size=size, bits=bits))
-        return drawn.to(self.device)
+        noise = self._prefetcher.draw(kind, step, partial(self._rounded_normal, size=size, bits=bits))
+        return noise.to(self.device)
 
     def _rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
         rows = [
@@ -131,32 +131,32 @@ class Streams:
         if self.device.type == "cpu":
             # the entropy may be replaced, by that of a run that is resumed
             kind = (self.entropy, size, purpose)
-            return self._ahead.drawn(kind, step, partial(self._normal, size=size, purpose=purpose))
-        drawn = torch.empty(len(self.names), size, device=self.device)
-        for row, name in zip(drawn, self.names, strict=True):
+            return self._prefetcher.draw(kind, step, partial(self._normal, size=size, purpose=purpose))
+        noise = torch.empty(len(self.names), size, device=self.device)
+        for row, name in zip(noise, self.names, strict=True):
             seed = self._seed(name, purpose, step)
             row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
-        return drawn
+        return noise
 
     def _normal(self, step: int, size: int, purpose: str) -> Tensor:
         """The same on a CPU, by numpy: torch's own CPU generator takes only 32 bits of a seed."""
-        drawn = torch.empty(len(self.names), size)
-        for row, name in zip(drawn, self.names, strict=True):
+        noise = torch.empty(len(self.names), size)
+        for row, name in zip(noise, self.names, strict=True):
             generator = self._generator(name, purpose, step)
             generator.standard_normal(dtype=np.float32, out=row.numpy())
-        return drawn
+        return noise
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
         """(R, size) independent Laplace numbers of scale 1 in float32, as differences of exponential ones.
 
         Drawn on the CPU, so that a training resumed on another device goes on with the same.
         """
-        drawn = torch.empty(len(self.names), size)
-        for row, name in zip(drawn, self.names, strict=True):
+        noise = torch.empty(len(self.names), size)
+        for row, name in zip(noise, self.names, strict=True):
             generator = np.random.default_rng(self._seed(name, purpose, step))
             generator.standard_exponential(dtype=np.float32, out=row.numpy())
             row -= torch.from_numpy(generator.standard_exponential(size, dtype=np.float32))
-        return drawn.to(self.device)
+        return noise.to(self.device)
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
         """(R, size) independent numbers in [0, 1), in float32."""
@@ -168,7 +168,7 @@ class Streams:
         return np.stack(rows)
 
 
-class Ahead:
+class Prefetcher:
     """Numbers of the next step, drawn by a thread while this step is computed. They are the same numbers."""
 
     def __init__(self) -> None:
@@ -177,10 +177,10 @@ class Ahead:
         self._last: dict[Hashable, int] = {}
         self._thread: ThreadPoolExecutor | None = None
 
-    def drawn(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
+    def draw(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
         """What ``draw`` gives for a step. Draws of one kind differ by the step alone."""
-        place, early = self._next.pop(kind, (None, None))
-        numbers = early.result() if early is not None and place == step else draw(step)
+        early_step, future = self._next.pop(kind, (None, None))
+        numbers = future.result() if future is not None and early_step == step else draw(step)
         if self._last.get(kind) == step - 1:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "draws")

@@ -36,11 +36,11 @@ def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
     """log(r^order - 1 - order (r - 1)) of log(r), without overflow."""
     powers = order * ratio
     small = powers < LARGE_POWER
-    near, far = ratio[small], ratio[~small]
+    small_ratio, large_ratio = ratio[small], ratio[~small]
     excess = np.empty_like(ratio)
     with np.errstate(divide="ignore"):
-        excess[small] = np.log(np.maximum(np.expm1(order * near) - order * np.expm1(near), 0.0))
-    excess[~small] = order * far + np.log1p(
-        (order - 1) * np.exp(-order * far) - order * np.exp((1 - order) * far)
+        excess[small] = np.log(np.maximum(np.expm1(order * small_ratio) - order * np.expm1(small_ratio), 0.0))
+    excess[~small] = order * large_ratio + np.log1p(
+        (order - 1) * np.exp(-order * large_ratio) - order * np.exp((1 - order) * large_ratio)
     )
     return excess

@@ -32,31 +32,33 @@ Real = Callable[..., Sequence[Any]]  # intervals of numbers, of intervals of uni
 
 def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.ndarray:
     """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest."""
-    drawn = np.empty(size + size % 2)
+    noise = np.empty(size + size % 2)
 
     def exact(u: Any, v: Any) -> Sequence[Any]:
         radius, angle = INTERVALS.sqrt(-2 * INTERVALS.log(u)) * 2**bits, 2 * INTERVALS.pi * v
         return radius * INTERVALS.cos(angle), radius * INTERVALS.sin(angle)
 
-    for start in range(0, len(drawn), 2 * PAIRS):
-        part = drawn[start : start + 2 * PAIRS].reshape(2, -1)
-        words = generator.integers(2**64, size=part.shape, dtype=np.uint64)
+    for start in range(0, len(noise), 2 * PAIRS):
+        block = noise[start : start + 2 * PAIRS].reshape(2, -1)
+        words = generator.integers(2**64, size=block.shape, dtype=np.uint64)
         # as signed integers, which become floats several times as fast
         uniform = (words[0] >> np.uint64(1)).view(np.int64) * (2 * WORD)
         # -pi to pi: of small angles float64 has more digits than of such beside 2 pi
         angle = torch.from_numpy(words[1].view(np.int64) * (2 * np.pi * WORD))
-        real = np.empty_like(part)
+        real = np.empty_like(block)
         # by torch, whose cosine is ten times as fast as numpy's
-        for way, row in zip((torch.cos, torch.sin), torch.from_numpy(real), strict=True):
-            way(angle, out=row)
+        for function, row in zip((torch.cos, torch.sin), torch.from_numpy(real), strict=True):
+            function(angle, out=row)
         with np.errstate(divide="ignore", invalid="ignore"):  # of a word that is 0
             real *= np.sqrt(np.log(uniform) * (-2 * 4.0**bits))
-            near = _round(real, 2.0**bits * ERROR, part)
-        if near is not None or uniform.min() < LOW or uniform.max() > HIGH:
-            unsure = (uniform < LOW) | (uniform > HIGH) | (False if near is None else near.any(0))
-            for place in np.flatnonzero(unsure):
-                part[:, place] = _decided(exact, words[:, place], generator)
-    return drawn[:size]
+            ambiguous = _round(real, 2.0**bits * ERROR, block)
+        if ambiguous is not None or uniform.min() < LOW or uniform.max() > HIGH:
+            undecided = (
+                (uniform < LOW) | (uniform > HIGH) | (False if ambiguous is None else ambiguous.any(0))
+            )
+            for index in np.flatnonzero(undecided):
+                block[:, index] = _round_exactly(exact, words[:, index], generator)
+    return noise[:size]
 
 
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
@@ -64,36 +66,40 @@ def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.nd
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
     uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
     real = scales * -np.log(np.maximum(uniform, WORD))
-    drawn = np.empty(scales.shape)
-    near = _round(real, scales * ERROR, drawn)
-    for place in zip(*np.nonzero((uniform < LOW) | (False if near is None else near)), strict=True):
-        scale = float(scales[place])
+    noise = np.empty(scales.shape)
+    ambiguous = _round(real, scales * ERROR, noise)
+    for index in zip(*np.nonzero((uniform < LOW) | (False if ambiguous is None else ambiguous)), strict=True):
+        scale = float(scales[index])
         # the last bit is the sign, and not one of the uniform number's
-        (drawn[place],) = _decided(
-            lambda u, scale=scale: [-scale * INTERVALS.log(u)], words[place] >> np.uint64(1), generator, 63
+        (noise[index],) = _round_exactly(
+            lambda u, scale=scale: [-scale * INTERVALS.log(u)], words[index] >> np.uint64(1), generator, 63
         )
-    return np.where(words & np.uint64(1), -drawn, drawn)
+    return np.where(words & np.uint64(1), -noise, noise)
 
 
-def _round(real: np.ndarray, error: np.ndarray | float, drawn: np.ndarray) -> np.ndarray | None:
-    """Round into ``drawn``; which numbers, off by ``error``, may round to another integer; None: none."""
-    np.rint(real, out=drawn)
-    real -= drawn
+def _round(real: np.ndarray, error: np.ndarray | float, noise: np.ndarray) -> np.ndarray | None:
+    """Round into ``noise``; which numbers, off by ``error``, may round to another integer; None: none."""
+    np.rint(real, out=noise)
+    real -= noise
     np.abs(real, out=real)
     # what is not a number, of a word that is 0, hides no other
     return None if real.max() < 0.5 - np.max(error) else real >= 0.5 - error
 
 
-def _decided(exact: Real, words: np.ndarray, generator: np.random.Generator, width: int = 64) -> list[int]:
+def _round_exactly(
+    exact: Real, words: np.ndarray, generator: np.random.Generator, width: int = 64
+) -> list[int]:
     """The integers that the numbers ``exact`` makes of uniform ones round to, of which ``words`` begin."""
-    known = [int(word) for word in np.atleast_1d(words)]
+    prefixes = [int(word) for word in np.atleast_1d(words)]
     while True:
-        uniform = [INTERVALS.mpf([word, word + 1]) / 2**width for word in known]
-        ends = [(number.a._mpi_[0], number.b._mpi_[1]) for number in exact(*uniform)]
-        if all(high != finf for _, high in ends):
-            low, high = ([to_int(side, "n") for side in sides] for sides in zip(*ends, strict=True))
+        uniform = [INTERVALS.mpf([word, word + 1]) / 2**width for word in prefixes]
+        endpoints = [(number.a._mpi_[0], number.b._mpi_[1]) for number in exact(*uniform)]
+        if all(high != finf for _, high in endpoints):
+            low, high = ([to_int(bound, "n") for bound in bounds] for bounds in zip(*endpoints, strict=True))
             if low == high:
                 return low
-        more = generator.integers(2**64, size=len(known), dtype=np.uint64)
-        known = [(word << 64) + int(further) for word, further in zip(known, more, strict=True)]
+        extra_words = generator.integers(2**64, size=len(prefixes), dtype=np.uint64)
+        prefixes = [
+            (word << 64) + int(extra_word) for word, extra_word in zip(prefixes, extra_words, strict=True)
+        ]
         width += 64

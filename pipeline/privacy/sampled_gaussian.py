@@ -98,8 +98,8 @@ class SampledGaussian(Strict):
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self
-        first = self.first_release and self.first_release / 2
-        halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first}
+        first_release = self.first_release and self.first_release / 2
+        halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first_release}
         return self.model_copy(update={"sampling": "fixed", **halved})
 
     def repeated(self, trainings: int) -> "SampledGaussian":
@@ -115,16 +115,18 @@ class SampledGaussian(Strict):
         return ComposedDpEvent([GaussianDpEvent(self.first_release), self._event_of_steps(steps)])
 
     def _event_of_steps(self, steps: int) -> DpEvent:
-        once = GaussianDpEvent(self.noise_multiplier)
+        mechanism = GaussianDpEvent(self.noise_multiplier)
         if self.sampling == "poisson":
-            return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, once), steps)
+            return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, mechanism), steps)
         if self.sampling == "fixed":
             return SelfComposedDpEvent(
-                SampledWithoutReplacementDpEvent(self.examples, self.batch, once), steps
+                SampledWithoutReplacementDpEvent(self.examples, self.batch, mechanism), steps
             )
         if self.sampling == "replacement":
-            return SelfComposedDpEvent(SampledWithReplacementDpEvent(self.examples, self.batch, once), steps)
-        return SelfComposedDpEvent(once, self.epochs(steps))
+            return SelfComposedDpEvent(
+                SampledWithReplacementDpEvent(self.examples, self.batch, mechanism), steps
+            )
+        return SelfComposedDpEvent(mechanism, self.epochs(steps))
 
     def epochs(self, steps: int) -> int:
         """Epochs begun in ``steps`` steps; examples too few for a last batch are left out of an epoch."""

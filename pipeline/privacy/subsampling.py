@@ -12,15 +12,15 @@ import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
-from pipeline.privacy.participation import moves
+from pipeline.privacy.participation import step_distances
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Probability of a step's losses that are too large to be told apart, and count as infinite.
-FARTHEST = 1e-18
+INFINITE_LOSS_PROBABILITY = 1e-18
 # No grid beyond this epsilon: sampling saves little there, and dp-accounting's numbers run out.
-LARGEST = 1e5
+LARGEST_EPSILON = 1e5
 # Nor below this one, of which a step's losses are so small a part that composing them takes for ever.
-LEAST = 1e-3
+LEAST_EPSILON = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
 # What a step's part in a Fourier transform's rounding may take off a delta: three times the most that long
 # doubles show of it (see the tests), two units of a double's last place.
@@ -65,7 +65,7 @@ class OneStep:
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
         """`amplified`; of a Poisson sample adding an example tells less than removing it."""
-        return amplified(self.spending, np.asarray(epsilons))
+        return amplified_delta(self.spending, np.asarray(epsilons))
 
 
 def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) -> Losses | OneStep | None:
@@ -76,53 +76,60 @@ def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) ->
     """
     if steps == 1 and spending.sampling != "shuffled" and spending.first_release is None:
         return OneStep(spending)
-    if spending.sampling == "shuffled" or not LEAST <= bound <= LARGEST or delta <= ROUNDING * steps:
+    if (
+        spending.sampling == "shuffled"
+        or not LEAST_EPSILON <= bound <= LARGEST_EPSILON
+        or delta <= ROUNDING * steps
+    ):
         return None
     interval = _interval(spending, bound)
-    grid = composed(spending, steps, interval)
-    while isfinite(told := grid.epsilon(delta)) and (finer := _interval(spending, told)) < interval / 2:
-        interval, grid = finer, composed(spending, steps, finer)
-    return grid if isfinite(told) else None
+    grid = composed_losses(spending, steps, interval)
+    while (
+        isfinite(epsilon := grid.epsilon(delta))
+        and (finer_interval := _interval(spending, epsilon)) < interval / 2
+    ):
+        interval, grid = finer_interval, composed_losses(spending, steps, finer_interval)
+    return grid if isfinite(epsilon) else None
 
 
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
     """1e-4, as dp-accounting has it, and less or more than that for epsilons far from 1."""
-    coarsest = _farthest(spending) / MOST_POINTS
+    coarsest = _largest_loss(spending) / MOST_POINTS
     return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
 
 
-def _farthest(spending: SampledGaussian) -> float:
+def _largest_loss(spending: SampledGaussian) -> float:
     """The loss from which those of one step count as infinite."""
-    return least_epsilon(lambda epsilons: amplified(spending, epsilons), FARTHEST)
+    return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)
 
 
 @lru_cache(maxsize=16)
-def composed(spending: SampledGaussian, steps: int, interval: float) -> Losses:
+def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
     """The losses of ``steps`` steps and what came before them, on a grid of ``interval``.
 
     Not for 'shuffled', whose steps depend on each other.
     """
     if spending.first_release is not None:
-        first = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
-        others = spending.model_copy(update={"first_release": None})
-        return Losses(first, ROUNDING).compose(composed(others, steps, interval))
+        first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
+        remaining = spending.model_copy(update={"first_release": None})
+        return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
     if spending.sampling == "poisson":
-        of_step = from_gaussian_mechanism(
+        step_losses = from_gaussian_mechanism(
             spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate
         )
     else:
-        of_step = _of_one_step(spending, interval)
+        step_losses = _step_losses(spending, interval)
     rounding = ROUNDING * steps
     if steps == 1:  # composing it with nothing takes as long as with others
-        return Losses(of_step, rounding)
+        return Losses(step_losses, rounding)
     # the more at a time the better, as each composition leaves out what hardly ever happens
-    whole, rest = divmod(steps, MOST_AT_ONCE)
-    parts = [of_step.self_compose(MOST_AT_ONCE).self_compose(whole)] if whole else []
-    parts += [of_step.self_compose(rest)] if rest else []
+    repetitions, remainder = divmod(steps, MOST_AT_ONCE)
+    parts = [step_losses.self_compose(MOST_AT_ONCE).self_compose(repetitions)] if repetitions else []
+    parts += [step_losses.self_compose(remainder)] if remainder else []
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
-def amplified(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
+def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
     """(K,) delta of one step at epsilons >= 0, for data sets that differ in one example replaced.
 
     With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
@@ -133,9 +140,9 @@ def amplified(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
     Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, and the
     same where j is 0 or 1.
     """
-    distances, chances = moves(spending)
-    inner = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(chances.sum()))
-    return gaussian_delta(inner[:, None], distances / spending.noise_multiplier) @ chances
+    distances, probabilities = step_distances(spending)
+    inner_epsilons = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(probabilities.sum()))
+    return gaussian_delta(inner_epsilons[:, None], distances / spending.noise_multiplier) @ probabilities
 
 
 def _log_expm1(values: np.ndarray) -> np.ndarray:
@@ -143,24 +150,26 @@ def _log_expm1(values: np.ndarray) -> np.ndarray:
         return np.log(-np.expm1(-values)) + values
 
 
-def _of_one_step(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
+def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
     """Losses of one step: the pair of distributions whose delta is `amplified` at every epsilon >= 0.
 
     Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon
     delta(-epsilon), and a loss -l has e^-l times the probability of l. A larger delta than the sampling's own
     only makes the bound larger; the kink at 0 is convex.
     """
-    last = max(1, int(np.ceil(_farthest(spending) / interval)))
-    deltas = amplified(spending, interval * np.arange(last + 1))
+    last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
+    deltas = amplified_delta(spending, interval * np.arange(last_index + 1))
     # Delta is drawn as straight lines over e^epsilon, above the true one as that is convex; where they bend
     # there is probability. Beyond the last point delta stays what it is there: losses without end.
-    rises = np.append(np.diff(deltas), 0.0)
-    above = np.maximum((rises[1:] - np.exp(interval) * rises[:-1]) / np.expm1(interval), 0.0)
-    places = np.arange(1, last + 1)
-    below = np.exp(-interval * places) * above
-    at_zero = max(0.0, 1.0 - above.sum() - below.sum() - deltas[-1])
-    losses = np.concatenate([-places[::-1], [0], places]).tolist()
-    chances = np.concatenate([below[::-1], [at_zero], above]).tolist()
+    increments = np.append(np.diff(deltas), 0.0)
+    positive_masses = np.maximum(
+        (increments[1:] - np.exp(interval) * increments[:-1]) / np.expm1(interval), 0.0
+    )
+    indices = np.arange(1, last_index + 1)
+    negative_masses = np.exp(-interval * indices) * positive_masses
+    zero_mass = max(0.0, 1.0 - positive_masses.sum() - negative_masses.sum() - deltas[-1])
+    losses = np.concatenate([-indices[::-1], [0], indices]).tolist()
+    probabilities = np.concatenate([negative_masses[::-1], [zero_mass], positive_masses]).tolist()
     return PrivacyLossDistribution.create_from_rounded_probability(
-        dict(zip(losses, chances, strict=True)), float(deltas[-1]), interval
+        dict(zip(losses, probabilities, strict=True)), float(deltas[-1]), interval
     )

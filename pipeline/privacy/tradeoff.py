@@ -29,9 +29,9 @@ def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, 
     2022, Proposition 2.5). The curve is convex, so that straight lines between the points are above it.
     """
     alphas = np.array(ALPHAS)[:, None]
-    near = np.linspace(0, min(epsilon, LAST_LINE), LINES)
+    dense = np.linspace(0, min(epsilon, LAST_LINE), LINES)
     # `epsilon` itself, however large, is for alpha 0
-    epsilons = np.concatenate([near, np.linspace(near[-1], LAST_LINE, LINES), [epsilon]])
+    epsilons = np.concatenate([dense, np.linspace(dense[-1], LAST_LINE, LINES), [epsilon]])
     deltas = np.minimum.reduce([profile(epsilons) for profile in profiles])
     falling = np.exp(-epsilons) * (1 - deltas - alphas)
     rising = 1 - deltas - np.exp(np.minimum(epsilons, OVERFLOW)) * alphas

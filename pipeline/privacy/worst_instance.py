@@ -33,7 +33,7 @@ REACH = 10.0  # standard deviations beyond the outermost means that cells cover
 # of epsilon: how much the grid of losses may take off
 GRAIN = 0.001
 MOST_POINTS = 2**22  # of the grid of all steps' losses; beyond them it gets coarser
-OFF = 1e-3  # of delta: probability of each error of the grid's that is taken off
+ERROR_SHARE = 1e-3  # of delta: probability of each error of the grid's that is taken off
 RARE = 1e-20  # probability of numbers of draws that are left out
 THRESHOLDS = 500  # of the sum of all releases, tried twice, the second time around the best
 MIXED = 200  # numbers of draws that the sum of all releases is a mixture of, at most
@@ -50,7 +50,7 @@ class Pair:
 
 @lru_cache(maxsize=256)
 def worst_epsilon(
-    spending: SampledGaussian, steps: int, delta: float, bound: float, turned: bool = False
+    spending: SampledGaussian, steps: int, delta: float, bound: float, shared: bool = False
 ) -> float:
     """An epsilon that ``steps`` steps exceed at ``delta`` on the worst pair named above; 0: none is shown.
 
@@ -59,21 +59,21 @@ def worst_epsilon(
         steps: so many of it.
         delta: at which epsilon is told.
         bound: an upper bound on epsilon, by which the grid is chosen.
-        turned: whether the record turns a vector of others around even where it is added or removed.
+        shared: whether the record turns a vector of others around even where it is added or removed.
     """
     if not 0 < bound < inf:
         return 0.0
     pair = _pair(spending, steps)
     removed, added = pair.within - pair.without, pair.without - pair.within
-    shown = max(
+    epsilon = max(
         _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
         _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
-        _of_the_sum(spending, steps, delta),
+        _epsilon_of_sum(spending, steps, delta),
     )
-    return min(shown, _told_apart(spending, steps, delta)) if turned else shown
+    return min(epsilon, _empty_set_limit(spending, steps, delta)) if shared else epsilon
 
 
-def _told_apart(spending: SampledGaussian, steps: int, delta: float) -> float:
+def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> float:
     """The largest epsilon at which it doesn't matter that a Poisson sample may leave a mini-set empty.
 
     There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
@@ -83,8 +83,8 @@ def _told_apart(spending: SampledGaussian, steps: int, delta: float) -> float:
     if spending.rate == spending.sets:
         return inf
     # a mini-set has each example with probability m / (N k), and k of them may be empty
-    none = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
-    return max(0.0, log(OFF * delta / (steps * spending.sets)) - none - log(2))
+    log_empty = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
+    return max(0.0, log(ERROR_SHARE * delta / (steps * spending.sets)) - log_empty - log(2))
 
 
 @lru_cache(maxsize=8)
@@ -97,19 +97,21 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair:
         without = _log_masses(log_ndtr(edges) * batches)
         within = _log_masses(log_ndtr(edges) * (batches - 1) + log_ndtr(edges - 1 / noise))
         # of examples that don't fill a last batch, as many are left out of an epoch
-        drawn = batches * spending.batch / spending.examples
-        mixed = within if drawn == 1 else np.logaddexp(within + log(drawn), without + log1p(-drawn))
+        included = batches * spending.batch / spending.examples
+        mixture = (
+            within if included == 1 else np.logaddexp(within + log(included), without + log1p(-included))
+        )
         # an epoch that was begun need not have come to the record
-        return Pair(without, mixed, steps // batches)
-    turned, chances = turned_around(spending)
-    edges = np.linspace(-REACH * noise, turned[-1] + REACH * noise, CELLS + 1)
-    masses = [_normal_log_masses((edges - mean) / noise) for mean in (0, *turned)]
-    never = max(1 - chances.sum(), 1e-300)
-    within = logsumexp(np.stack(masses), axis=0, b=np.array([never, *chances])[:, None])
+        return Pair(without, mixture, steps // batches)
+    counts, probabilities = vector_counts(spending)
+    edges = np.linspace(-REACH * noise, counts[-1] + REACH * noise, CELLS + 1)
+    masses = [_normal_log_masses((edges - mean) / noise) for mean in (0, *counts)]
+    unmoved = max(1 - probabilities.sum(), 1e-300)
+    within = logsumexp(np.stack(masses), axis=0, b=np.array([unmoved, *probabilities])[:, None])
     return Pair(masses[0], within, steps)
 
 
-def turned_around(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
+def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """How many of a step's clipped vectors the record is in: (K,) numbers >= 1, and their (K,) probabilities.
 
     Of independent draws, those of a mini-set are as many as fill it, and the sets are alike.
@@ -117,11 +119,11 @@ def turned_around(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate])
     size = spending.batch // spending.sets
-    drawn = -np.expm1(size * log1p(-1 / spending.examples))
+    included = -np.expm1(size * log1p(-1 / spending.examples))
     counts = np.arange(1, spending.sets + 1)
-    chances = binom.pmf(counts, spending.sets, drawn)
-    kept = max(1, int((binom.sf(counts - 1, spending.sets, drawn) >= RARE).sum()))
-    return counts[:kept], chances[:kept]
+    probabilities = binom.pmf(counts, spending.sets, included)
+    likely = max(1, int((binom.sf(counts - 1, spending.sets, included) >= RARE).sum()))
+    return counts[:likely], probabilities[:likely]
 
 
 def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
@@ -142,13 +144,13 @@ def _log_masses(logarithms: np.ndarray) -> np.ndarray:
         return high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
 
 
-def _epsilon(losses: np.ndarray, chances: np.ndarray, times: int, delta: float, bound: float) -> float:
-    """The epsilon that ``times`` draws of (K,) ``losses`` with their ``chances`` exceed at ``delta``."""
-    known = np.isfinite(losses) & (chances > 0)
-    losses, chances = losses[known], chances[known]
+def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float) -> float:
+    """The epsilon that ``times`` draws of (K,) losses with these probabilities exceed at ``delta``."""
+    possible = np.isfinite(losses) & (probabilities > 0)
+    losses, probabilities = losses[possible], probabilities[possible]
     if times == 0 or not len(losses):
         return 0.0
-    profile = _profile(losses, chances, times, delta, bound)
+    profile = _profile(losses, probabilities, times, delta, bound)
     if profile is None or profile(0.0) <= delta:
         return 0.0
     # what is exceeded is below the least epsilon that would do
@@ -158,44 +160,44 @@ def _epsilon(losses: np.ndarray, chances: np.ndarray, times: int, delta: float, 
 
 
 def _profile(
-    losses: np.ndarray, chances: np.ndarray, times: int, delta: float, bound: float
+    losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float
 ) -> Callable[[float], float] | None:
     """A lower bound on delta at an epsilon; None where the grid would get too coarse to tell anything.
 
     A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean;
-    that all of them together fall short of it by more than ``short`` has the probability ``off`` by Hoeffding
-    (1963). So has a sum that leaves the grid, by Chernoff.
+    that all of them together fall short of it by more than ``shortfall`` has the probability
+    ``error_probability`` by Hoeffding (1963). So has a sum that leaves the grid, by Chernoff.
     """
-    off = OFF * delta
+    error_probability = ERROR_SHARE * delta
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
         return None
-    reach = sqrt(times / 2 * log(1 / off))
+    reach = sqrt(times / 2 * log(1 / error_probability))
     grain = GRAIN * bound / reach
-    low, high = _span(losses, chances, times, off)
+    low, high = _span(losses, probabilities, times, error_probability)
     grain = max(grain, (high - low) / MOST_POINTS)
-    short = grain * reach
-    places = np.rint(losses / grain).astype(np.int64)
+    shortfall = grain * reach
+    indices = np.rint(losses / grain).astype(np.int64)
     # what is left out on the way, cells without a loss or beyond the edges, only takes off
-    mean = float(((losses - places * grain) * chances).sum() / chances.sum())
-    points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, places.max() - places.min() + 1)))
+    mean = float(((losses - indices * grain) * probabilities).sum() / probabilities.sum())
+    points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, indices.max() - indices.min() + 1)))
     if points > 4 * MOST_POINTS:
         return None
-    of_step = np.bincount((places % points).astype(np.int64), weights=chances, minlength=points)
-    sums = of_step if times == 1 else np.fft.irfft(np.fft.rfft(of_step) ** times, points)
+    step_masses = np.bincount((indices % points).astype(np.int64), weights=probabilities, minlength=points)
+    sums = step_masses if times == 1 else np.fft.irfft(np.fft.rfft(step_masses) ** times, points)
     # the grid is a circle: it begins where hardly any sum of rounded losses is below
     first = int(np.floor((low - times * mean) / grain - reach))
     sums = np.roll(sums, -(first % points))
-    values = (first + np.arange(points)) * grain + times * mean - short
+    values = (first + np.arange(points)) * grain + times * mean - shortfall
 
     def profile(epsilon: float) -> float:
-        above = values > epsilon
-        told = float(-(sums[above] * np.expm1(epsilon - values[above])).sum())
-        return told - 2 * off - ROUNDING * times
+        exceeding = values > epsilon
+        divergence = float(-(sums[exceeding] * np.expm1(epsilon - values[exceeding])).sum())
+        return divergence - 2 * error_probability - ROUNDING * times
 
     return profile
 
 
-def _of_the_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
+def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """What the sum of all releases tells: N(0, T z^2) without the record, and with it N(h, T z^2).
 
     h is how often it was drawn. That the sum is above a threshold has the probability a without the record
@@ -204,34 +206,39 @@ def _of_the_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """
     if spending.sampling == "replacement" or (spending.sampling == "shuffled" and spending.rate <= 0.5):
         return 0.0
-    least, _, chances = successes(steps, spending.rate)
+    draws, _, probabilities = successes(steps, spending.rate)
     # fewer parts, each with the fewest draws of those that it takes in, are told apart less
-    stride = -(-len(least) // MIXED)
-    least, chances = least[::stride], np.add.reduceat(chances, np.arange(0, len(chances), stride))
-    least, chances = least[chances > 0], chances[chances > 0]
+    stride = -(-len(draws) // MIXED)
+    probabilities = np.add.reduceat(probabilities, np.arange(0, len(probabilities), stride))
+    draws = draws[::stride]
+    draws, probabilities = draws[probabilities > 0], probabilities[probabilities > 0]
     deviation = sqrt(steps) * spending.noise_multiplier
 
-    def told(thresholds: np.ndarray) -> np.ndarray:
-        within = logsumexp(log_ndtr((least - thresholds[:, None]) / deviation), axis=1, b=chances)
+    def epsilons_at(thresholds: np.ndarray) -> np.ndarray:
+        within = logsumexp(log_ndtr((draws - thresholds[:, None]) / deviation), axis=1, b=probabilities)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            kept = within + np.log1p(-np.exp(np.minimum(log(delta) - within, 0.0)))
-            return kept - log_ndtr(-thresholds / deviation)
+            log_excess = within + np.log1p(-np.exp(np.minimum(log(delta) - within, 0.0)))
+            return log_excess - log_ndtr(-thresholds / deviation)
 
-    thresholds = np.linspace(0, least[-1] + 40 * deviation, THRESHOLDS)
-    best = int(np.argmax(told(thresholds)))
-    finer = np.linspace(thresholds[max(best - 1, 0)], thresholds[min(best + 1, THRESHOLDS - 1)], THRESHOLDS)
-    return max(0.0, float(told(finer).max())) * (1 - 1e-8)
+    thresholds = np.linspace(0, draws[-1] + 40 * deviation, THRESHOLDS)
+    best_index = int(np.argmax(epsilons_at(thresholds)))
+    finer_thresholds = np.linspace(
+        thresholds[max(best_index - 1, 0)], thresholds[min(best_index + 1, THRESHOLDS - 1)], THRESHOLDS
+    )
+    return max(0.0, float(epsilons_at(finer_thresholds).max())) * (1 - 1e-8)
 
 
-def _span(losses: np.ndarray, chances: np.ndarray, times: int, off: float) -> tuple[float, float]:
-    """Between what the sum of ``times`` losses lies, but for a probability ``off`` on either side."""
-    weights = np.log(chances)
-    mean = float((losses * chances).sum() / chances.sum())
-    variance = max(float(((losses - mean) ** 2 * chances).sum()), 1e-300)
+def _span(
+    losses: np.ndarray, probabilities: np.ndarray, times: int, error_probability: float
+) -> tuple[float, float]:
+    """Between what the sum of ``times`` losses lies, but for ``error_probability`` on either side."""
+    weights = np.log(probabilities)
+    mean = float((losses * probabilities).sum() / probabilities.sum())
+    variance = max(float(((losses - mean) ** 2 * probabilities).sum()), 1e-300)
     # around the rate that is best for a normal sum
-    rates = np.sqrt(-2 * log(off) / (times * variance)) * np.geomspace(1e-4, 10, 40)
-    ends = []
+    rates = np.sqrt(-2 * log(error_probability) / (times * variance)) * np.geomspace(1e-4, 10, 40)
+    endpoints = []
     for sign in (-1, 1):
         moments = np.array([logsumexp(sign * rate * losses + weights) for rate in rates])
-        ends.append(sign * float(((times * moments - log(off)) / rates).min()))
-    return min(ends), max(ends)
+        endpoints.append(sign * float(((times * moments - log(error_probability)) / rates).min()))
+    return min(endpoints), max(endpoints)

@@ -153,7 +153,7 @@ class Attack(Strict):
     @property
     def largest(self) -> float:
         """The largest of all."""
-        return max((one.epsilon for one in self.bounds), default=0.0)
+        return max((bound.epsilon for bound in self.bounds), default=0.0)
 
 
 class Provenance(Strict):
@@ -240,7 +240,7 @@ class Kept(Strict):
 
 
 def _each_once(replicas: tuple[R, ...]) -> tuple[R, ...]:
-    if len({one.key for one in replicas}) != len(replicas):
+    if len({replica.key for replica in replicas}) != len(replicas):
         raise ValueError("the same one twice")
     return replicas
 

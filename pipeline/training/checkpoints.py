@@ -52,11 +52,11 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
         raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 
-def alone(folder: Path, wait: bool = False) -> AbstractContextManager[None]:
+def checkpoint_lock(folder: Path, wait: bool = False) -> AbstractContextManager[None]:
     """The lock of a checkpoint folder: a killed `dvc` leaves its trainer running, and the next must not join.
 
     Raises:
         UserError: another process holds it, and nobody is asked to ``wait`` for that.
     """
-    busy = "held by another process that trains this row; wait for it or stop it"
-    return locked(folder.with_suffix(".lock"), None if wait else busy)
+    message = "held by another process that trains this row; wait for it or stop it"
+    return locked(folder.with_suffix(".lock"), None if wait else message)

@@ -46,33 +46,35 @@ def evaluate(
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
-    before = records.read_evaluation(key, root)
-    measured = {replica.key: replica for replica in before.replicas} if before else {}
-    wanted: list[Trained] = []
+    previous = records.read_evaluation(key, root)
+    measured = {replica.key: replica for replica in previous.replicas} if previous else {}
+    pending: list[Trained] = []
     for trained in run.replicas:
-        old = measured.get(trained.key)
-        if old is None or old.weights != trained.weights or measured_otherwise(old):
-            wanted.append(trained)
+        earlier = measured.get(trained.key)
+        if earlier is None or earlier.weights != trained.weights or measured_otherwise(earlier):
+            pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    if any(run.origin(trained).data != data.digests for trained in wanted):
+    if any(run.origin(trained).data != data.digests for trained in pending):
         raise UserError(
             f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
     weights = [
         read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
-        for trained in wanted
+        for trained in pending
     ]
-    kind = method_settings()[row.method]
+    settings_type = method_settings()[row.method]
     try:
-        members = [Replica(*trained.key, kind.model_validate(trained.settings)) for trained in wanted]
+        members = [
+            Replica(*trained.key, settings_type.model_validate(trained.settings)) for trained in pending
+        ]
     except ValidationError as problem:
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
         ) from problem
-    how = (row.model, row.method, row.reproducible, data, execution)
-    for place, metrics in measure(members, weights, *how):
-        trained = wanted[place]
+    arguments = (row.model, row.method, row.reproducible, data, execution)
+    for position, metrics in measure(members, weights, *arguments):
+        trained = pending[position]
         measured[trained.key] = Evaluated(
             level=trained.level,
             seed=trained.seed,
@@ -80,7 +82,7 @@ def evaluate(
             measured_by=versions.MEASURING,
             metrics={**metrics, **noise(trained.spending)},
         )
-        show(members[place].name)
+        show(members[position].name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
     return records.write(evaluation, root)
 
@@ -101,24 +103,27 @@ def measure(
     Raises:
         UserError: weights are another network's.
     """
-    places = {member: place for place, member in enumerate(members)}
+    positions = {member: position for position, member in enumerate(members)}
     for group in grouped(members):
         size = execution.replicas_at_once or len(group)
         for part in (group[first : first + size] for first in range(0, len(group), size)):
-            tensors = [weights[places[member]] for member in part]
+            tensors = [weights[positions[member]] for member in part]
             task = make_task(part, model, reproducible, data, execution)
-            for member, of_member in zip(part, tensors, strict=True):
-                _check_fit(of_member, task.parameters, member)
+            for member, member_weights in zip(part, tensors, strict=True):
+                _check_fit(member_weights, task.parameters, member)
             trained = build_method(method, task, [member.settings for member in part], model.normalization)
-            stacked = {name: torch.stack([each[name] for each in tensors]) for name in tensors[0]}
+            stacked = {
+                name: torch.stack([replica_weights[name] for replica_weights in tensors])
+                for name in tensors[0]
+            }
             columns = _accuracies(trained, stacked, data, execution)
             for index, member in enumerate(part):
-                yield places[member], {name: column[index].item() for name, column in columns.items()}
+                yield positions[member], {name: column[index].item() for name, column in columns.items()}
 
 
-def _check_fit(weights: Tensors, wanted: Tensors, member: Replica) -> None:
-    """Make sure that weights are those of the network; ``wanted`` is (R, ...) each."""
-    for name, value in wanted.items():
+def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
+    """Make sure that weights are those of the network; ``expected`` is (R, ...) each."""
+    for name, value in expected.items():
         if name not in weights or weights[name].shape != value.shape[1:]:
             raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
 

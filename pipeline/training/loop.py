@@ -24,7 +24,7 @@ from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams, initial_seed
 from pipeline.training import checkpoints
 from pipeline.training.checkpoints import Checkpoint
-from pipeline.training.stopping import Asked
+from pipeline.training.stopping import StopSignal
 
 SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
 
@@ -57,7 +57,7 @@ class Progress:
     step: int
     steps: int
     epoch: float
-    noted: bool  # whether the history got a line
+    logged: bool  # whether the history got a line
     guarantees: tuple[Guarantee, ...]  # the replicas', for whoever tells what is spent so far
     reproducible: bool  # whether noise is seeded, so that nothing holds
     train_loss: float  # mean over replicas, of the last sample
@@ -97,10 +97,10 @@ class Context:
     checkpoint_every: float  # seconds between checkpoints: what a kill loses at most
 
 
-def grouped(wanted: Sequence[Replica]) -> list[list[Replica]]:
+def grouped(replicas: Sequence[Replica]) -> list[list[Replica]]:
     """Replicas of one model, in the groups that share a batch shape and a number of steps."""
     groups: dict[tuple[Any, ...], list[Replica]] = {}
-    for replica in wanted:
+    for replica in replicas:
         groups.setdefault(replica.settings.batching_key, []).append(replica)
     return list(groups.values())
 
@@ -144,26 +144,29 @@ def make_task(
 
 def predictor(method: Method, network: Tensors) -> Predict:
     """The method's own way to predict, wherever an input stands."""
-    return lambda inputs, place: method.logits(network, inputs).argmax(-1)
+    return lambda inputs, position: method.logits(network, inputs).argmax(-1)
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
     """(R,) share of a split's inputs that ``predict`` classifies as labelled, for each of ``replicas``."""
     size = min(2000, execution.examples_at_once(replicas))
-    right = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
+    correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start in range(0, len(split), size):
-        part = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
-        truth = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
+        inputs = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
+        labels = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
         with torch.no_grad():
-            right += (predict(part, start) == truth).sum(1)
-    return right / len(split)
+            correct += (predict(inputs, start) == labels).sum(1)
+    return correct / len(split)
 
 
-def train_group(members: list[Replica], context: Context, number: int, groups: int, asked: Asked) -> Group:
+def train_group(
+    members: list[Replica], context: Context, number: int, groups: int, stop_signal: StopSignal
+) -> Group:
     """Train replicas that share their steps, the ``number``-th of ``groups``, from their last checkpoint on.
 
     Raises:
-        Stopped: ``asked`` told a signal. A checkpoint was written, so that the next call goes on from there.
+        Stopped: ``stop_signal`` returned a signal. A checkpoint was written, so that the next call goes on
+            from there.
     """
     execution, data, show = context.execution, context.data, context.show
     path = context.checkpoint / f"{digest_json([replica.name for replica in members])[7:19]}.pt"
@@ -174,33 +177,33 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
     settings, examples = members[0].settings, len(task.labels)
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]
-    last = checkpoints.restore(path, execution.device)
-    last = last or Checkpoint(method.init(), 0, [], 0.0, time.time())
-    if last.entropy is not None:
-        task.streams.entropy = bytes.fromhex(last.entropy)
+    resumed = checkpoints.restore(path, execution.device)
+    resumed = resumed or Checkpoint(method.init(), 0, [], 0.0, time.time())
+    if resumed.entropy is not None:
+        task.streams.entropy = bytes.fromhex(resumed.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
     guarantees = tuple(method.guarantee(replica) for replica in range(len(members)))
-    if method.noise_drawn_once and last.done == 0:
-        checkpoints.save(path, replace(last, entropy=entropy))
-    state, history, judged, kept = last.state, last.history, None, last
-    begun = saved = shown = time.monotonic()
-    begun_cpu = time.process_time()
-    for step in range(last.done, steps):
+    if method.noise_drawn_once and resumed.done == 0:
+        checkpoints.save(path, replace(resumed, entropy=entropy))
+    state, history, validation_accuracy, saved_checkpoint = resumed.state, resumed.history, None, resumed
+    started_at = saved_at = shown_at = time.monotonic()
+    cpu_started_at = time.process_time()
+    for step in range(resumed.done, steps):
         with torch.no_grad():
             state, metrics = method.step(state, step)
-        done, now = step + 1, time.monotonic()
-        epoch = done * settings.batch / examples
-        noted = settings.logs_after(done, examples) or done == steps
-        if noted or now - shown >= SHOW_EVERY:
+        steps_done, current_time = step + 1, time.monotonic()
+        epoch = steps_done * settings.batch / examples
+        is_logged = settings.logs_after(steps_done, examples) or steps_done == steps
+        if is_logged or current_time - shown_at >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
-            if noted:
+            if is_logged:
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
                 accuracies = accuracy(predictor(method, network), len(members), validation, execution)
                 values["validation_accuracy"] = accuracies.tolist()
-                judged = float(np.mean(values["validation_accuracy"]))
+                validation_accuracy = float(np.mean(values["validation_accuracy"]))
                 history += [
-                    (replica.level, replica.seed, done, epoch, name, column[index])
+                    (replica.level, replica.seed, steps_done, epoch, name, column[index])
                     for name, column in sorted(values.items())
                     for index, replica in enumerate(members)
                 ]
@@ -208,28 +211,32 @@ def train_group(members: list[Replica], context: Context, number: int, groups: i
                 Progress(
                     group=number,
                     groups=groups,
-                    step=done,
+                    step=steps_done,
                     steps=steps,
                     epoch=epoch,
-                    noted=noted,
+                    logged=is_logged,
                     guarantees=guarantees,
                     reproducible=context.reproducible,
                     train_loss=float(np.mean(values["train_loss"])),
-                    validation_accuracy=judged,
-                    seconds_left=(now - begun) / (done - last.done) * (steps - done),
+                    validation_accuracy=validation_accuracy,
+                    seconds_left=(current_time - started_at)
+                    / (steps_done - resumed.done)
+                    * (steps - steps_done),
                 )
             )
-            shown = now
-        stopped_by = asked()
-        due = stopped_by is not None or time.monotonic() - saved >= context.checkpoint_every
-        if done == steps or (due and method.resumable(done)):
-            trained = last.seconds + time.monotonic() - begun
-            worked = last.cpu_seconds + time.process_time() - begun_cpu
-            kept = Checkpoint(state, done, history, trained, last.started, worked, entropy)
-            checkpoints.save(path, kept)
-            saved = time.monotonic()
+            shown_at = current_time
+        stopped_by = stop_signal()
+        checkpoint_due = stopped_by is not None or time.monotonic() - saved_at >= context.checkpoint_every
+        if steps_done == steps or (checkpoint_due and method.resumable(steps_done)):
+            seconds = resumed.seconds + time.monotonic() - started_at
+            cpu_seconds = resumed.cpu_seconds + time.process_time() - cpu_started_at
+            saved_checkpoint = Checkpoint(
+                state, steps_done, history, seconds, resumed.started, cpu_seconds, entropy
+            )
+            checkpoints.save(path, saved_checkpoint)
+            saved_at = time.monotonic()
             if stopped_by is not None:
-                where = f"group {number + 1} of {groups}, step {done} of {steps}"
-                raise Stopped(stopped_by, f"stopped after {where}; the same command goes on from there")
-    times = (kept.seconds, kept.started, time.time(), kept.cpu_seconds)
+                progress = f"group {number + 1} of {groups}, step {steps_done} of {steps}"
+                raise Stopped(stopped_by, f"stopped after {progress}; the same command goes on from there")
+    times = (saved_checkpoint.seconds, saved_checkpoint.started, time.time(), saved_checkpoint.cpu_seconds)
     return Group(tuple(members), method, state, history, steps, *times)

@@ -17,7 +17,7 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
     if (
         len(data.splits["public"])
         and "public" in manifest
-        and len({each["title"] for each in manifest["raw"].values()}) == 1
+        and len({raw["title"] for raw in manifest["raw"].values()}) == 1
     ):
         yield statement("own_public", count=len(data.splits["public"]))
     if data.start is not None:

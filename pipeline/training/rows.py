@@ -28,19 +28,19 @@ from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
 from pipeline.results.schema import Provenance, Run, Trained
 from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
-from pipeline.training.checkpoints import CHECKPOINTS, alone
+from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.not_covered import data_uses
 from pipeline.training.side_by_side import train_replicas
 
 
 @dataclass(frozen=True)
-class Done:
+class TrainedRow:
     """What `train` left: the path of the run, and how many replicas are new."""
 
     path: Path  # reports/runs/ROW.json
     trained: int  # replicas
-    kept: int
+    standing: int  # replicas of before that still stand
 
 
 def replicas(row: Row) -> list[Replica]:
@@ -57,7 +57,7 @@ def train(
     checkpoint_every: float,
     root: Path = Path(),
     workers: int = 1,
-) -> Done:
+) -> TrainedRow:
     """Train what a row lacks and write its run, history and weights; an interrupted run continues.
 
     ``data`` are the row's own; for ``show`` and ``checkpoint_every`` (seconds) see `Context`, for ``workers``
@@ -72,28 +72,28 @@ def train(
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
     # by the row, whatever of it is trained: what stands must not change before the results are written
-    with alone(root / CHECKPOINTS / key):
-        before = records.read_run(key, root)
-        kept = Standing(row, data.digests).of(before)
-        names = {replica.key for replica in kept}
-        wanted = [replica for replica in replicas(row) if replica.key not in names]
+    with checkpoint_lock(root / CHECKPOINTS / key):
+        previous = records.read_run(key, root)
+        standing = Standing(row, data.digests).of(previous)
+        standing_keys = {replica.key for replica in standing}
+        missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
         # DVC expects the folder, also of replicas that came without their weights
         with writing(folder := root / RUNS / key):
             folder.mkdir(parents=True, exist_ok=True)
-        if not wanted and before and len(kept) == len(before.replicas):
+        if not missing and previous and len(standing) == len(previous.replicas):
             # of a run that was killed when all was written
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-            return Done(records.run_path(key, root), 0, len(kept))
-        missing = [replica.name for replica in wanted]
-        identity = digest_json([source.config, source.made_by, source.data, missing])
+            return TrainedRow(records.run_path(key, root), 0, len(standing))
+        missing_names = [replica.name for replica in missing]
+        identity = digest_json([source.config, source.made_by, source.data, missing_names])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
-        groups = train_replicas(wanted, context, workers)
-        _write(key, row, groups, source, before, kept, data, root)
+        groups = train_replicas(missing, context, workers)
+        _write(key, row, groups, source, previous, standing, data, root)
         shutil.rmtree(checkpoint, ignore_errors=True)
-    return Done(records.run_path(key, root), len(wanted), len(kept))
+    return TrainedRow(records.run_path(key, root), len(missing), len(standing))
 
 
 def check_inputs(data: Prepared, method: str) -> None:
@@ -118,13 +118,13 @@ def _write(
     row: Row,
     groups: list[Group],
     source: Provenance,
-    before: Run | None,
-    kept: tuple[Trained, ...],
+    previous: Run | None,
+    standing: tuple[Trained, ...],
     data: Prepared,
     root: Path,
 ) -> None:
     """Weights, then the history, then the run that vouches for both by their digests."""
-    trained = {replica.key: (replica, before.origin(replica)) for replica in kept} if before else {}
+    trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     for group in groups:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
@@ -132,19 +132,19 @@ def _write(
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
             trained[replica.key] = (_trained(group, index, digest, data), source)
     history = records.history_path(key, root)
-    names = {replica.key for replica in kept}
+    standing_keys = {replica.key for replica in standing}
     lines = [line for group in groups for line in group.history]
-    lines += [line for line in read_history(history) if line[:2] in names] if before else []
-    earlier = history.read_bytes() if history.exists() else None
+    lines += [line for line in read_history(history) if line[:2] in standing_keys] if previous else []
+    history_before = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
     order = [replica.key for replica in replicas(row)]
-    every, origins = records.with_origins(trained[name] for name in order)
+    all_trained, origins = records.with_origins(trained[name] for name in order)
     run = Run(
         row=key,
         model=row.model.model_dump(mode="json"),
         method=row.method,
         data=row.data,
-        replicas=every,
+        replicas=all_trained,
         origins=origins,
         history=digest_file(history),
     )
@@ -152,10 +152,10 @@ def _write(
         records.write(run, root)
     except UserError:
         # the curves go back to the run that still vouches for them
-        if earlier is None:
+        if history_before is None:
             history.unlink()
         else:
-            write_bytes(history, earlier)
+            write_bytes(history, history_before)
         raise
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 

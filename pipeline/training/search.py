@@ -25,7 +25,7 @@ from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
 from pipeline.results import records
 from pipeline.results.schema import CandidateSpent
-from pipeline.training.checkpoints import CHECKPOINTS, alone
+from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.rows import provenance_of
 from pipeline.training.side_by_side import train_replicas
@@ -48,56 +48,58 @@ def search(
     Raises:
         UserError: a candidate is not a valid setting.
     """
-    asked = pick(settings.searches, name, "search")
+    definition = pick(settings.searches, name, "search")
     check_joined(data, settings)
-    row = settings.row(asked.row)
-    source = provenance_of(asked.row, settings, data, execution)
-    identity = digest_json([asked.model_dump(mode="json"), source.config, source.made_by, source.data])
+    row = settings.row(definition.row)
+    source = provenance_of(definition.row, settings, data, execution)
+    identity = digest_json([definition.model_dump(mode="json"), source.config, source.made_by, source.data])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
     candidates: list[dict[str, Any]] = []
-    with alone(checkpoint):
-        for number, (model, choices) in enumerate(_by_model(name, asked, settings)):
-            wanted = [
+    with checkpoint_lock(checkpoint):
+        for number, (model, choices) in enumerate(_by_model(name, definition, settings)):
+            replicas = [
                 Replica(f"{row.level(configured)}/{index}", FIRST_SEED + seed, configured)
                 for index, (_, configured) in enumerate(choices)
-                for seed in range(asked.seeds)
+                for seed in range(definition.seeds)
             ]
             context = Context(
                 model, row.method, row.reproducible, data, execution, show,
                 checkpoint / str(number), checkpoint_every=60,
             )  # fmt: skip
-            groups = train_replicas(wanted, context, workers)
+            groups = train_replicas(replicas, context, workers)
             accuracies, seconds = _final_accuracies(groups), _seconds(groups)
-            spent = {
+            recorded_spending = {
                 member.key: candidate_spent(group.method.guarantee(index), group.steps)
                 for group in groups
                 for index, member in enumerate(group.replicas)
             }
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
-                keys = [(f"{level}/{index}", FIRST_SEED + seed) for seed in range(asked.seeds)]
+                keys = [(f"{level}/{index}", FIRST_SEED + seed) for seed in range(definition.seeds)]
                 candidates.append(
                     {
                         "level": level,
                         "settings": values,
-                        "seeds": asked.seeds,
+                        "seeds": definition.seeds,
                         "validation_accuracy": [accuracies[key] for key in keys],
                         "seconds": round(sum(seconds[key] for key in keys), 1),
-                        "spent": spent[keys[0]],
+                        "spent": recorded_spending[keys[0]],
                     }
                 )
     best: dict[str, Any] = {}
-    for candidate in sorted(candidates, key=lambda each: fmean(each["validation_accuracy"]), reverse=True):
+    for candidate in sorted(
+        candidates, key=lambda candidate: fmean(candidate["validation_accuracy"]), reverse=True
+    ):
         best.setdefault(candidate["level"], candidate)
     target = records.search_path(name, root)
     write_json(
         target,
         {
             "name": name,
-            "row": asked.row,
+            "row": definition.row,
             "judged_on": f"validation split of {row.data} ({len(data.splits['validation'])} examples)",
             "candidates": candidates,
-            "chosen": {each["level"]: best[each["level"]]["settings"] for each in candidates},
+            "chosen": {candidate["level"]: best[candidate["level"]]["settings"] for candidate in candidates},
             "provenance": source.model_dump(mode="json"),
         },
     )
@@ -112,42 +114,42 @@ def _seconds(groups: list[Group]) -> dict[tuple[str, int], float]:
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> dict[str, Any] | None:
     """What a training of ``steps`` steps spends, as it is recorded; None where nothing bounds it."""
-    told = guarantee.spending
-    spending = told.epsilon if isinstance(told, Releases) else told
+    mechanism = guarantee.spending
+    spending = mechanism.epsilon if isinstance(mechanism, Releases) else mechanism
     if guarantee.broken or spending is None or spending == inf:
         return None
-    spent = CandidateSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
-    return spent.model_dump(mode="json", exclude_defaults=True)
+    record = CandidateSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
+    return record.model_dump(mode="json", exclude_defaults=True)
 
 
 def _by_model(
-    name: str, asked: Search, settings: Settings
+    name: str, definition: Search, settings: Settings
 ) -> list[tuple[Model, list[tuple[dict, MethodSettings]]]]:
     """Candidates as (values tried, full settings), gathered by the model they train."""
-    row = settings.row(asked.row)
-    gathered: dict[Model, list[tuple[dict, MethodSettings]]] = {}
-    for values in itertools.product(*asked.grid.values()):
-        tried = dict(zip(asked.grid, values, strict=True))
+    row = settings.row(definition.row)
+    by_model: dict[Model, list[tuple[dict, MethodSettings]]] = {}
+    for values in itertools.product(*definition.grid.values()):
+        assignment = dict(zip(definition.grid, values, strict=True))
         parts = {
-            key.removeprefix("model."): value for key, value in tried.items() if key.startswith("model.")
+            key.removeprefix("model."): value for key, value in assignment.items() if key.startswith("model.")
         }
-        others = {key: value for key, value in tried.items() if not key.startswith("model.")}
+        changes = {key: value for key, value in assignment.items() if not key.startswith("model.")}
         try:
             model = Model.model_validate({**row.model.model_dump(), **parts})
             # what the row's method can't train is refused in the words of the row
             candidate = Row.model_validate({**row.model_dump(), "model": model.model_dump()})
-            for level in asked.levels or row.levels:
-                configured = row.configured(level, asked.settings, others)
+            for level in definition.levels or row.levels:
+                configured = row.configured(level, definition.settings, changes)
                 if problem := configured.problem(settings.circumstances(candidate)):
                     raise UserError(f"{PARAMS}: searches.{name}: {problem}")
-                gathered.setdefault(model, []).append((tried, configured))
+                by_model.setdefault(model, []).append((assignment, configured))
         except ValidationError as problem:
             error = problem.errors()[0]
-            where = ".".join(map(str, error["loc"]))
+            location = ".".join(map(str, error["loc"]))
             raise UserError(
-                f"{PARAMS}: searches.{name}: {where}: {error['input']!r}: {error['msg']}"
+                f"{PARAMS}: searches.{name}: {location}: {error['input']!r}: {error['msg']}"
             ) from problem
-    return list(gathered.items())
+    return list(by_model.items())
 
 
 def _final_accuracies(groups: list[Group]) -> dict[tuple[str, int], float]:

@@ -21,18 +21,18 @@ from pipeline.errors import Stopped, UserError
 from pipeline.extensions import in_use, use
 from pipeline.memory import keep_freed
 from pipeline.training.loop import Context, Group, Progress, Replica, grouped, train_group
-from pipeline.training.stopping import Asked, noting_signals
+from pipeline.training.stopping import StopSignal, noting_signals
 
 # Examples' gradients in a worker's whole training below which starting the worker takes longer than it saves
 WORTH = 200_000
 LOOK_EVERY = 0.2  # seconds between looks at the workers
 
 
-def train_replicas(wanted: Sequence[Replica], context: Context, workers: int = 1) -> list[Group]:
+def train_replicas(replicas: Sequence[Replica], context: Context, workers: int = 1) -> list[Group]:
     """Train replicas of one model, those together that can share a step.
 
     Args:
-        wanted: the replicas.
+        replicas: the replicas.
         context: what they are trained from and by.
         workers: processes at most, on a CPU; short trainings take fewer. No number depends on it, beyond
             rounding.
@@ -40,31 +40,32 @@ def train_replicas(wanted: Sequence[Replica], context: Context, workers: int = 1
     Raises:
         Stopped: a signal asked for it. Checkpoints were written, so that the next call goes on from there.
     """
-    groups = grouped(wanted)
-    with noting_signals() as asked:
-        processes = _worth(groups, context, workers)
+    groups = grouped(replicas)
+    with noting_signals() as stop_signal:
+        processes = _worthwhile_processes(groups, context, workers)
         if processes > 1:
-            groups = _divided(groups, processes)
-            _run(groups, context, processes, asked)
+            groups = _divide(groups, processes)
+            _run(groups, context, processes, stop_signal)
         return [
-            train_group(members, context, number, len(groups), asked) for number, members in enumerate(groups)
+            train_group(members, context, number, len(groups), stop_signal)
+            for number, members in enumerate(groups)
         ]
 
 
-def _worth(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
+def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
     """How many processes pay, by the work that there is."""
     if context.execution.device.type != "cpu":
         return 1
     examples = len(context.data.splits["train"])
-    work = sum(
+    examples_seen = sum(
         replica.settings.total_steps(examples) * replica.settings.batch
         for members in groups
         for replica in members
     )
-    return min(workers, sum(map(len, groups)), work // WORTH)
+    return min(workers, sum(map(len, groups)), examples_seen // WORTH)
 
 
-def _divided(groups: Sequence[Sequence[Replica]], processes: int) -> list[list[Replica]]:
+def _divide(groups: Sequence[Sequence[Replica]], processes: int) -> list[list[Replica]]:
     """The groups in parts of a size, so that every process has some of each."""
     parts = []
     for members in groups:
@@ -74,7 +75,7 @@ def _divided(groups: Sequence[Sequence[Replica]], processes: int) -> list[list[R
 
 
 @dataclass(frozen=True)
-class _Sent:
+class _QueuedProgress:
     """Stands for `Context.show` in a worker."""
 
     queue: "Queue[Progress]"
@@ -83,35 +84,41 @@ class _Sent:
         self.queue.put(progress)
 
 
-def _run(groups: list[list[Replica]], context: Context, processes: int, asked: Asked) -> None:
+def _run(groups: list[list[Replica]], context: Context, processes: int, stop_signal: StopSignal) -> None:
     """Let workers take every ``processes``-th group each, and show what they do until they end."""
     # no forks of this process: threads of OpenMP don't survive them; one that only imported torch has none
-    start = multiprocessing.get_context("forkserver")
-    start.set_forkserver_preload([__name__])
-    queue = start.Queue()
+    start_context = multiprocessing.get_context("forkserver")
+    start_context.set_forkserver_preload([__name__])
+    queue = start_context.Queue()
     threads = max(1, torch.get_num_threads() // processes)
-    quiet = replace(context, show=_Sent(queue))
+    worker_context = replace(context, show=_QueuedProgress(queue))
     running: list[BaseProcess] = [
-        start.Process(target=_work, args=(groups, place, processes, quiet, threads, in_use()), daemon=True)
-        for place in range(processes)
+        start_context.Process(
+            target=_train_share,
+            args=(groups, first, processes, worker_context, threads, in_use()),
+            daemon=True,
+        )
+        for first in range(processes)
     ]
     for worker in running:
         worker.start()
-    told = None
+    received = None
     while any(worker.is_alive() for worker in running):
         with suppress(Empty):
             while True:
                 context.show(queue.get(timeout=LOOK_EVERY))
-        if told is None and (told := asked()) is not None:
+        if received is None and (received := stop_signal()) is not None:
             for worker in running:
                 worker.terminate()  # each leaves a checkpoint
-    if told is not None:
-        raise Stopped(told, "stopped, every replica with a checkpoint; the same command goes on from there")
+    if received is not None:
+        raise Stopped(
+            received, "stopped, every replica with a checkpoint; the same command goes on from there"
+        )
 
 
-def _work(
+def _train_share(
     groups: list[list[Replica]],
-    place: int,
+    first: int,
     processes: int,
     context: Context,
     threads: int,
@@ -123,12 +130,12 @@ def _work(
     torch.set_num_threads(threads)
     keep_freed()
     parent = multiprocessing.parent_process()
-    with noting_signals() as asked:
+    with noting_signals() as stop_signal:
 
-        def ends() -> signal.Signals | None:
+        def stop_or_orphaned() -> signal.Signals | None:
             alive = parent is None or parent.is_alive()
-            return asked() if alive else signal.SIGTERM
+            return stop_signal() if alive else signal.SIGTERM
 
         with suppress(Stopped, UserError):
-            for number in range(place, len(groups), processes):
-                train_group(groups[number], context, number, len(groups), ends)
+            for number in range(first, len(groups), processes):
+                train_group(groups[number], context, number, len(groups), stop_or_orphaned)

@@ -307,7 +307,7 @@ def entropy(draw: Callable[[], bytes]) -> Any:
 
 
 def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
-    return self._ahead.drawn((size, *bits), step, partial(self._rounded_normal, size=size, bits=bits))
+    return self._prefetcher.draw((size, *bits), step, partial(self._rounded_normal, size=size, bits=bits))
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of

@@ -11,7 +11,7 @@ from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import SAME, down, up
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import Entry, Ledger
-from pipeline.verification import _differing
+from pipeline.verification import _entry_difference
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
@@ -53,7 +53,7 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
     ):
         other = kept.model_copy(update={"epsilon_upper": kept.epsilon_upper * apart})
         entries = [Entry(level="sigma=1", seed=0, ledger=ledger) for ledger in (kept, other)]
-        assert _differing(*entries) == (said and f"ledger.{said}")
+        assert _entry_difference(*entries) == (said and f"ledger.{said}")
 
 
 def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:

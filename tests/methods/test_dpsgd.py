@@ -94,10 +94,10 @@ def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny:
     own, parameters = method.statistics, one(method.init()["parameters"])
     assert isinstance(own, PublicStatistics)
     inputs, labels, mask = sample_of(method.task, np.arange(12))
-    tensors = {**parameters, **own.given(parameters)}
+    tensors = {**parameters, **own.input_statistics(parameters)}
     sums = own.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
     exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
-    for name, value in own.back(parameters, sums).items():
+    for name, value in own.parameter_gradients(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.methods.batch_clipping.layer_bounds import bounds, expected, layers_of, parts_of
+from pipeline.methods.batch_clipping.layer_bounds import bounds, expected_norms, layers_of, parts_of
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.gradients import Bounds
@@ -39,9 +39,9 @@ def test_layers_are_tensors_or_modules() -> None:
 
 def test_expected_norms_are_means_of_norms_not_norms_of_means() -> None:
     modules = layers_of(NET, NAMES, "module").members
-    torch.testing.assert_close(expected(NORMS, torch.eye(6)), torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]))
+    torch.testing.assert_close(expected_norms(NORMS, torch.eye(6)), torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]))
     by_module = torch.tensor([5.0, (1.25**0.5 + 0.5) / 2, 7.5])
-    torch.testing.assert_close(expected(NORMS, modules), by_module)
+    torch.testing.assert_close(expected_norms(NORMS, modules), by_module)
 
 
 def test_adaptive_clipping_is_the_papers_and_zhangs() -> None:
@@ -72,7 +72,7 @@ def test_multiplication_factors_make_layers_alike_and_stay_finite() -> None:
     factors = found("multiplied")[0].weights
     torch.testing.assert_close(factors, 6 / torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]))
     # after them every layer has the largest norm, in expectation
-    torch.testing.assert_close(expected(NORMS * factors, torch.eye(6)), torch.full((6,), 6.0))
+    torch.testing.assert_close(expected_norms(NORMS * factors, torch.eye(6)), torch.full((6,), 6.0))
     own = settings("multiplied")
     dead = bounds(own, torch.tensor(0.2), torch.eye(6), NORMS * torch.tensor([0, 1, 1, 1, 1, 1]), ENTRIES)[0]
     assert dead.weights[0] == 1000
@@ -82,7 +82,7 @@ def test_multiplication_factors_make_layers_alike_and_stay_finite() -> None:
 def test_groups_gather_layers_of_similar_norms() -> None:
     grouped, _ = found("adaptive", groups=2)
     assert grouped.members[:, 0].tolist() == [1, 0, 1, 1, 0, 0]  # e = 3, .5, .5 against 4, 6, 4.5
-    together = expected(NORMS, grouped.members)
+    together = expected_norms(NORMS, grouped.members)
     torch.testing.assert_close(grouped.limits, 0.2 * together / together.max())
     assert parts_of(settings("adaptive", groups=2), 6) == 2
     assert found("adaptive", groups=100)[0].members.shape == (6, 6)

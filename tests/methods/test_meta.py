@@ -56,7 +56,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Untried":
             return cls()
 
-        def agrees(self, way: clippers.Way, under_vmap: bool) -> bool:
+        def agrees(self, way: clippers.ClipperFactory, under_vmap: bool) -> bool:
             return True
 
     monkeypatch.setattr(clippers, "Trial", Untried)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping import mini_sets
-from pipeline.methods.batch_clipping.mini_sets import drawn
+from pipeline.methods.batch_clipping.mini_sets import draw_mini_sets
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.randomness import Streams
@@ -31,7 +31,7 @@ def streams(*names: str) -> Streams:
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
     own = settings(sampling=sampling, mini_set=size)
-    found = drawn(streams("a", "b"), own, 3, EXAMPLES)
+    found = draw_mini_sets(streams("a", "b"), own, 3, EXAMPLES)
     assert found.chosen.shape == (2, own.sets, own.set_size)
     assert found.mask.min() == 1
     distinct = [len(set(replica.flatten().tolist())) for replica in found.chosen]
@@ -43,7 +43,7 @@ def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
 def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> None:
     own = settings(sampling="poisson", mini_set=size)
     for step in range(20):
-        found = drawn(streams("a", "b"), own, step, EXAMPLES)
+        found = draw_mini_sets(streams("a", "b"), own, step, EXAMPLES)
         samples = streams("a", "b").poisson(step, EXAMPLES, 12 / EXAMPLES)
         for index, mask, sample in zip(found.chosen, found.mask, samples, strict=True):
             assert sorted(index[mask > 0].tolist()) == sorted(sample.tolist())
@@ -61,7 +61,7 @@ def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alon
     counts = torch.zeros(3)
     apart = total = 0
     for step in range(600):
-        found = drawn(streams(), own, step, EXAMPLES)
+        found = draw_mini_sets(streams(), own, step, EXAMPLES)
         counts += found.mask[0].sum(1)
         places = {int(e): k for k, row in enumerate(found.chosen[0]) for e in row[found.mask[0, k] > 0]}
         if 0 in places and 1 in places:
@@ -75,7 +75,7 @@ def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alon
 def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it(how: Execution) -> None:
     own = settings(sampling="poisson", batch=1)
     step = next(s for s in range(99) if len(streams().poisson(s, EXAMPLES, 1 / EXAMPLES)[0]) == 0)
-    found = drawn(streams(), own, step, EXAMPLES)
+    found = draw_mini_sets(streams(), own, step, EXAMPLES)
     assert found.mask.sum() == 0
     net, parameters, inputs, labels = example()
     nobody = mini_sets.gradient(net, own, how, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1))

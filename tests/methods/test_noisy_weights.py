@@ -152,7 +152,7 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
         method = make(tiny, [noisy(sigma=0, statistics="draw")], normalization)
         found = []
         for scale in (1.0, 10.0):
-            network = method._drawn(method.model(method.init()), 0, scale)
+            network = method._draw_network(method.model(method.init()), 0, scale)
             found.append(
                 method.outputs({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
-from pipeline.methods.laplace.adlm import INFORMED, LEAST, POWER, Adlm
+from pipeline.methods.laplace.adlm import INFORMED, LEAST_RELEVANCE, POWER, Adlm
 from pipeline.methods.laplace.loss_polynomial import SECOND
 from pipeline.methods.laplace.perturbed import SHARED, TINY, Perturbed
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
@@ -213,15 +213,15 @@ def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny:
     method = make(tiny, code(epsilon=2000.0), model=model)
     chosen = method.task.streams.shuffled(0, N, 20)
     clean = as_input(method.task.inputs[chosen])[0]
-    first, second = (method._shared(chosen, step) for step in (0, 1))
+    first, second = (method._shared_noise_batch(chosen, step) for step in (0, 1))
     shift = (first.inputs[0] - clean).flatten(1)
     torch.testing.assert_close(shift, shift[:1].expand(20, -1), atol=1e-5, rtol=0)
     assert shift[0].std().item() == pytest.approx(math.sqrt(2) * 9800 / (20 * 1000), rel=0.2)
     assert not torch.equal(first.inputs, second.inputs)
     assert not torch.equal(first.units, second.units)
     assert torch.equal(first.first[0], 0.5 - one_hot(method)[chosen[0]])  # labels themselves have none
-    assert method._shared(chosen, 0).inputs.abs().max() <= 10
-    strong = make(tiny, code(epsilon=0.1), model=model)._shared(chosen, 0).inputs.abs()
+    assert method._shared_noise_batch(chosen, 0).inputs.abs().max() <= 10
+    strong = make(tiny, code(epsilon=0.1), model=model)._shared_noise_batch(chosen, 0).inputs.abs()
     assert strong.max() == 10
     assert (strong == 10).double().mean() > 0.9
     found = method.guarantee(0)
@@ -345,9 +345,9 @@ def test_noisy_inputs_are_cut_off_where_that_is_wanted(tiny: Prepared) -> None:
 def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) -> None:
     method = make(tiny, code(), model=Model(name="adlm_cnn", normalization="batch_bn"))
     states = torch.tensor([[-1.0, 0.5, 2.0]])
-    assert method._bounded(states, states[0], states[0]).tolist() == [[0, 0.5, 1]]
+    assert method._bound_hidden(states, states[0], states[0]).tolist() == [[0, 0.5, 1]]
     parameters = {name: value[0] for name, value in method.init()["parameters"].items()}
-    batch = method._shared(method.task.streams.shuffled(0, N, 20), 0)
+    batch = method._shared_noise_batch(method.task.streams.shuffled(0, N, 20), 0)
     given = (batch.inputs[0], batch.first[0], batch.second[0])
     none = torch.zeros(UNITS)
     noisy, exact = (
@@ -435,7 +435,7 @@ def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepar
     method = make_adaptive(tiny, own)
     torch.testing.assert_close(method.mean, torch.linspace(0, 1, D) ** POWER, atol=1e-5, rtol=0)
     assert (method.noisy < 0).any()
-    assert method.ratios.min().item() == pytest.approx(LEAST)
+    assert method.ratios.min().item() == pytest.approx(LEAST_RELEVANCE)
     assert spent(method, "relevances").distance is None
 
 

@@ -18,7 +18,7 @@ def walked(drift: float, deviation: float = 0.1, pull: float = 0.0, windows: int
         move = drift + pull * (5 - now) + deviation * torch.randn(now.shape, generator=generator)
         state = {**state, "parameters": {"w": now + move * state["active"]["w"]}}
         noise = torch.full((1, 1), deviation)
-        state = sparsify.follow(state, noise, ROUNDS, ends=(step + 1) % ROUNDS == 0)
+        state = sparsify.follow(state, noise, ROUNDS, window_ends=(step + 1) % ROUNDS == 0)
     return state
 
 

@@ -83,7 +83,7 @@ def test_renyi_of_one_step_times_steps_is_renyi_of_all(sampling: str) -> None:
 def test_what_is_spent_so_far_ends_at_the_ledgers_renyi_dp() -> None:
     rate, noise, steps, delta = SETTINGS[0]
     own = SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=55000, batch=1024)
-    assert accounting.spent(own, steps, delta) == pytest.approx(
+    assert accounting.spent_epsilon(own, steps, delta) == pytest.approx(
         accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta), rel=1e-9
     )
 

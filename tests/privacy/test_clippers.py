@@ -12,7 +12,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
-from pipeline.privacy.clippers import way_for
+from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
 from tests.faults.networks import Residual, Twice, one_by_one
 
@@ -308,7 +308,7 @@ def test_a_network_that_is_no_function_of_single_examples_is_refused(name: str) 
             dprepro.clipped_sum(net, inputs, labels, 1.0, reference=reference)
         assert "\n" not in str(caught.value)
         with pytest.raises(dprepro.UserError, match=said):
-            way_for(net, inputs[:1], reference=reference, alone=False)(net)
+            clipper_factory(net, inputs[:1], reference=reference, single_replica=False)(net)
     assert torch.equal(torch.random.get_rng_state(), numbers)
     for key, value in net.state_dict().items():
         assert torch.equal(value, before[key])
@@ -320,7 +320,7 @@ def test_others_are_clipped_rightly_by_the_fastest_way_that_is(name: str) -> Non
     net, inputs, labels = made(build, kind)
     norms, sums = one_by_one(net, inputs, labels)
     net.zero_grad()
-    assert type(way_for(net, inputs[:1], alone=True)(net)) is alone
+    assert type(clipper_factory(net, inputs[:1], single_replica=True)(net)) is alone
     for reference in (False, True):
         for _ in range(2):  # the first leaves the network as it was
             found = dprepro.clipped_sum(net, inputs.clone(), labels, 0.7, reference=reference)
@@ -336,10 +336,10 @@ def test_so_they_are_under_vmap_or_refused(name: str) -> None:
     net, inputs, labels = made(build, kind)
     if several is OneByOne:  # which is a loop of ordinary passes
         with pytest.raises(dprepro.UserError, match="can't be taken under vmap"):
-            way_for(net, inputs[:1], alone=False)(net)
+            clipper_factory(net, inputs[:1], single_replica=False)(net)
         return
     norms, _ = one_by_one(net, inputs, labels)
-    clipper = way_for(net, inputs[:1], alone=False)(net)
+    clipper = clipper_factory(net, inputs[:1], single_replica=False)(net)
     assert type(clipper) is several
     tensors = {name: value.detach()[None] for name, value in net.named_parameters()}
     bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(0.7), len(tensors))))
@@ -373,13 +373,13 @@ def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
 
 
 def test_a_network_is_tried_once_and_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    way_for = Mock(wraps=dprepro.gradients.way_for)
-    monkeypatch.setattr("dprepro.gradients.way_for", way_for)
+    clipper_factory = Mock(wraps=dprepro.gradients.clipper_factory)
+    monkeypatch.setattr("dprepro.gradients.clipper_factory", clipper_factory)
     net, inputs, labels = made(lambda: Between(nn.BatchNorm1d(WIDTH)), "vector")
     net.eval()
     for number in (2, 5):
         dprepro.clipped_sum(net, inputs[:number], labels[:number], 1.0)
-    assert way_for.call_count == 1
+    assert clipper_factory.call_count == 1
     net.train()
     with pytest.raises(dprepro.UserError, match="batch norm mixes"):
         dprepro.clipped_sum(net, inputs, labels, 1.0)

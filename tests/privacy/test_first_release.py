@@ -7,7 +7,7 @@ from dp_accounting.pld import PLDAccountant
 from pipeline.ledgers.composition import composed_epsilon
 from pipeline.ledgers.ledger import bounds_of, make_ledger
 from pipeline.privacy import accounting
-from pipeline.privacy.accounting import describe, noise_for, poisson_gaussian, spent
+from pipeline.privacy.accounting import describe, noise_for, poisson_gaussian, spent_epsilon
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
@@ -57,7 +57,7 @@ def test_steps_that_tell_nothing_leave_the_first_release(sampling: str, steps: i
         assert found["pld"].epsilon == pytest.approx(due, rel=1e-3)
     least = min(bound.epsilon for bound in found.values() if bound.epsilon is not None)
     assert due * 0.9999 <= least
-    assert spent(spending(0.8, sampling, noise=1e5), steps, DELTA) >= due * 0.9999
+    assert spent_epsilon(spending(0.8, sampling, noise=1e5), steps, DELTA) >= due * 0.9999
 
 
 def test_a_ledger_has_it_in_its_event_and_its_approximations() -> None:

@@ -113,10 +113,16 @@ def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
 
     One of them takes a batch in pieces, the last of which is smaller.
     """
-    alone = partial(BookKeeping, net, example, copies, alone=True)
+    alone = partial(BookKeeping, net, example, copies, single_replica=True)
     pieces = alone()
-    pieces.at_once = 2
-    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), alone(wide=0.0), pieces]
+    pieces.examples_per_pass = 2
+    return [
+        PerExample(net, copies),
+        BookKeeping(net, example, copies),
+        alone(),
+        alone(convolution_threshold=0.0),
+        pieces,
+    ]
 
 
 def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
@@ -163,7 +169,7 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)
     inputs, labels = batch(kind)
     tensors = tensors_of(net)
-    found = BookKeeping(net, inputs[:1], alone=True)(
+    found = BookKeeping(net, inputs[:1], single_replica=True)(
         tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
@@ -214,7 +220,7 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
     samples: dict[str, Tensor] = {
         name: vars(value)["grad_sample"] for name, value in theirs.named_parameters()
     }
-    way = BookKeeping(net, inputs[:1], alone=True)
+    way = BookKeeping(net, inputs[:1], single_replica=True)
     for example in range(len(labels)):
         alone = torch.eye(len(labels))[example]
         found = way(tensors, inputs, labels, alone, whole(tensors, 1e6))

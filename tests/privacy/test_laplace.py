@@ -140,7 +140,7 @@ def test_the_pure_sum_is_what_privacy_loss_distributions_say_at_no_delta() -> No
     pure = 1 / 0.9 + 1 / 2.5 + 2 / 1.7
     assert both.epsilon == pytest.approx(pure)
     assert pld_epsilon(both.event(), 1e-12, interval=1e-4) == pytest.approx(pure, abs=1e-3)
-    assert pure < pld_epsilon(both.coarse(), 1e-12, interval=1e-4) < 1.02 * pure
+    assert pure < pld_epsilon(both.coarse_event(), 1e-12, interval=1e-4) < 1.02 * pure
     # the worst case has probability 1/2 in each of four coordinates; half of that takes something off
     assert pld_epsilon(both.event(), 0.5**5, interval=1e-4) < pure - 0.1
 
@@ -165,18 +165,18 @@ def test_sampled_losses_have_the_delta_that_dp_accounting_says() -> None:
     assert epsilon < 0.95 * own.epsilon
     above = np.maximum(0, -np.expm1(epsilon - losses))
     assert above.mean() == pytest.approx(delta, abs=4 * above.std() / 200_000**0.5)
-    assert epsilon <= pld_epsilon(own.coarse(), delta) < 1.02 * epsilon
+    assert epsilon <= pld_epsilon(own.coarse_event(), delta) < 1.02 * epsilon
 
 
 def test_rounding_scales_down_spends_more_but_little() -> None:
     own = Releases(laplace=(release((FEATURES / (shares() * 15)).tolist()),))
-    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (own.event(), own.coarse()))
+    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (own.event(), own.coarse_event()))
     assert exact <= rounded < 1.03 * exact
-    many, few = (len(event.events[0].events) for event in (own.event(), own.coarse()))
+    many, few = (len(event.events[0].events) for event in (own.event(), own.coarse_event()))
     assert many == FEATURES
     assert few < FEATURES / 2
     same = Releases(laplace=(release([3.0], repeats=FEATURES),))
-    assert same.coarse() == same.event()
+    assert same.coarse_event() == same.event()
 
 
 # -- the ledger ------------------------------------------------------------------------------------------

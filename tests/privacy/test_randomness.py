@@ -143,7 +143,7 @@ def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
     resumed, other = streams(), streams()
     for step in range(3):
         drawn(resumed, step)
-    for _, early in resumed._ahead._next.values():
+    for _, early in resumed._prefetcher._next.values():
         early.result()  # the next step's are there
     ahead = streams()
     ahead.entropy = resumed.entropy

@@ -163,4 +163,4 @@ def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> 
         for finite in (True, False):
             found = gradients.weighted_sum(factors, finite).numpy()
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14, err_msg=name)
-    assert layer_gradients.CONVERTED < 37, "the sum is of more pieces than one"
+    assert layer_gradients.CONVERTED_AT_ONCE < 37, "the sum is of more pieces than one"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pipeline.privacy.accounting import describe, renyi_epsilon, spent
+from pipeline.privacy.accounting import describe, renyi_epsilon, spent_epsilon
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.participation import moved, moves, unamplified_epsilon
+from pipeline.privacy.participation import squared_distances, step_distances, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS, SampledGaussian
 
 
@@ -38,7 +38,7 @@ def test_an_epoch_begun_counts_whole_and_leaves_out_a_last_batch_that_is_too_sma
 
 
 def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
-    distances, chances = moves(spending("replacement", sets=3))
+    distances, chances = step_distances(spending("replacement", sets=3))
     draws = binom(20, 1 / 500)
     assert distances.tolist() == [1, 2, 3]
     assert chances == pytest.approx([draws.pmf(1), draws.pmf(2), draws.sf(2)], rel=1e-9)
@@ -46,7 +46,7 @@ def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
 
 def test_squared_distances_add_up_as_in_a_simulation() -> None:
     own, steps, trials = spending("replacement", examples=50, sets=20), 30, 20_000
-    values, chances = moved(own, steps)
+    values, chances = squared_distances(own, steps)
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     draws = np.random.default_rng(0).binomial(20, 1 / 50, (trials, steps))
     found = (np.minimum(draws, 20) ** 2).sum(1)
@@ -57,22 +57,22 @@ def test_squared_distances_add_up_as_in_a_simulation() -> None:
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed", "replacement", "shuffled"])
 def test_spent_grows_with_steps_and_falls_with_noise_and_examples(sampling: str) -> None:
-    base = spent(spending(sampling), 100, 1e-5)
-    assert 0 < base < spent(spending(sampling), 200, 1e-5)
-    assert spent(spending(sampling, noise=2.0), 100, 1e-5) < base
-    assert spent(spending(sampling, examples=1000), 100, 1e-5) < base
+    base = spent_epsilon(spending(sampling), 100, 1e-5)
+    assert 0 < base < spent_epsilon(spending(sampling), 200, 1e-5)
+    assert spent_epsilon(spending(sampling, noise=2.0), 100, 1e-5) < base
+    assert spent_epsilon(spending(sampling, examples=1000), 100, 1e-5) < base
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_spent_is_the_least_of_two_bounds(sampling: str) -> None:
     plenty, little = spending(sampling), spending(sampling, noise=0.02)
-    assert spent(plenty, 100, 1e-5) == renyi_epsilon(plenty, 100, 1e-5)
-    assert spent(little, 100, 1e-5) == unamplified_epsilon(little, 100, 1e-5)
+    assert spent_epsilon(plenty, 100, 1e-5) == renyi_epsilon(plenty, 100, 1e-5)
+    assert spent_epsilon(little, 100, 1e-5) == unamplified_epsilon(little, 100, 1e-5)
 
 
 def test_shuffled_is_gaussian_epoch_by_epoch() -> None:
     own = spending("shuffled", noise=3.0)
-    assert spent(own, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
+    assert spent_epsilon(own, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
 
 
 # sqrt(50) / sigma at delta 1/45,000, bisected with 60 digits
@@ -88,7 +88,9 @@ def test_shuffled_is_gaussian_epoch_by_epoch() -> None:
 )
 def test_the_papers_least_noise_has_a_finite_bound(noise: float, epsilon: float) -> None:
     steps, delta = 50 * 45, 1 / 45_000
-    assert spent(spending("shuffled", noise, 45_000, 1000), steps, delta) == pytest.approx(epsilon, rel=1e-6)
+    assert spent_epsilon(spending("shuffled", noise, 45_000, 1000), steps, delta) == pytest.approx(
+        epsilon, rel=1e-6
+    )
     # drawn anew each step, an example may be in more batches than fifty, but not in many more
     if noise < 0.1:
-        assert epsilon < spent(spending("fixed", noise, 45_000, 1000), steps, delta) < 2 * epsilon
+        assert epsilon < spent_epsilon(spending("fixed", noise, 45_000, 1000), steps, delta) < 2 * epsilon

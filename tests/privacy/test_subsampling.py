@@ -8,7 +8,7 @@ from scipy.stats import binom, norm
 from pipeline.privacy.accounting import renyi_epsilon
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import amplified, composed, losses
+from pipeline.privacy.subsampling import amplified_delta, composed_losses, losses
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])
 
@@ -34,7 +34,7 @@ def test_one_step_without_replacement_is_the_numeric_integral(
 ) -> None:
     share = batch / examples
     outside, mixed = masses({0: 1.0}, noise), masses({0: 1 - share, 1: share}, noise)
-    found = amplified(spending("fixed", noise, examples, batch), EPSILONS)
+    found = amplified_delta(spending("fixed", noise, examples, batch), EPSILONS)
     assert_allclose(found, hockey_stick(mixed, outside), rtol=1e-4, atol=1e-10)
     # the other direction is the smaller one, so it is covered
     assert (found >= hockey_stick(outside, mixed) - 1e-12).all()
@@ -52,7 +52,7 @@ def test_one_step_with_replacement_bounds_a_worst_case(sets: int, noise: float) 
         place = float(min(times, sets))
         weights[place] = weights.get(place, 0.0) + draws.pmf(times)
     with_it, without = masses(weights, noise), masses({0.0: 1.0}, noise)
-    found = amplified(spending("replacement", noise, examples, batch, sets), EPSILONS)
+    found = amplified_delta(spending("replacement", noise, examples, batch, sets), EPSILONS)
     worst = np.maximum(hockey_stick(with_it, without), hockey_stick(without, with_it))
     assert (found >= worst * (1 - 1e-4) - 1e-10).all()
     if sets == 1:  # nothing is lost
@@ -60,9 +60,9 @@ def test_one_step_with_replacement_bounds_a_worst_case(sets: int, noise: float) 
 
 
 def test_one_mini_set_with_replacement_is_a_sample_with_the_chance_to_be_drawn() -> None:
-    found = amplified(spending("replacement", 1.0, 1000, 400), EPSILONS)
+    found = amplified_delta(spending("replacement", 1.0, 1000, 400), EPSILONS)
     chance = 1 - (1 - 1 / 1000) ** 400
-    same = amplified(spending("fixed", 1.0, 1_000_000, round(chance * 1_000_000)), EPSILONS)
+    same = amplified_delta(spending("fixed", 1.0, 1_000_000, round(chance * 1_000_000)), EPSILONS)
     assert_allclose(found, same, rtol=1e-5)
 
 
@@ -82,7 +82,7 @@ def test_two_steps_are_two_losses_added() -> None:
     two = np.convolve(one, one)
     added = 1e-3 * (np.arange(len(two)) + 2 * bins.min())
     expected = [(two * np.maximum(-np.expm1(epsilon - added), 0)).sum() for epsilon in EPSILONS]
-    found = composed(spending("fixed", noise, 10, 2), 2, 1e-3)
+    found = composed_losses(spending("fixed", noise, 10, 2), 2, 1e-3)
     assert_allclose(found.delta(EPSILONS), expected, rtol=0.01)
 
 
@@ -105,19 +105,19 @@ def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
     own, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
     found = losses(own, steps, delta, unamplified_epsilon(own, steps, delta))
     assert found is not None
-    fine = composed(own, steps, 2e-5).epsilon(delta)
+    fine = composed_losses(own, steps, 2e-5).epsilon(delta)
     assert fine <= found.epsilon(delta) < 1.001 * fine
 
 
 def test_a_whole_batch_is_the_gaussian_mechanism() -> None:
     own = spending("fixed", 2.0, 50, 50)
-    found = composed(own, 4, 1e-4).epsilon(1e-5)
+    found = composed_losses(own, 4, 1e-4).epsilon(1e-5)
     assert found == pytest.approx(unamplified_epsilon(own, 4, 1e-5), rel=1e-4)
 
 
 def test_more_mini_sets_move_more_and_more_examples_less() -> None:
     def epsilon(examples: int, sets: int) -> float:
-        return composed(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).epsilon(1e-5)
+        return composed_losses(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).epsilon(1e-5)
 
     assert epsilon(5000, 1) < epsilon(5000, 2) < epsilon(5000, 50)
     assert epsilon(10_000, 2) < epsilon(5000, 2)

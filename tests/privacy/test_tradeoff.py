@@ -7,7 +7,7 @@ from scipy.stats import norm
 from pipeline.privacy.clt import clt_mu, h
 from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import composed
+from pipeline.privacy.subsampling import composed_losses
 from pipeline.privacy.tradeoff import tradeoff
 
 
@@ -31,7 +31,7 @@ def test_curve_of_one_gaussian(mu: float) -> None:
 
 
 def test_a_curve_is_convex_and_falls_from_next_to_one_to_nothing() -> None:
-    losses = composed(spending("fixed", 0.8), 4000, 1e-3)
+    losses = composed_losses(spending("fixed", 0.8), 4000, 1e-3)
     alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     assert betas[0] == pytest.approx(1, abs=2e-5)
     assert betas[-1] == 0
@@ -64,7 +64,7 @@ def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> Non
     own, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
     mu = clt_mu(own, steps)
     assert mu is not None
-    exact = composed(own, steps, 1e-5).epsilon(delta)
+    exact = composed_losses(own, steps, 1e-5).epsilon(delta)
     assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
 
 
@@ -74,7 +74,7 @@ def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
     own, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
     mu = clt_mu(own, steps)
     assert mu is not None
-    losses = composed(own, steps, 5e-4)
+    losses = composed_losses(own, steps, 5e-4)
     alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     small = (alphas > 0) & (alphas <= 0.01)
     assert (betas[small] < gaussian_curve(mu, alphas[small])).all()

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import losses
-from pipeline.privacy.worst_instance import turned_around, worst_epsilon
+from pipeline.privacy.worst_instance import vector_counts, worst_epsilon
 
 DELTA = 1e-5
 
@@ -49,16 +49,16 @@ def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
 def test_what_is_shown_of_claims_by_the_central_limit_theorem(
     own: SampledGaussian, steps: int, delta: float, expected: float, claimed: float
 ) -> None:
-    found = worst_epsilon(own, steps, delta, 1.2 * expected, turned=True)
+    found = worst_epsilon(own, steps, delta, 1.2 * expected, shared=True)
     assert found == pytest.approx(expected, rel=0.01)
     assert (found > claimed) == (expected > claimed)
 
 
 def test_an_example_drawn_twice_turns_two_vectors_around() -> None:
-    counts, chances = turned_around(spending("replacement", 1.0, examples=500, batch=20, sets=20))
+    counts, chances = vector_counts(spending("replacement", 1.0, examples=500, batch=20, sets=20))
     assert chances[:3] == pytest.approx(binom(20, 1 / 500).pmf([1, 2, 3]), rel=1e-9)
     # of two mini-sets no more than two, however often it is drawn
-    counts, chances = turned_around(spending("replacement", 1.0, examples=500, batch=20, sets=2))
+    counts, chances = vector_counts(spending("replacement", 1.0, examples=500, batch=20, sets=2))
     assert counts.tolist() == [1, 2]
     draws = np.random.default_rng(0).integers(0, 500, (200_000, 2, 10))
     found = (draws == 0).any(2).sum(1)
@@ -74,7 +74,7 @@ def test_of_an_order_something_is_shown_and_less_than_is_proven() -> None:
 def test_a_sample_that_may_leave_nobody_to_turn_around_is_counted() -> None:
     # of four expected examples, a sample is empty once in 55
     tiny = spending("poisson", 1.0, examples=1000, batch=4)
-    assert worst_epsilon(tiny, 100, DELTA, 3.0, turned=True) == 0
+    assert worst_epsilon(tiny, 100, DELTA, 3.0, shared=True) == 0
     assert worst_epsilon(tiny, 100, DELTA, 3.0) > 0
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.methods.base import Guarantee
-from pipeline.privacy.accounting import spent
+from pipeline.privacy.accounting import spent_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
@@ -21,7 +21,7 @@ def guarantee(epsilon: float) -> Guarantee:
 
 LEAST, MOST = guarantee(0.5081), guarantee(4.6121)
 STATE = Progress(
-    group=1, groups=2, step=107, steps=430, epoch=1.99, noted=True, guarantees=(MOST, LEAST, LEAST),
+    group=1, groups=2, step=107, steps=430, epoch=1.99, logged=True, guarantees=(MOST, LEAST, LEAST),
     reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
 )  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_noise_in_every_step_is_spent_step_by_step() -> None:
         for step in (1, 430)
     ]
     for told, step in zip(shown, (1, 430), strict=True):
-        exact = spent(spending, step, 1e-5)
+        exact = spent_epsilon(spending, step, 1e-5)
         assert exact <= told <= 1.01 * exact
     assert shown[0] < shown[1]
 
@@ -75,7 +75,7 @@ def test_a_terminal_of_80_columns_holds_the_longest_name_and_all_that_counts() -
 
 def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.showing("row") as show:  # pytest's output is no terminal
-        show(replace(STATE, noted=False))
+        show(replace(STATE, logged=False))
         show(STATE)
     assert capsys.readouterr().out == f"row: {progress.describe(STATE)}\n"
 

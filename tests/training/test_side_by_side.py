@@ -83,7 +83,7 @@ def test_a_signal_ends_all_with_checkpoints_and_they_go_on(
     )
     assert told.stopped.status == 128 + signal.SIGTERM
     assert told.checkpoints
-    divided = side_by_side._divided(grouped(wanted()), 2)
+    divided = side_by_side._divide(grouped(wanted()), 2)
     own = context(tiny, cpu, tmp_path, model=brought)
     unbroken = [train_group(part, own, at, len(divided), lambda: None) for at, part in enumerate(divided)]
     assert [len(group.replicas) for group in told.groups] == [2, 1, 1]
@@ -128,4 +128,4 @@ def test_short_trainings_and_gpus_take_one_process(
     assert len(train_replicas(short, context(tiny, cpu, tmp_path / "short"), workers=2)) == 1
     gpu = context(tiny, replace(cpu, device=torch.device("cuda")), tmp_path / "gpu", show=quiet)
     monkeypatch.setattr(side_by_side, "WORTH", 1)
-    assert side_by_side._worth([wanted()], gpu, 2) == 1
+    assert side_by_side._worthwhile_processes([wanted()], gpu, 2) == 1

@@ -49,7 +49,7 @@ from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
 from pipeline.training.loop import Context, Group, Progress, Replica
-from pipeline.training.rows import Done
+from pipeline.training.rows import TrainedRow
 from pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd
 from tests.faults.kills import Kill, in_child
@@ -95,7 +95,7 @@ def train_noted(
     steps: list[int] = []
 
     def show(state: Progress) -> None:
-        steps.extend([state.step] if state.noted else [])
+        steps.extend([state.step] if state.logged else [])
         if len(steps) == after:
             raise Killed
 
@@ -269,7 +269,7 @@ def changed(own: Settings, **changes: Any) -> Settings:
     return params.parse(everything)
 
 
-def grow(root: Path, own: Settings, data: Prepared, how: Execution) -> Done:
+def grow(root: Path, own: Settings, data: Prepared, how: Execution) -> TrainedRow:
     """Train, measure and account for what `quick` lacks."""
     found = training.train("quick", own, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", own, data, how, root)
@@ -314,7 +314,7 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     old = names(done)
     before = kept(done, old)
     found = grow(done, changed(own, **changes), data, cpu)
-    assert (found.trained, found.kept) == (2, 4)
+    assert (found.trained, found.standing) == (2, 4)
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
     run = there(records.read_run("quick", done))
@@ -330,7 +330,7 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     left = [("epsilon=3", 0), ("epsilon=inf", 0)]
     before = kept(done, left)
     found = grow(done, changed(own, seeds=1), data, cpu)
-    assert (found.trained, found.kept) == (0, 2)
+    assert (found.trained, found.standing) == (0, 2)
     assert names(done) == left
     assert kept(done, left) == before
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
@@ -375,7 +375,7 @@ def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution
     assert (done / "runs/quick").is_dir()  # which DVC expects
     old = there(records.read("quick", own.row("quick"), done))
     found = grow(done, changed(own, seeds=3), data, cpu)
-    assert (found.trained, found.kept) == (2, 4)
+    assert (found.trained, found.standing) == (2, 4)
     new = there(records.read("quick", own.row("quick"), done))
     assert [one for one in new.replicas if one.seed < 2] == list(old.replicas)
     assert len(new.replicas) == 6
@@ -395,7 +395,7 @@ def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Exec
         path("quick", project).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path("quick", elsewhere), path("quick", project))
     found = training.train("quick", own, data, cpu, quiet, 1e9, project)
-    assert (found.trained, found.kept) == (2, 2)
+    assert (found.trained, found.standing) == (2, 2)
     whole = shutil.copytree(project, project.parent / "whole", ignore=without)
     training.train("quick", own, data, cpu, quiet, 1e9, whole)
     one, other = (load_file(weights_path("quick", "epsilon=3", 1, root)) for root in (project, whole))

@@ -25,10 +25,10 @@ def epsilons(
     yield AccountantEpsilon(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
     name = f"prv ({opacus})"
     if least > PRV_LARGEST or steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
-        beyond = f"{PRV_MOST_STEPS:,} steps or a delta of {PRV_LEAST_DELTA:g}"
+        limit = f"{PRV_MOST_STEPS:,} steps or a delta of {PRV_LEAST_DELTA:g}"
         if least > PRV_LARGEST:
-            beyond = f"an epsilon of {PRV_LARGEST:g}"
-        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed beyond {beyond}")
+            limit = f"an epsilon of {PRV_LARGEST:g}"
+        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed beyond {limit}")
         return
     try:
         epsilon, error = opacus_prv(*numbers)

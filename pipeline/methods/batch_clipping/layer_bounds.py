@@ -63,7 +63,7 @@ def needs_norms(settings: BatchClippingSettings) -> bool:
     return adaptive or grouped or settings.note_norms
 
 
-def expected(norms: Tensor, members: Tensor) -> Tensor:
+def expected_norms(norms: Tensor, members: Tensor) -> Tensor:
     """e (G,): the norm of each part, averaged over public gradients.
 
     Args:
@@ -90,31 +90,31 @@ def bounds(
     """
     tensors = len(layers)
     if settings.clipping in ("none", "full"):
-        whole = Bounds.whole(clip, tensors)
-        return whole, torch.ones_like(whole.limits)
+        single_part = Bounds.whole(clip, tensors)
+        return single_part, torch.ones_like(single_part.limits)
     if settings.clipping == "multiplied":
         assert norms is not None
-        norm = expected(norms, layers)
+        norm = expected_norms(norms, layers)
         factors = (norm.max() / norm.clamp_min(TINY)).clamp(1, LARGEST_FACTOR)
-        whole = Bounds.whole(clip, tensors)
-        return whole._replace(weights=layers @ factors), torch.ones_like(whole.limits)
+        single_part = Bounds.whole(clip, tensors)
+        return single_part._replace(weights=layers @ factors), torch.ones_like(single_part.limits)
     members = layers
     if settings.groups is not None:
         assert norms is not None
-        members = layers @ _grouped(expected(norms, layers), parts_of(settings, layers.shape[1]))
+        members = layers @ _grouped(expected_norms(norms, layers), parts_of(settings, layers.shape[1]))
     if settings.clipping == "layerwise":
         limits = (clip / math.sqrt(members.shape[1])).expand(members.shape[1])
     else:
         assert norms is not None
-        norm = expected(norms, members)
+        norm = expected_norms(norms, members)
         limits = norm if settings.clipping == "zhang" else clip * norm / norm.max().clamp_min(TINY)
     return Bounds(members, limits, clip.new_ones(tensors)), _shares(settings, limits, entries @ members)
 
 
 def _grouped(norm: Tensor, groups: int) -> Tensor:
     """(L, G): layers in the order of their e, cut into groups of equal number (B.2)."""
-    place = norm.argsort().argsort() * groups // len(norm)
-    return (place[:, None] == torch.arange(groups, device=norm.device)).to(norm)
+    group = norm.argsort().argsort() * groups // len(norm)
+    return (group[:, None] == torch.arange(groups, device=norm.device)).to(norm)
 
 
 def _shares(settings: BatchClippingSettings, limits: Tensor, entries: Tensor) -> Tensor:
@@ -125,5 +125,5 @@ def _shares(settings: BatchClippingSettings, limits: Tensor, entries: Tensor) ->
     """
     if settings.layer_noise == "equal":
         return torch.ones_like(limits)
-    wanted = (limits * entries.sqrt()).clamp_min(TINY)
-    return (wanted / wanted.mean()).sqrt()
+    weights = (limits * entries.sqrt()).clamp_min(TINY)
+    return (weights / weights.mean()).sqrt()

@@ -98,7 +98,7 @@ class BatchClipping(PrivateSteps):
 
     def sample(self, step: int) -> Sample:
         """The mini-sets of a step; those of one example as a sample of examples."""
-        sets = mini_sets.drawn(self.task.streams, self.first, step, self.examples)
+        sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
@@ -125,8 +125,8 @@ class BatchClipping(PrivateSteps):
             noise = torch.zeros_like(bounds.weights)
             if self.mechanism is not None:
                 noise = self.mechanism.deviations(bounds, shares) * rates[:, None] / count
-            ends = (step + 1) % self.first.sparsify == 0
-            state = sparsify.follow(state, noise, self.first.sparsify, ends)
+            window_ends = (step + 1) % self.first.sparsify == 0
+            state = sparsify.follow(state, noise, self.first.sparsify, window_ends)
         if self.first.note_norms:
             columns = zip(self.layers.names, state["norms"]["layers"].T, strict=True)
             metrics |= {f"layer_norm/{name}": column for name, column in columns}
@@ -144,16 +144,16 @@ class BatchClipping(PrivateSteps):
         """Images as at test, or random crops of them by ``draws`` (..., 3)."""
         return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
 
-    def resumable(self, done: int) -> bool:
+    def resumable(self, steps_done: int) -> bool:
         """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""
-        return self.first.sampling != "shuffled" or done % (self.examples // self.first.batch) == 0
+        return self.first.sampling != "shuffled" or steps_done % (self.examples // self.first.batch) == 0
 
     def sums(
         self, state: State, sample: Sample, bounds: Bounds, step: int
     ) -> tuple[Tensors, Tensors, Tensors]:
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
-        others = () if self.single else (self.rates(step), state.get("active", {}))
-        batch = self.clipped_sums(state["parameters"], sample, bounds, step, *others)
+        clipper_arguments = () if self.single else (self.rates(step), state.get("active", {}))
+        batch = self.clipped_sums(state["parameters"], sample, bounds, step, *clipper_arguments)
         count = batch.mask.sum(1).clamp_min(1)
         statistics = {name: batch.sums[name] / each(batch.sums[name], count) for name in state["running"]}
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
@@ -161,7 +161,7 @@ class BatchClipping(PrivateSteps):
     def new_bounds(self, state: State, rates: Tensor, step: int) -> State:
         """What each layer is clipped to in the epoch that begins with ``step``, and the norms behind it."""
         norms = self.public_norms(state, rates) if layer_bounds.needs_norms(self.first) else None
-        every = []
+        all_bounds = []
         for replica, setting in enumerate(self.settings):
             clip = setting.clip_at(step, self.steps) if setting.clipping != "none" else torch.inf
             entries = [
@@ -175,19 +175,21 @@ class BatchClipping(PrivateSteps):
                 None if norms is None else norms[replica],
                 torch.stack(entries),
             )
-            every.append({**bounds._asdict(), "shares": shares})
-        state = {"bounds": {name: torch.stack([bounds[name] for bounds in every]) for name in every[0]}}
+            all_bounds.append({**bounds._asdict(), "shares": shares})
+        state = {
+            "bounds": {name: torch.stack([bounds[name] for bounds in all_bounds]) for name in all_bounds[0]}
+        }
         if norms is not None:
-            layers = [layer_bounds.expected(of_replica, self.members) for of_replica in norms]
+            layers = [layer_bounds.expected_norms(replica_norms, self.members) for replica_norms in norms]
             state["norms"] = {"layers": torch.stack(layers)}
         return state
 
     def public_norms(self, state: State, rates: Tensor) -> Tensor:
         """(R, P, T) norms of each tensor of the gradients of D_pub's examples, or of its mini-sets."""
-        how = self.task.execution
+        execution = self.task.execution
         inputs, labels = self.public
-        tensors, size, of_replica = state["parameters"], 1, partial(self._norms, self._of_mini_sets)
-        others: tuple[Any, ...] = (rates, state.get("active", {}))
+        tensors, size, replica_norms = state["parameters"], 1, partial(self._norms, self._of_mini_sets)
+        arguments: tuple[Any, ...] = (rates, state.get("active", {}))
         if self.first.norms == "mini_set":
             size = min(self.first.set_size, len(labels))
             count = len(labels) // size
@@ -195,25 +197,25 @@ class BatchClipping(PrivateSteps):
             labels = labels[: count * size].reshape(count, size)
         else:
             # statistics, which are held fixed here, come behind the parameters
-            tensors, others = self._with_statistics(tensors), ()
+            tensors, arguments = self._with_statistics(tensors), ()
             # made out here, as networks are not tried under `vmap`
-            of_replica = partial(self._norms, self.of_examples)
-        at_once = max(1, how.examples_at_once(self.task.replicas) // size)
+            replica_norms = partial(self._norms, self.of_examples)
+        at_once = max(1, execution.examples_at_once(self.task.replicas) // size)
         norms = [
-            over_replicas(partial(of_replica, *piece), how)(tensors, *others)
+            over_replicas(partial(replica_norms, *piece), execution)(tensors, *arguments)
             for piece in zip(inputs.split(at_once), labels.split(at_once), strict=True)
         ]
         return torch.cat(norms, 1)[..., : len(self.names)]
 
     @staticmethod
     def _norms(
-        clipper: Callable[..., ClippedSum], inputs: Tensor, labels: Tensor, tensors: Tensors, *others: Any
+        clipper: Callable[..., ClippedSum], inputs: Tensor, labels: Tensor, tensors: Tensors, *arguments: Any
     ) -> Tensor:
         """(P, T) unclipped norms of each tensor of one replica's gradients of P examples or mini-sets."""
         # each tensor a part of its own
         ones = next(iter(tensors.values())).new_ones(len(tensors))
-        apart = Bounds(ones.diag(), ones, ones)
-        return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), apart, *others).norms
+        separate = Bounds(ones.diag(), ones, ones)
+        return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), separate, *arguments).norms
 
     def _epoch(self, step: int) -> int:
         return self.first.epoch_at(step, self.steps)
@@ -226,10 +228,10 @@ class BatchClipping(PrivateSteps):
         """The parameters, and the statistics that batch norm has on D_pub with them."""
         if not self.batch_norm:
             return parameters
-        given = partial(measured, self.task.net)
+        measure = partial(measured, self.task.net)
         # one replica at a time: D_pub is large, and can't be divided
-        alone = replace(self.task.execution, replicas_at_once=1)
-        return {**parameters, **over_replicas(given, alone, shared=1)(parameters, self.public[0])}
+        sequential = replace(self.task.execution, replicas_at_once=1)
+        return {**parameters, **over_replicas(measure, sequential, shared=1)(parameters, self.public[0])}
 
     def _of_mini_sets(
         self,
@@ -246,12 +248,16 @@ class BatchClipping(PrivateSteps):
         Inputs are (K, S, ...), labels and mask (K, S); ``rate`` () is the step size inside a mini-set, and
         ``active`` 1 for the entries of parameters that are still trained, empty where all are.
         """
-        how = self.task.execution
-        gradient = partial(mini_sets.gradient, self.task.net, self.first, how)
+        execution = self.task.execution
+        gradient = partial(mini_sets.gradient, self.task.net, self.first, execution)
         # `over_replicas` takes the mini-sets of a replica one by one or together, as it does replicas
-        of_set = over_replicas(gradient, how, shared=2)(inputs, labels, mask, parameters, rate)
-        values = {name: value * active[name] if active else value for name, value in of_set.values.items()}
-        there = (mask.sum(1) > 0).float()
-        of_sets = clipped(values, of_set.loss, there, bounds)
-        statistics = {name: (value * there[:, None]).sum(0) for name, value in of_set.statistics.items()}
-        return of_sets._replace(sums={**of_sets.sums, **statistics})
+        set_gradients = over_replicas(gradient, execution, shared=2)(inputs, labels, mask, parameters, rate)
+        values = {
+            name: value * active[name] if active else value for name, value in set_gradients.values.items()
+        }
+        present = (mask.sum(1) > 0).float()
+        clipped_sets = clipped(values, set_gradients.loss, present, bounds)
+        statistics = {
+            name: (value * present[:, None]).sum(0) for name, value in set_gradients.statistics.items()
+        }
+        return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})

@@ -17,7 +17,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 
 
-def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
+def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
     """The mini-sets of a step, fresh ones each time: (R, K, S).
 
     A Poisson sample has no fixed size: each of its examples goes into one of the k sets by chance, so that
@@ -27,7 +27,7 @@ def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples
     if settings.sampling == "poisson":
         samples = streams.poisson(step, examples, batch / examples)
         if size > 1:
-            return _divided(streams, samples, settings.sets, step)
+            return _divide(streams, samples, settings.sets, step)
         sample = padded(samples, streams.device)
         return Sample(sample.chosen[..., None], sample.mask[..., None])
     draw = {"fixed": streams.fixed, "replacement": streams.replaced, "shuffled": streams.shuffled}
@@ -35,20 +35,20 @@ def drawn(streams: Streams, settings: BatchClippingSettings, step: int, examples
     return Sample(index, torch.ones(index.shape, device=index.device))
 
 
-def _divided(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
+def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
     """Samples divided into ``count`` sets by chance, padded to the longest set."""
-    most = max(1, max(len(sample) for sample in samples))
-    places = streams.uniform_values(step, most, "mini-sets")
+    largest = max(1, max(len(sample) for sample in samples))
+    uniforms = streams.uniform_values(step, largest, "mini-sets")
     sets = [
         [torch.from_numpy(sample[chosen == number]) for number in range(count)]
-        for sample, place in zip(samples, places, strict=True)
-        for chosen in ((place[: len(sample)] * np.float32(count)).astype(np.int64),)
+        for sample, uniform in zip(samples, uniforms, strict=True)
+        for chosen in ((uniform[: len(sample)] * np.float32(count)).astype(np.int64),)
     ]
-    longest = max(1, max(len(members) for of_replica in sets for members in of_replica))
+    longest = max(1, max(len(members) for replica_sets in sets for members in replica_sets))
     index = torch.zeros(len(samples), count, longest, dtype=torch.long)
     mask = torch.zeros(index.shape)
-    for row, of_replica in enumerate(sets):
-        for number, members in enumerate(of_replica):
+    for row, replica_sets in enumerate(sets):
+        for number, members in enumerate(replica_sets):
             # padded with one of its own, so that nothing of a set depends on another
             index[row, number] = members[0] if len(members) else 0
             index[row, number, : len(members)] = members
@@ -84,8 +84,8 @@ def gradient(
     """
 
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
-        counted = None if execution.alone and bool(mask.all()) else mask
-        with measuring(net, counted) as statistics:
+        example_weights = None if execution.single_replica and bool(mask.all()) else mask
+        with measuring(net, example_weights) as statistics:
             losses = F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="none")
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, statistics)
@@ -93,21 +93,22 @@ def gradient(
     differentiate = differentiated(loss, net, execution)
     size = -(-len(labels) // settings.local_steps)
     pieces = list(zip(inputs.split(size), labels.split(size), mask.split(size), strict=True))
-    place, total = parameters, rate.new_zeros(())
-    velocity = way = {name: torch.zeros_like(value) for name, value in parameters.items()}
+    weights, total = parameters, rate.new_zeros(())
+    velocity = displacement = {name: torch.zeros_like(value) for name, value in parameters.items()}
     statistics: Tensors = {}
     for piece in pieces:
-        gradients, (mean, measured) = differentiate(place, *piece)
+        gradients, (mean, piece_statistics) = differentiate(weights, *piece)
         velocity = {name: settings.momentum * velocity[name] + value for name, value in gradients.items()}
-        way = {name: value + velocity[name] for name, value in way.items()}
-        place = {name: value - rate * velocity[name] for name, value in place.items()}
+        displacement = {name: value + velocity[name] for name, value in displacement.items()}
+        weights = {name: value - rate * velocity[name] for name, value in weights.items()}
         total = total + mean
         statistics = {
-            name: value + statistics[name] if statistics else value for name, value in measured.items()
+            name: value + statistics[name] if statistics else value
+            for name, value in piece_statistics.items()
         }
     count = len(pieces)
     return Gradient(
-        {name: value / count for name, value in way.items()},
+        {name: value / count for name, value in displacement.items()},
         total / count,
         {name: value / count for name, value in statistics.items()},
     )

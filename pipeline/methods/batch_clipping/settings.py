@@ -147,11 +147,11 @@ class BatchClippingSettings(EpochSettings):
                 "local_steps"
             )
         if self.clipping in ("none", "full", "multiplied"):
-            only = f"with 'clipping: {self.clipping}', which has one part; allowed"
+            condition = f"with 'clipping: {self.clipping}', which has one part; allowed"
             if self.groups is not None:
-                return f"settings.groups: {self.groups} {only}: null"
+                return f"settings.groups: {self.groups} {condition}: null"
             if self.layer_noise != "equal":
-                return f"settings.layer_noise: '{self.layer_noise}' {only}: 'equal'"
+                return f"settings.layer_noise: '{self.layer_noise}' {condition}: 'equal'"
         if self.sparsify is not None and self.norms == "example":
             return "settings.norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"
         if self.clipping == "none" and self.sigma > 0:

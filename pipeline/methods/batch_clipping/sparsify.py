@@ -31,26 +31,26 @@ def _window(parameters: Tensors, noise: Tensor) -> State:
     }
 
 
-def follow(state: State, deviations: Tensor, window: int, ends: bool) -> State:
+def follow(state: State, deviations: Tensor, window: int, window_ends: bool) -> State:
     """State after a round.
 
     Args:
         state: with the round's parameters in it, frozen entries as they were.
         deviations: (R, T) standard deviation of the noise that the round added to each tensor's entries.
         window: rounds W of a window.
-        ends: whether this round ends one.
+        window_ends: whether this round ends one.
     """
     moved, square = {}, {}
     for name, value in state["parameters"].items():
-        way = value - state["origin"][name]
-        moved[name] = state["moved"][name] + way
-        square[name] = state["square"][name] + way.square()
+        displacement = value - state["origin"][name]
+        moved[name] = state["moved"][name] + displacement
+        square[name] = state["square"][name] + displacement.square()
     energy = state["noise"]["energy"] + deviations.square()
     state = {**state, "moved": moved, "square": square, "noise": {"energy": energy}}
-    return _fixed(state, window) if ends else state
+    return _fix_converged(state, window) if window_ends else state
 
 
-def _fixed(state: State, window: int) -> State:
+def _fix_converged(state: State, window: int) -> State:
     """The state with converged entries at their averages, and a new window begun.
 
     A random walk of W steps with variance t^2 each varies by t^2 (W^2 - 1) / (6 W) around its own average.
@@ -61,8 +61,8 @@ def _fixed(state: State, window: int) -> State:
         variance = state["square"][name] / window - average.square()
         walk = state["noise"]["energy"][:, column] * (window**2 - 1) / (6 * window**2)
         trained = state["active"][name] * (variance > each(variance, walk))
-        newly = (state["active"][name] > 0) & (trained == 0)
-        parameters[name] = torch.where(newly, state["origin"][name] + average, value)
+        newly_fixed = (state["active"][name] > 0) & (trained == 0)
+        parameters[name] = torch.where(newly_fixed, state["origin"][name] + average, value)
         active[name] = trained
     return {
         **state,

@@ -74,16 +74,18 @@ class Dpsgd(PrivateSteps):
         sums = batch.sums
         if self.first.private:
             released = self.released(sums, self.bounds(self.clips * self.statistics.lengthening), step)
-            sums = over_replicas(self.statistics.back, self.task.execution)(parameters, released)
+            sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(
+                parameters, released
+            )
             running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.batch for name, value in sums.items()}
-        after = self.optimizer.update(state, gradients, self.rates(step), step)
-        return {**after, "running": running}, batch.metrics()
+        updated = self.optimizer.update(state, gradients, self.rates(step), step)
+        return {**updated, "running": running}, batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The parameters and the statistics that normalise with them."""
-        return {**model, **over_replicas(self.statistics.given, self.task.execution)(model)}
+        return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K) by the test protocol of the network's normalisation."""
@@ -94,9 +96,9 @@ class Dpsgd(PrivateSteps):
         rows = (len(limits), len(self.weights))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
 
-    def at_once(self, sample: Sample) -> int:
+    def pass_size(self, sample: Sample) -> int:
         """All of a sample where its examples share statistics."""
-        return super().at_once(sample) if self.statistics.divisible else sample.chosen.shape[1]
+        return super().pass_size(sample) if self.statistics.divisible else sample.chosen.shape[1]
 
     def _unclipped(
         self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds

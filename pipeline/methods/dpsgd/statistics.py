@@ -23,9 +23,9 @@ from pipeline.models.normalization import (
     moments,
     statistics_layers,
 )
-from pipeline.privacy.clippers import way_for
+from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
-from pipeline.privacy.layers import watched
+from pipeline.privacy.layers import watch_layers
 from pipeline.privacy.statements import Statement, statement
 
 
@@ -43,7 +43,7 @@ class NoStatistics:
         """Keep what a function of parameters and examples needs besides them."""
         self.net: nn.Module = task.net
         self.execution = task.execution
-        self.at_once = task.execution.examples_at_once(task.replicas)
+        self.examples_at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
         # statistics that are part of the released vector, and their weight inside the clipped one
@@ -60,26 +60,28 @@ class NoStatistics:
         """Running averages after a step."""
         return running
 
-    def given(self, parameters: Tensors) -> Tensors:
+    def input_statistics(self, parameters: Tensors) -> Tensors:
         """Statistics that enter an example's loss as inputs of their own, by name."""
         return {}
 
     def clipper(self) -> Clipper:
-        """Clipped sums of gradients with respect to parameters and `given`."""
-        how = self.execution
-        return way_for(self.net, self.example, reference=how.reference, alone=how.alone)(self.net)
+        """Clipped sums of gradients with respect to parameters and `input_statistics`."""
+        execution = self.execution
+        return clipper_factory(
+            self.net, self.example, reference=execution.reference, single_replica=execution.single_replica
+        )(self.net)
 
-    def back(self, parameters: Tensors, released: Tensors) -> Tensors:
+    def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""
         return {name: released[name] for name in parameters}
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses as a function of the parameters alone, for training without privacy."""
-        given = {**parameters, **self.given(parameters)}
-        return F.cross_entropy(functional_call(self.net, given, (inputs,)), labels, reduction="none")
+        tensors = {**parameters, **self.input_statistics(parameters)}
+        return F.cross_entropy(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) at test, of parameters and what is `given` for them."""
+        """(B, K) at test, of parameters and their `input_statistics`."""
         return functional_call(self.net, tensors, (inputs,))
 
 
@@ -87,23 +89,24 @@ class PublicStatistics(NoStatistics):
     """``public_bn``: statistics s(theta) of the public images alone, in training and at test.
 
     An example's loss then depends on itself, theta and s. Its gradient is the pair (d_i, a u_i) with respect
-    to both, and the pair is what is clipped, summed and noised. `back` takes the noisy U through s to theta:
-    D + J^T U with J = ds/dtheta and U divided by a again; it knows no private data, so it is post-processing.
+    to both, and the pair is what is clipped, summed and noised. `parameter_gradients` takes the noisy U
+    through s to theta: D + J^T U with J = ds/dtheta and U divided by a again; it knows no private data, so it
+    is post-processing.
     """
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
         names = _batch_norms(self.net)
         return {f"{name}.{part}": settings.statistics_weight for name in names for part in ("mean", "var")}
 
-    def given(self, parameters: Tensors) -> Tensors:
+    def input_statistics(self, parameters: Tensors) -> Tensors:
         """Mean and variance of every batch-norm layer on the public images."""
         return measured(self.net, parameters, self.public)
 
-    def back(self, parameters: Tensors, released: Tensors) -> Tensors:
+    def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
         """D + J^T U, by one backward pass through the public images."""
         upstream = {name: released[name] for name in self.weights}
-        through = vjp(self.given, parameters)[1](upstream)[0]
-        return {name: released[name] + through[name] for name in parameters}
+        statistics_gradients = vjp(self.input_statistics, parameters)[1](upstream)[0]
+        return {name: released[name] + statistics_gradients[name] for name in parameters}
 
 
 class JointStatistics(NoStatistics):
@@ -130,20 +133,20 @@ class JointStatistics(NoStatistics):
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         values, pullback = vjp(partial(self.losses, inputs=inputs, labels=labels, mask=mask), tensors)[:2]
-        at_once = max(1, self.at_once // (len(labels) + len(self.public)))
+        at_once = max(1, self.examples_at_once // (len(labels) + len(self.public)))
         examples = torch.eye(len(mask), device=mask.device).split(at_once)
         parts: list[ClippedSum] = []
         # in a plain loop: every example's gradient at once would not fit
         pieces = zip(examples, mask.split(at_once), values.split(at_once), strict=True)
-        for piece, present, of_piece in pieces:
-            gradients = vmap(lambda which: pullback(which)[0])(piece)
-            parts.append(clipped(gradients, of_piece, present, bounds))
+        for cotangents, piece_mask, piece_losses in pieces:
+            gradients = vmap(lambda cotangent: pullback(cotangent)[0])(cotangents)
+            parts.append(clipped(gradients, piece_losses, piece_mask, bounds))
         return ClippedSum.of(parts)._replace(losses=values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
-        counted = torch.cat([mask, mask.new_ones(len(self.public))])
-        with measuring(self.net, counted):
+        example_weights = torch.cat([mask, mask.new_ones(len(self.public))])
+        with measuring(self.net, example_weights):
             logits = functional_call(self.net, parameters, (torch.cat([inputs, self.public]),))
         return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
 
@@ -153,20 +156,20 @@ class JointStatistics(NoStatistics):
         The public images join it at the first batch norm: before that examples don't see each other, and what
         becomes of public images is the same in every batch.
         """
-        seen: list[Tensor] = []
-        note = self.first.register_forward_pre_hook(lambda layer, arguments: seen.append(arguments[0]))
-        with note, measuring(self.net, self.public.new_ones(len(self.public))):
+        captured: list[Tensor] = []
+        hook = self.first.register_forward_pre_hook(lambda layer, arguments: captured.append(arguments[0]))
+        with hook, measuring(self.net, self.public.new_ones(len(self.public))):
             functional_call(self.net, tensors, (self.public,))
 
-        def joined(example: Tensor) -> Tensor:
+        def joint_logits(example: Tensor) -> Tensor:
             join = self.first.register_forward_pre_hook(
-                lambda layer, arguments: (torch.cat([arguments[0], seen[0]]),)
+                lambda layer, arguments: (torch.cat([arguments[0], captured[0]]),)
             )
             with join, measuring(self.net, example.new_ones(1 + len(self.public))):
                 return functional_call(self.net, tensors, (example[None],))[0]
 
-        size = max(1, self.at_once // (1 + len(self.public)))
-        return vmap(joined, chunk_size=size)(inputs)
+        size = max(1, self.examples_at_once // (1 + len(self.public)))
+        return vmap(joint_logits, chunk_size=size)(inputs)
 
 
 class NoisyAverages(JointStatistics):
@@ -220,12 +223,12 @@ class NoisyAverages(JointStatistics):
         """Mean and variance of each neuron's truncated summed input."""
         statistics: Tensors = {}
 
-        def note(name: str, summed: Tensor, output: Tensor) -> None:
+        def record(name: str, summed: Tensor, output: Tensor) -> None:
             # clamp would hand on a NaN, and one overflowing example would spoil what is released of all
             values = torch.nan_to_num(summed).clamp(-self.half_range, self.half_range)
             statistics[f"{name}.mean"], statistics[f"{name}.var"] = moments(values, mask)
 
-        with watched(statistics_layers(self.net), note), measuring(self.net, mask):
+        with watch_layers(statistics_layers(self.net), record), measuring(self.net, mask):
             functional_call(self.net, parameters, (inputs,))
         return statistics
 

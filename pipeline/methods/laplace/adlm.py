@@ -19,7 +19,7 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 from pipeline.privacy.statements import statement
 
 # What is left of a relevance at least: without any, a feature would get infinite noise. The authors' code's
-LEAST = 1e-5
+LEAST_RELEVANCE = 1e-5
 POWER = 4  # to which that code raises relevances
 INFORMED = statement("exact_relevances")
 
@@ -44,16 +44,16 @@ class Adlm(Perturbed):
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
         if self.variant != "code":
             return mean
-        return ((mean - mean.amin()) / (mean.amax() - mean.amin()).clamp_min(LEAST)) ** POWER
+        return ((mean - mean.amin()) / (mean.amax() - mean.amin()).clamp_min(LEAST_RELEVANCE)) ** POWER
 
     @cached_property
     def noisy(self) -> Tensor:
         """(R, d) relevances with their noise (lines 3 to 7)."""
-        streams, spacing, room = self.task.streams, None, 1.0
+        streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
             # how far a mean may move is no multiple of any spacing
-            spacing, room = 2.0 ** floor(log2(self._distance * FINENESS / 2)), 1 + FINENESS
-        scales = self.task.numbers(room * self._scale(settings) for settings in self.adaptive)
+            spacing, margin = 2.0 ** floor(log2(self._distance * FINENESS / 2)), 1 + FINENESS
+        scales = self.task.numbers(margin * self._scale(settings) for settings in self.adaptive)
         scales = scales[:, None].expand(-1, self.features)
         return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[:, 0]
 
@@ -61,20 +61,20 @@ class Adlm(Perturbed):
     def ratios(self) -> Tensor:
         """(R, d) beta_j = d |R_j| / sum |R_j| (Eq. 16)."""
         size = self.noisy if self.variant == "code" else self.noisy.abs()
-        size = size.clamp_min(LEAST)
+        size = size.clamp_min(LEAST_RELEVANCE)
         ratios = self.features * size / size.sum(1, keepdim=True)
-        return ratios.clamp_min(LEAST) if self.variant == "code" else ratios
+        return ratios.clamp_min(LEAST_RELEVANCE) if self.variant == "code" else ratios
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """As every perturbed training; the last step also notes the relevances, where that is wanted."""
-        after, metrics = super().step(state, step)
+        next_state, metrics = super().step(state, step)
         if not self.adaptive[0].note_relevance or step + 1 < self.steps:
-            return after, metrics
-        noted = {
-            "relevance/" + "/".join(map(str, place)): self.noisy[:, index]
-            for index, place in enumerate(np.ndindex(*self.task.inputs.shape[1:]))
+            return next_state, metrics
+        relevances = {
+            "relevance/" + "/".join(map(str, position)): self.noisy[:, index]
+            for index, position in enumerate(np.ndindex(*self.task.inputs.shape[1:]))
         }
-        return after, {**metrics, **noted}
+        return next_state, {**metrics, **relevances}
 
     def guarantee(self, replica: int) -> Guarantee:
         """As every perturbed training's, and nothing where relevances carry private images without noise."""
@@ -113,7 +113,7 @@ class Adlm(Perturbed):
         if self.relevance.public or not settings.private:
             return 0.0
         if settings.variant == "sound":
-            whole = self.features * self._distance
+            sensitivity = self.features * self._distance
         else:
-            whole = relevance_sensitivity(self.features, self.relevance.examples)
-        return whole / (settings.relevance_share * settings.epsilon)
+            sensitivity = relevance_sensitivity(self.features, self.relevance.examples)
+        return sensitivity / (settings.relevance_share * settings.epsilon)

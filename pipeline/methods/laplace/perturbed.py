@@ -34,7 +34,7 @@ TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoisyExamples:
     """Examples as training sees them, of R replicas.
 
     ``inputs`` (R, B, ...); ``first`` and ``second`` (R, B, M), coefficients of the loss, the latter (R, 1, 1)
@@ -73,7 +73,9 @@ class Perturbed(Method):
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
-        batch = self._shared(chosen, step) if self.variant == "code" else self._released(chosen)
+        batch = (
+            self._shared_noise_batch(chosen, step) if self.variant == "code" else self._released_batch(chosen)
+        )
         gradients, losses = over_replicas(
             gradient(self._loss, self.task.net, self.task.execution), self.execution
         )(state["parameters"], batch.inputs, batch.first, batch.second, batch.units, self.bias_factors)
@@ -90,7 +92,7 @@ class Perturbed(Method):
             inputs = clean.expand(self.task.replicas, *clean.shape)
         else:
             inputs = self.release.inputs[:, : self.batch]
-        measured = over_replicas(self._measured, self.execution)
+        measured = over_replicas(self._measure_extremes, self.execution)
         return {
             **state["parameters"],
             **measured(state["parameters"], inputs, self.bias_factors),
@@ -104,12 +106,12 @@ class Perturbed(Method):
             return Guarantee(None, None, None, broken=(NOISELESS,))
         reasons = [SHARED] if self.variant == "code" else []
         # with 1/|L| of the noise on an example, |L| times the epsilon is spent
-        at = "claimed" if self.variant == "sound" else "accounted"
-        protects = statement("nobody" if reasons else f"{self.trust}_at_{at}")
+        epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
+        protects = statement("nobody" if reasons else f"{self.trust}_at_{epsilon_kind}")
         if settings.exact != "nothing":
-            left = {"inputs": "inputs", "loss": "labels"}[settings.exact]
-            protects = protects if reasons else statement("nobodys", quantity=left)
-            reasons.append(statement("exact", quantity=left))
+            quantity = {"inputs": "inputs", "loss": "labels"}[settings.exact]
+            protects = protects if reasons else statement("nobodys", quantity=quantity)
+            reasons.append(statement("exact", quantity=quantity))
         return Guarantee(
             spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
             delta=0.0,
@@ -135,7 +137,7 @@ class Perturbed(Method):
         return self.task.numbers(
             0.0
             if setting.exact == "inputs"
-            else self._layer(setting) / (setting.input_share * setting.epsilon)
+            else self._input_sensitivity(setting) / (setting.input_share * setting.epsilon)
             for setting in self.settings
         )
 
@@ -150,7 +152,7 @@ class Perturbed(Method):
         return self.task.numbers(
             0.0
             if setting.exact == "loss"
-            else self._coefficients(setting) / (setting.loss_share * setting.epsilon)
+            else self._loss_sensitivity(setting) / (setting.loss_share * setting.epsilon)
             for setting in self.settings
         )
 
@@ -163,7 +165,7 @@ class Perturbed(Method):
         return release_laplace(bias, self.identical[:, None], self.task.streams, 0, "bias")[:, 0, 0]
 
     @cached_property
-    def release(self) -> Noisy:
+    def release(self) -> NoisyExamples:
         """All N examples with their noise, drawn once (lines 12, 13, 18 and 19)."""
         task = self.task
         exact = as_input(task.inputs).flatten(1)
@@ -171,14 +173,14 @@ class Perturbed(Method):
         if self.limit is not None:
             inputs.clamp_(-self.limit, self.limit)
         first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
-        noisy = self._second
+        second = self._second
         if self.variant == "paper":
             # 1/8 is no data, but is noised all the same; the noise of phi^(0) would change no gradient
-            noisy = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
-        return Noisy(
+            second = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
+        return NoisyExamples(
             inputs.unflatten(2, task.inputs.shape[1:]),
             self._noisy_coefficients(first, "first"),
-            noisy,
+            second,
             torch.zeros(task.replicas, self.parts.units, device=inputs.device),
         )
 
@@ -191,29 +193,29 @@ class Perturbed(Method):
         scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
         return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
-    def _released(self, chosen: Tensor) -> Noisy:
+    def _released_batch(self, chosen: Tensor) -> NoisyExamples:
         """Released examples at ``chosen`` (R, B)."""
         rows = torch.arange(len(chosen), device=chosen.device)[:, None]
         data = self.release
         second = data.second if data.second.shape[1] == 1 else data.second[rows, chosen]
-        return Noisy(data.inputs[rows, chosen], data.first[rows, chosen], second, data.units)
+        return NoisyExamples(data.inputs[rows, chosen], data.first[rows, chosen], second, data.units)
 
-    def _shared(self, chosen: Tensor, step: int) -> Noisy:
+    def _shared_noise_batch(self, chosen: Tensor, step: int) -> NoisyExamples:
         """A batch as the authors' code noises it: one tensor for all its examples, anew at each step."""
         task = self.task
-        noise = self._alone(self.input_scales, step, "inputs")
+        noise = self._noise(self.input_scales, step, "inputs")
         inputs = as_input(task.inputs[chosen]) + noise.reshape(-1, 1, *task.inputs.shape[1:])
         if self.limit is not None:
             inputs = inputs.clamp(-self.limit, self.limit)
         targets = F.one_hot(task.labels[chosen], self.parts.classes).float()
-        units = self._alone(self.loss_scales[:, None].expand(-1, self.parts.units), step, "units")
-        return Noisy(inputs, first_coefficients(targets), self._second, units)
+        units = self._noise(self.loss_scales[:, None].expand(-1, self.parts.units), step, "units")
+        return NoisyExamples(inputs, first_coefficients(targets), self._second, units)
 
-    def _alone(self, scales: Tensor, step: int, purpose: str) -> Tensor:
+    def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
         """(R, d) noise of ``scales`` (R, d) on nothing."""
         return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
-    def _layer(self, settings: IlmSettings) -> float:
+    def _input_sensitivity(self, settings: IlmSettings) -> float:
         """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""
         if settings.variant == "sound":
             return float(self.features)
@@ -222,7 +224,7 @@ class Perturbed(Method):
         hidden = self.parts.maps if settings.sensitivity == "maps" else self.parts.neurons
         return layer_sensitivity(hidden, self.features) / settings.scale_batch
 
-    def _coefficients(self, settings: IlmSettings) -> float:
+    def _loss_sensitivity(self, settings: IlmSettings) -> float:
         """Over epsilon_3: Delta_F / |L| (line 19), or how far a label moves its coefficients: two by 1."""
         if settings.variant == "sound":
             return 2.0
@@ -253,7 +255,7 @@ class Perturbed(Method):
 
     # Of one replica
 
-    def _bounded(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """States in [0, 1]: by the extremes of a batch (section III-B), or in 'code' cut off."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
@@ -270,11 +272,11 @@ class Perturbed(Method):
     ) -> tuple[Tensor, Tensor]:
         with measuring(self.parts.features):
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
-        bounded = self._bounded(hidden, hidden.amin(0), hidden.amax(0)) + units
+        bounded = self._bound_hidden(hidden, hidden.amin(0), hidden.amax(0)) + units
         loss = polynomial(self.parts.outputs(parameters, bounded), first, second).mean()
         return loss, loss
 
-    def _measured(self, parameters: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensors:
+    def _measure_extremes(self, parameters: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensors:
         with measuring(self.parts.features, inputs.new_ones(len(inputs))) as statistics:
             hidden = self.parts.hidden(parameters, inputs, bias_factor)
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
@@ -284,4 +286,4 @@ class Perturbed(Method):
         tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
-        return self.parts.outputs(tensors, self._bounded(hidden, low, high))
+        return self.parts.outputs(tensors, self._bound_hidden(hidden, low, high))

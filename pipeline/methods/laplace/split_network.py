@@ -65,11 +65,11 @@ def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
             "model.name: methods 'adlm' and 'ilm' need a plain sequence of layers that ends in a linear one "
             "without normalisation, such as adlm_cnn"
         )
-    places = list(layers)
+    order = list(layers)
     with torch.no_grad():
-        first = net[: places.index(affine[0]) + 1](example)
+        first = net[: order.index(affine[0]) + 1](example)
     return SplitNetwork(
-        features=net[: places.index(affine[-1])],
+        features=net[: order.index(affine[-1])],
         output=output,
         prefix=f"{affine[-1]}.",
         bias=None if layers[affine[0]].bias is None else f"{affine[0]}.bias",

@@ -68,55 +68,55 @@ class NoisyWeights(Method):
         inputs, labels = self.task.inputs[chosen], self.task.labels[chosen]
         if self.first.augment == "crop_flip":
             inputs = crop_flip(inputs, self.task.streams.uniform(step, 3 * self.batch, "augment"))
-        weights = self._noised(state["parameters"], self.task.streams.normal(step, self._size))
+        weights = self._add_noise(state["parameters"], self.task.streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
-        gradients, (losses, measured) = over_replicas(
+        gradients, (losses, batch_statistics) = over_replicas(
             gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
-            name: value + each(value, self.averaging) * (measured[name] - value)
+            name: value + each(value, self.averaging) * (batch_statistics[name] - value)
             for name, value in state["running"].items()
         }
-        after = self.optimizer.update(state, gradients, self.rates(step), step)
-        return {**after, "running": running}, {"train_loss": losses}
+        updated = self.optimizer.update(state, gradients, self.rates(step), step)
+        return {**updated, "running": running}, {"train_loss": losses}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The weights of one draw, and the statistics that go with them."""
-        return self._drawn(model, draw, scale=1.0)
+        return self._draw_network(model, draw, scale=1.0)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'scale_L' for each of `scales`: all weights of the first draw multiplied by L."""
 
-        def tested(scale: float) -> Predict:
-            network = self._drawn(model, 0, scale)
-            return lambda inputs, place: self.predict(network, inputs)
+        def predictor(scale: float) -> Predict:
+            network = self._draw_network(model, 0, scale)
+            return lambda inputs, position: self.predict(network, inputs)
 
-        return {f"scale_{scale:g}": tested(scale) for scale in self.first.scales}
+        return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
 
     def guarantee(self, replica: int) -> Guarantee:
         """None: nothing here is private."""
         return Guarantee(None, None, None, broken=(ROBUSTNESS,))
 
-    def _drawn(self, model: Tensors, draw: int, scale: float) -> Tensors:
+    def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
         """The weights of one draw times ``scale``, and the statistics that go with them."""
         noise = self.test_streams.normal(draw, self._size, "test")
-        noised = self._noised({name: model[name] for name in self.task.parameters}, noise)
-        tensors = {**model, **noised, **{name: scale * noised[name] for name in self.scaled}}
-        return {**tensors, **self._measured(tensors)} if self.remeasured else tensors
+        noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
+        tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}
+        return {**tensors, **self._measure_statistics(tensors)} if self.remeasured else tensors
 
     @property
     def _size(self) -> int:
         return sum(self.task.parameters[name][0].numel() for name in self.noisy)
 
-    def _noised(self, parameters: Tensors, noise: Tensor) -> Tensors:
+    def _add_noise(self, parameters: Tensors, noise: Tensor) -> Tensors:
         """mu + sigma noise, where weights are noisy; ``noise`` (R, their number)."""
-        noised = dict(parameters)
+        noisy_weights = dict(parameters)
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
             value = parameters[name]
             # in place: nobody else sees the noise
-            noised[name] = part.reshape(value.shape).mul_(each(value, self.sigmas)).add_(value)
-        return noised
+            noisy_weights[name] = part.reshape(value.shape).mul_(each(value, self.sigmas)).add_(value)
+        return noisy_weights
 
     def _loss(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
@@ -126,7 +126,7 @@ class NoisyWeights(Method):
             loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)
 
-    def _measured(self, tensors: Tensors) -> Tensors:
+    def _measure_statistics(self, tensors: Tensors) -> Tensors:
         """Statistics of the first `MEASURED` training examples under these weights."""
         inputs = as_input(self.task.inputs[:MEASURED])
         measure = partial(measured, self.task.net)

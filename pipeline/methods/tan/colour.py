@@ -12,17 +12,17 @@ SIXTHS = (5.0, 3.0, 1.0)  # of the colour circle: how far red, green and blue li
 
 def brightened(images: Tensor, factors: Tensor) -> Tensor:
     """Values times ``factors``, at least 0."""
-    return (images * _of_each(factors)).clamp(0, 1)
+    return (images * _per_image(factors)).clamp(0, 1)
 
 
 def contrasted(images: Tensor, factors: Tensor) -> Tensor:
     """Distances from the mean of the image's grey values, times ``factors``."""
-    return _blended(images, _grey(images).mean((1, 2, 3), keepdim=True), factors)
+    return _blend(images, _grey(images).mean((1, 2, 3), keepdim=True), factors)
 
 
 def saturated(images: Tensor, factors: Tensor) -> Tensor:
     """Distances from the pixel's own grey value, times ``factors``."""
-    return _blended(images, _grey(images), factors)
+    return _blend(images, _grey(images), factors)
 
 
 def greyscaled(images: Tensor) -> Tensor:
@@ -35,19 +35,19 @@ def hue_shifted(images: Tensor, shifts: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
-    most = images.amax(1)
-    chroma = most - images.amin(1)
-    span = torch.where(chroma > 0, chroma, 1)  # a grey pixel has no hue; any does
-    ahead = torch.where(
-        most == red,
-        (green - blue) / span,
-        torch.where(most == green, 2 + (blue - red) / span, 4 + (red - green) / span),
+    value = images.amax(1)
+    chroma = value - images.amin(1)
+    divisor = torch.where(chroma > 0, chroma, 1)  # a grey pixel has no hue; any does
+    sixths = torch.where(
+        value == red,
+        (green - blue) / divisor,
+        torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
     )
-    hue = ahead[:, None] + 6 * _of_each(shifts)  # in sixths of a turn
-    places = (hue + images.new_tensor(SIXTHS)[:, None, None]).remainder(6)
+    hue = sixths[:, None] + 6 * _per_image(shifts)  # in sixths of a turn
+    channel_hues = (hue + images.new_tensor(SIXTHS)[:, None, None]).remainder(6)
     # how much of its chroma a channel lacks: all of it for two sixths, none for two, a part in between
-    lacking = torch.minimum(places, 4 - places).clamp(0, 1)
-    return most[:, None] - chroma[:, None] * lacking
+    missing_chroma = torch.minimum(channel_hues, 4 - channel_hues).clamp(0, 1)
+    return value[:, None] - chroma[:, None] * missing_chroma
 
 
 def _grey(images: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ def _grey(images: Tensor) -> Tensor:
     return 0.2989 * red + 0.587 * green + 0.114 * blue
 
 
-def _blended(images: Tensor, others: Tensor, factors: Tensor) -> Tensor:
-    return torch.lerp(others, images, _of_each(factors)).clamp(0, 1)
+def _blend(images: Tensor, references: Tensor, factors: Tensor) -> Tensor:
+    return torch.lerp(references, images, _per_image(factors)).clamp(0, 1)
 
 
-def _of_each(amounts: Tensor) -> Tensor:
+def _per_image(amounts: Tensor) -> Tensor:
     return amounts[:, None, None, None]

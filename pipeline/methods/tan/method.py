@@ -66,12 +66,12 @@ class Tan(PrivateSteps):
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.first.batch for name, value in sums.items()}
         rates = self.rates(step)
-        shrunk = 1 - rates * self.task.numbers(setting.weight_decay for setting in self.settings)
-        parameters = {name: value * each(value, shrunk) for name, value in state["parameters"].items()}
-        after = self.optimizer.update({**state, "parameters": parameters}, gradients, rates, step)
-        after["average"] = self._averaged(state["average"], after["parameters"], step)
+        decay_factors = 1 - rates * self.task.numbers(setting.weight_decay for setting in self.settings)
+        parameters = {name: value * each(value, decay_factors) for name, value in state["parameters"].items()}
+        next_state = self.optimizer.update({**state, "parameters": parameters}, gradients, rates, step)
+        next_state["average"] = self._average(state["average"], next_state["parameters"], step)
         metrics = batch.metrics()
-        return after, {**metrics, **self._histogram(batch)} if self.first.note_norms else metrics
+        return next_state, {**metrics, **self._histogram(batch)} if self.first.note_norms else metrics
 
     def model(self, state: State) -> Tensors:
         """The average, under the network's own names, and the last weights."""
@@ -90,41 +90,43 @@ class Tan(PrivateSteps):
         """(R, L K, ...) the K copies of each example in a row, augmented by its ``draws`` (R, L, K P)."""
         if draws is None:
             return self.views.plain(stored)
-        repeated = stored.repeat_interleave(self.copies, 1)
-        return self._augmented(repeated, draws.unflatten(2, (self.copies, -1)).flatten(1, 2))
+        copies = stored.repeat_interleave(self.copies, 1)
+        return self._augment(copies, draws.unflatten(2, (self.copies, -1)).flatten(1, 2))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """'last': the weights without average. 'vote': the average, on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
-        ways: dict[str, Predict] = {"last": lambda inputs, place: self.predict(last, inputs)}
+        predictors: dict[str, Predict] = {"last": lambda inputs, position: self.predict(last, inputs)}
         if self.recipe is not None and self.copies > 1:
-            ways["vote"] = partial(self._voted, self.network(model, 0))
-        return ways
+            predictors["vote"] = partial(self._vote, self.network(model, 0))
+        return predictors
 
-    def _augmented(self, stored: Tensor, draws: Tensor) -> Tensor:
+    def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
         """(R, N, C, H, W) images as the network sees them, each augmented by its ``draws`` (R, N, P)."""
         assert self.recipe is not None
         images = self.recipe.apply(as_input(stored).flatten(0, 1), draws.flatten(0, 1))
         return self.views.scaled(images.unflatten(0, stored.shape[:2]))
 
-    def _averaged(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
+    def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
         """The moving average after a step; its decay grows with the steps, so that it forgets the start."""
-        done = step + 1
-        decay = self.task.numbers(min(setting.ema, (1 + done) / (10 + done)) for setting in self.settings)
+        steps_done = step + 1
+        decay = self.task.numbers(
+            min(setting.ema, (1 + steps_done) / (10 + steps_done)) for setting in self.settings
+        )
         return {
             name: value + each(value, decay) * (average[name] - value) for name, value in parameters.items()
         }
 
-    def _voted(self, network: Tensors, inputs: Tensor, place: int) -> Tensor:
+    def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
         """(R, B) classes most often predicted for K augmented copies of each image; of equals the first."""
         assert self.recipe is not None
-        shape = (place + len(inputs), self.copies, self.recipe.draws)
+        shape = (position + len(inputs), self.copies, self.recipe.draws)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
-        draws = numbers.reshape(self.task.replicas, *shape)[:, place:]
+        draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
         images = inputs.expand(self.task.replicas, *inputs.shape)
         votes = []
-        for of_copy in draws.unbind(2):
-            copies = self._augmented(images, of_copy)
+        for copy_draws in draws.unbind(2):
+            copies = self._augment(images, copy_draws)
             logits = over_replicas(self.outputs, self.task.execution)(network, copies)
             votes.append(F.one_hot(logits.argmax(-1), logits.shape[-1]))
         return torch.stack(votes).sum(0).argmax(-1)

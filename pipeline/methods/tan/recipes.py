@@ -36,9 +36,9 @@ def jitter(images: Tensor, draws: Tensor) -> Tensor:
 
     torchvision also draws the order of the four; here it is always this one.
     """
-    brightness, contrast, saturation = _between(*FACTORS, draws[:, :3]).unbind(1)
+    brightness, contrast, saturation = _interpolate(*FACTORS, draws[:, :3]).unbind(1)
     images = contrasted(brightened(images, brightness), contrast)
-    return hue_shifted(saturated(images, saturation), _between(*HUE, draws[:, 3]))
+    return hue_shifted(saturated(images, saturation), _interpolate(*HUE, draws[:, 3]))
 
 
 def flip(images: Tensor, draws: Tensor) -> Tensor:
@@ -48,11 +48,11 @@ def flip(images: Tensor, draws: Tensor) -> Tensor:
 
 def blur(images: Tensor, draws: Tensor) -> Tensor:
     """Gaussian blur of 3 x 3 pixels, the border reflected; one draw tells its standard deviation."""
-    beside = (-0.5 / _between(*BLUR, draws).square()).exp()[:, :, None, None]
+    neighbour_weight = (-0.5 / _interpolate(*BLUR, draws).square()).exp()[:, :, None, None]
     padded = F.pad(images, (1,) * 4, mode="reflect")
-    rows = padded[:, :, 1:-1] + beside * (padded[:, :, :-2] + padded[:, :, 2:])
-    whole = rows[..., 1:-1] + beside * (rows[..., :-2] + rows[..., 2:])
-    return (whole / (1 + 2 * beside).square()).clamp(0, 1)
+    rows = padded[:, :, 1:-1] + neighbour_weight * (padded[:, :, :-2] + padded[:, :, 2:])
+    blurred = rows[..., 1:-1] + neighbour_weight * (rows[..., :-2] + rows[..., 2:])
+    return (blurred / (1 + 2 * neighbour_weight).square()).clamp(0, 1)
 
 
 def resized_crop(images: Tensor, draws: Tensor) -> Tensor:
@@ -63,36 +63,36 @@ def resized_crop(images: Tensor, draws: Tensor) -> Tensor:
     """
     height, width = images.shape[2:]
     area, ratio, top, left = draws.unbind(1)
-    area = height * width * _between(*AREA, area)
-    ratio = RATIO ** _between(-1, 1, ratio)
-    rows = _places(height, (area / ratio).sqrt(), top)
-    columns = _places(width, (area * ratio).sqrt(), left)
+    area = height * width * _interpolate(*AREA, area)
+    ratio = RATIO ** _interpolate(-1, 1, ratio)
+    rows = _positions(height, (area / ratio).sqrt(), top)
+    columns = _positions(width, (area * ratio).sqrt(), left)
     return _columns(_columns(images.mT, rows).mT, columns)
 
 
-def _between(low: float, high: float, draws: Tensor) -> Tensor:
+def _interpolate(low: float, high: float, draws: Tensor) -> Tensor:
     return low + (high - low) * draws
 
 
-def _places(size: int, length: Tensor, start: Tensor) -> Tensor:
+def _positions(size: int, length: Tensor, start: Tensor) -> Tensor:
     """(N, size) where a stretch of (N,) whole pixels is looked at, to be shown at ``size`` pixels."""
     length = length.round().clamp(1, size)
     first = (start * (size - length + 1)).floor()
     # pixels are squares seen at their middles; beyond the last middle of the stretch nothing is looked at
     middles = torch.arange(size, device=start.device) + 0.5
-    inside = (middles * (length / size)[:, None] - 0.5).clamp_min(0).minimum(length[:, None] - 1)
-    return first[:, None] + inside
+    offsets = (middles * (length / size)[:, None] - 0.5).clamp_min(0).minimum(length[:, None] - 1)
+    return first[:, None] + offsets
 
 
-def _columns(images: Tensor, places: Tensor) -> Tensor:
+def _columns(images: Tensor, positions: Tensor) -> Tensor:
     """Columns at (N, K) places, on the line between the two pixels there. No place is out of the image."""
-    left = places.floor()
+    left = positions.floor()
     index = left.long()[:, None, None].expand(*images.shape[:3], -1)
     right = (index + 1).clamp_max(images.shape[3] - 1)
-    return torch.lerp(images.gather(3, index), images.gather(3, right), (places - left)[:, None, None])
+    return torch.lerp(images.gather(3, index), images.gather(3, right), (positions - left)[:, None, None])
 
 
-def _in_turn(*recipes: Recipe) -> Recipe:
+def _sequence(*recipes: Recipe) -> Recipe:
     """One recipe after the other, each with draws of its own."""
     parts = [recipe.draws for recipe in recipes]
 
@@ -104,7 +104,7 @@ def _in_turn(*recipes: Recipe) -> Recipe:
     return Recipe(sum(parts), apply)
 
 
-def _sometimes(probability: float, recipe: Recipe) -> Recipe:
+def _with_probability(probability: float, recipe: Recipe) -> Recipe:
     """A recipe for a share of the images, by a first draw of each."""
 
     def apply(images: Tensor, draws: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def _sometimes(probability: float, recipe: Recipe) -> Recipe:
 
 
 CROP_FLIP = Recipe(3, partial(crop_flip, padding="reflect"))
-JITTER = _sometimes(0.3, Recipe(4, jitter))
+JITTER = _with_probability(0.3, Recipe(4, jitter))
 FLIP = Recipe(1, flip)
 RESIZED_CROP = Recipe(4, resized_crop)
 
@@ -123,15 +123,15 @@ RECIPES = {
     # on CIFAR-10; De et al. (2022)
     "crop_flip": CROP_FLIP,
     # "Ours", whose padding of 20 pixels is for crops of 224
-    "crop_flip_jitter": _in_turn(CROP_FLIP, JITTER),
+    "crop_flip_jitter": _sequence(CROP_FLIP, JITTER),
     # "RRC"
-    "resized_crop": _in_turn(RESIZED_CROP, FLIP),
+    "resized_crop": _sequence(RESIZED_CROP, FLIP),
     # "SimCLR"
-    "simclr": _in_turn(
+    "simclr": _sequence(
         JITTER,
-        _sometimes(0.2, Recipe(0, lambda images, draws: greyscaled(images))),
+        _with_probability(0.2, Recipe(0, lambda images, draws: greyscaled(images))),
         FLIP,
-        _sometimes(0.2, Recipe(1, blur)),
+        _with_probability(0.2, Recipe(1, blur)),
         RESIZED_CROP,
     ),
 }

@@ -52,20 +52,20 @@ class TanSettings(MethodSettings):
         """Every copy of every example."""
         return self.batch * self.copies
 
-    def simulates(self, whole: Self) -> bool:
-        """Whether these are ``whole`` with batch and noise smaller by one factor (section 3.4)."""
-        scaled = {"batch": whole.batch, "sigma": whole.sigma, "note_norms": whole.note_norms}
-        same = self.model_copy(update=scaled) == whole
-        exact = math.isclose(self.sigma * whole.batch, whole.sigma * self.batch, rel_tol=1e-6)
-        return same and exact and self.private and self.batch < whole.batch
+    def simulates(self, target: Self) -> bool:
+        """Whether these are ``target`` with batch and noise smaller by one factor (section 3.4)."""
+        scaled = {"batch": target.batch, "sigma": target.sigma, "note_norms": target.note_norms}
+        equal_otherwise = self.model_copy(update=scaled) == target
+        same_ratio = math.isclose(self.sigma * target.batch, target.sigma * self.batch, rel_tol=1e-6)
+        return equal_otherwise and same_ratio and self.private and self.batch < target.batch
 
     def total_steps(self, examples: int) -> int:
         """S, whatever the number of examples."""
         return self.steps
 
-    def logs_after(self, done: int, examples: int) -> bool:
+    def logs_after(self, steps_done: int, examples: int) -> bool:
         """Whether another tenth of the steps is done."""
-        return done * self.NOTES // self.steps > (done - 1) * self.NOTES // self.steps
+        return steps_done * self.NOTES // self.steps > (steps_done - 1) * self.NOTES // self.steps
 
     def needs_public(self, normalization: str) -> bool:
         """Always: they give the scale of the inputs."""
