@@ -17,7 +17,7 @@ from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
-from tests.data.mine import ROW, declare, made, settings_of
+from tests.data.own_files import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet

@@ -20,7 +20,7 @@ from pipeline.data.own import images, npz, private, texts
 from pipeline.data.prepare import prepare
 from pipeline.files import digest_file
 from pipeline.identity.entries import entries
-from tests.data.mine import ROW, declare, made, settings_of
+from tests.data.own_files import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 
 COUNT = 90
