@@ -86,7 +86,7 @@ def scale(
 def _spends(epsilon: tuple[float, float] | None) -> str:
     if epsilon is None:
         return "Without noise, so nothing is private."
-    low, high = (_number(value) for value in epsilon)
+    low, high = (_bound(value) for value in epsilon)
     return f"On the private data it spends epsilon {low if low == high else f'{low} to {high}'} by itself."
 
 
@@ -115,15 +115,17 @@ def _table(planned: "Plan") -> "Table":
 
 
 def _cells(choice: "Choice", best: "Choice") -> list[str]:
+    from pipeline.reporting.wording import number
+
     return [
         str(choice.batch),
         f"{choice.sigma:.4g}",
         str(choice.steps),
         f"{choice.rate:.3g}",
         f"{choice.eta:.3g}",
-        _number(choice.epsilon_tan),
-        _number(choice.epsilon_rdp),
-        _number(choice.epsilon_pld),
+        number(choice.epsilon_tan),  # an approximation, and no bound
+        _bound(choice.epsilon_rdp),
+        _bound(choice.epsilon_pld),
         f"{choice.noise:.2f}",
         f"{choice.processed:.3g}",
         f"{choice.processed / best.processed:.3g}",
@@ -157,15 +159,15 @@ def _advice(planned: "Plan", simulate: int) -> list[str]:
 
 def _spent(small: "Cost") -> str:
     if small.epsilon_pld is None:
-        return f"{_number(small.epsilon_rdp)} (RDP)"
-    return f"{_number(small.epsilon_pld)} (PLD; {_number(small.epsilon_rdp)} by RDP)"
+        return f"{_bound(small.epsilon_rdp)} (RDP)"
+    return f"{_bound(small.epsilon_pld)} (PLD; {_bound(small.epsilon_rdp)} by RDP)"
 
 
 def _share(cost: float) -> str:
     return f"1/{1 / cost:.3g}"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.4g}"
+def _bound(epsilon: float | None) -> str:
+    from pipeline.reporting.wording import upwards
+
+    return "-" if epsilon is None else upwards(epsilon)

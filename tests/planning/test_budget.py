@@ -151,7 +151,7 @@ def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
 
 def test_a_row_becomes_its_simulation(scaled: Callable[..., tuple[str, Any]]) -> None:
     shown, made = scaled()
-    assert shown.startswith("  # 1/16 of the cost of row. On the private data it spends epsilon 298.3 ")
+    assert shown.startswith("  # 1/16 of the cost of row. On the private data it spends epsilon 299 ")
     assert (made.simulates, made.label, made.seeds) == ("row", "K = 16, simulated at B 256", 2)
     (own,) = made.resolved
     assert own.model_dump() == own.model_validate({**SETTINGS, "batch": 256, "sigma": 0.1875}).model_dump()
@@ -176,7 +176,7 @@ def test_levels_that_differed_in_batch_alone_are_told_apart_by_noise(
 ) -> None:
     shown, made = scaled(100, levels=[{"batch": 3000}, {"batch": 4096}])
     assert [made.level(own) for own in made.resolved] == ["sigma=0.1", "sigma=0.0732422"]
-    assert re.search(r"epsilon 764\.\d to 150\d by itself", shown)
+    assert re.search(r"epsilon 765 to 1,510 by itself", shown)
 
 
 def test_what_cannot_be_scaled_is_one_line(scaled: Callable[..., tuple[str, Any]]) -> None:
