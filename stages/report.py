@@ -23,7 +23,7 @@ def report(
     if not mlflow:
         return
     from pipeline.tracking.publishing import publish_tables
-    from pipeline.tracking.store import told_address
+    from pipeline.tracking.store import address_without_password
 
     fresh = [
         paper.key
@@ -31,7 +31,8 @@ def report(
         if paper.records and publish_tables(paper.key, written.files[paper.key], settings)
     ]
     print(
-        f"{told_address()}: " + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log")
+        f"{address_without_password()}: "
+        + (f"tables of {', '.join(fresh)} logged" if fresh else "no new tables to log")
     )
 
 

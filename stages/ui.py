@@ -20,7 +20,7 @@ def ui(
     """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
     from pipeline.tracking import views
     from pipeline.tracking.experiments import ARTIFACTS
-    from pipeline.tracking.store import address, told_address
+    from pipeline.tracking.store import address, address_without_password
     from pipeline.tracking.store import served as is_served
     from stages.publish import bring_up_to_date
 
@@ -28,7 +28,7 @@ def ui(
     if not served:
         _check_free(host, port)
     *_, published = bring_up_to_date()
-    page = told_address().rstrip("/") if served else f"http://{host}:{port}"
+    page = address_without_password().rstrip("/") if served else f"http://{host}:{port}"
     print(
         f"MLflow runs already at {page}"
         if served

@@ -12,7 +12,7 @@ from pipeline.results.schema import Record
 from pipeline.tracking import experiments
 from pipeline.tracking.drawing import Drawn, draw
 from pipeline.tracking.notes import NOTE
-from pipeline.tracking.store import has_lock, opened, told_address
+from pipeline.tracking.store import address_without_password, has_lock, opened
 from pipeline.tracking.upserting import Show, Upsert, is_whole, publications
 
 MARKER = Path("published.json")
@@ -48,7 +48,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
         written = Upsert(client, has_lock()).bring(wanted, show)
     write_text(MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
     return Published(
-        told_address(),
+        address_without_password(),
         tuple(row for row in drawn if row in written),
         tuple(row for row in drawn if row not in written),
         sum(run.runs for run in drawn.values()),

@@ -28,7 +28,7 @@ def address() -> str:
     return os.environ.get(STORE_ENV) or _sqlite_address(STORE)
 
 
-def told_address() -> str:
+def address_without_password() -> str:
     """The store as it is told to people, who may be anybody that reads a log: without user and password."""
     return re.sub(r"^([\w+]+://)[^/]*@", r"\1", address())
 
@@ -65,15 +65,19 @@ def opened() -> Iterator[MlflowClient]:
         with writing(STORE), alone(url) if alone else nullcontext():
             yield MlflowClient(address())
     except (MlflowException, SQLAlchemyError) as problem:
-        reason = str(problem).strip().split("\n", 1)[0].replace(address().rstrip("/"), told_address())
-        raise UserError(f"MLflow at {told_address()}: {reason}") from problem
+        reason = (
+            str(problem).strip().split("\n", 1)[0].replace(address().rstrip("/"), address_without_password())
+        )
+        raise UserError(f"MLflow at {address_without_password()}: {reason}") from problem
 
 
 def _url() -> URL:
     try:
         return make_url(address())
     except (ArgumentError, ValueError) as problem:
-        raise UserError(f"{STORE_ENV}: {told_address()}: no address such as http://HOST:PORT") from problem
+        raise UserError(
+            f"{STORE_ENV}: {address_without_password()}: no address such as http://HOST:PORT"
+        ) from problem
 
 
 @contextmanager

@@ -165,4 +165,4 @@ def test_an_address_is_told_without_who_logs_in_there(monkeypatch: pytest.Monkey
         ("sqlite:////home/a@b/mlflow.db", "sqlite:////home/a@b/mlflow.db"),
     ):
         monkeypatch.setenv(store.STORE_ENV, address)
-        assert store.told_address() == told
+        assert store.address_without_password() == told

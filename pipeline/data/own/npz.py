@@ -29,11 +29,11 @@ def read(path: Path, inputs: str, labels: str) -> Examples:
     Raises:
         UserError: the file is none, lacks an array, or an array is not what it must be.
     """
-    read = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
-    examples, numbers = len(read.inputs), len(read.labels)
-    if examples != numbers:
-        raise UserError(f"{path}: {inputs!r} has {examples} examples, but {labels!r} has {numbers} labels")
-    return read
+    examples = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
+    count, numbers = len(examples.inputs), len(examples.labels)
+    if count != numbers:
+        raise UserError(f"{path}: {inputs!r} has {count} examples, but {labels!r} has {numbers} labels")
+    return examples
 
 
 def names(path: Path) -> list[str]:
