@@ -46,10 +46,6 @@ test: lint ## everything that is checked: lint, types, tests
 test-broad: $(STAMP) ## every variant of every method through the whole pipeline, some ten minutes
 	$(BIN)/python -m pytest -m broad
 
-.PHONY: fuzz
-fuzz: $(STAMP) ## hostile input, random networks, flipped bits and kills, some twenty minutes, two hours at most; counts in reports/faults.json
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.campaign
-
 .PHONY: lint
 lint: $(STAMP) ## style, order of imports, types
 	$(BIN)/ruff check .

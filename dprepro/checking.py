@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from pipeline.errors import UserError
 from pipeline.params.problems import problem_lines
@@ -21,20 +21,16 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     Raises:
         UserError: one isn't; a line each says which, and what is allowed.
     """
-    parameters, hints = signature(function), get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {name: (hints[name], ...) for name in parameters.parameters}
-    config = ConfigDict(strict=True, arbitrary_types_allowed=True)
-    arguments = create_model(function.__name__, __config__=config, **fields)
+    parameters = signature(function)
+    validated = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        bound_arguments = parameters.bind(*args, **kwargs)
-        bound_arguments.apply_defaults()
         try:
-            bound_arguments.arguments.update(dict(arguments(**bound_arguments.arguments)))
+            # all by name, so that lines have names
+            return validated(**parameters.bind(*args, **kwargs).arguments)
         except ValidationError as problem:
             raise UserError("\n".join(problem_lines(problem))) from problem
-        return function(*bound_arguments.args, **bound_arguments.kwargs)
 
     return call
 

@@ -5,12 +5,8 @@ Each limit is many times what the largest real file needs, and far below what hu
 
 MB = 1 << 20
 
-# params.yaml (65 KB), and dvc.lock: bytes; nodes, each alias counted as often as it stands for; levels
-YAML_BYTES, YAML_NODES, YAML_NESTING = 16 * MB, 500_000, 50
 # a run, an evaluation, ledgers (2 MB), training curves: bytes
 RECORD_BYTES = 64 * MB
-# the examples of an idx file; MNIST's are 47 MB unpacked
-IDX_BYTES = 256 * MB
 # A person's own data: bytes of a file, and of all examples unpacked; pixels of an image before it is scaled;
 # files of a folder; classes
 OWN_BYTES, OWN_PIXELS, OWN_FILES, OWN_CLASSES = 8192 * MB, 50_000_000, 2_000_000, 10_000

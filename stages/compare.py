@@ -29,7 +29,7 @@ def compare(
     console.print(
         "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "
         "beside what the second reaches at the same proven epsilon, measured or by interpolation between its "
-        "two levels next to it; else beside the best of its levels that spend less."
+        "two levels next to it; else beside that of its levels that spend less which validates best."
     )
     for sentence in (*_lacking(second, settings, comparisons), *_composition(first, second)):
         console.print(sentence)

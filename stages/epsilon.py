@@ -7,6 +7,7 @@ import typer
 if TYPE_CHECKING:
     from pipeline.results.schema import Ledger
 
+DIGITS = 5  # of the noise that is found, rounded up so that it keeps the epsilon
 SELECTION = "an upper bound for the best alone of a drawn number of such trainings"
 
 
@@ -37,12 +38,9 @@ def epsilon(
         float | None,
         typer.Option(
             help="Also of a search that releases the best alone of so many such trainings on average: their "
-            "number is drawn, and each one's candidate too; judged on other data than the training examples."
+            "number is drawn by a geometric law, and each one's candidate too; judged on other data than the "
+            "training examples."
         ),
-    ] = None,
-    drawn: Annotated[
-        Literal["logarithmic", "geometric", "poisson"] | None,
-        typer.Option(help="The law of the number of trainings of --best-of.", show_default="geometric"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
 ) -> None:
@@ -56,11 +54,10 @@ def epsilon(
     from pipeline.privacy.accounting import noise_for, tightest
     from pipeline.privacy.selection import selection_epsilon
     from pipeline.results.schema import AccountantEpsilon
+    from pipeline.rounding import rounded_up
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
-    if drawn is not None and best_of is None:
-        raise UserError(f"--drawn {drawn}: is for --best-of")
     if for_epsilon is not None and sampling != "poisson":
         raise UserError(f"--for-epsilon: of Poisson samples only, not of --sampling {sampling}")
     if for_epsilon is not None and not for_epsilon > 0:
@@ -80,15 +77,16 @@ def epsilon(
             raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
             steps = settings.total_steps
-            sigma = noise_for(for_epsilon, delta, batch / examples, steps, tightest(steps, delta))
+            noise = noise_for(for_epsilon, delta, batch / examples, steps, tightest(steps, delta))
+            sigma = float(rounded_up(noise, DIGITS))  # so that what is printed is what is accounted for
             settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"
         ledger = make_ledger(spending_of(settings), settings.total_steps, delta, None)
         if best_of is not None:
-            drawn = drawn or "geometric"
-            best = up(selection_epsilon(spending_of(settings), settings.total_steps, delta, best_of, drawn))
+            spending = spending_of(settings)
+            best = up(selection_epsilon(spending, settings.total_steps, delta, best_of, "geometric"))
             selection = AccountantEpsilon(
-                accountant=f"rdp, best of {best_of:g} ({drawn})", epsilon=best, note=SELECTION
+                accountant=f"rdp, best of {best_of:g} (geometric)", epsilon=best, note=SELECTION
             )
             ledger = ledger.model_copy(update={"accountants": (*ledger.accountants, selection)})
     if as_json:
@@ -110,7 +108,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     console = answering()
     share = f"{100 * rate:.3g} % of the examples"
     console.print(
-        f"noise multiplier {number(sigma)}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "
+        f"noise multiplier {sigma:.15g}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "
         f"delta {number(ledger.delta or 0)}, neighbours {RELATION_WORDS[ledger.neighbouring]}"
     )
     console.print(f"[b]{buys(ledger)}[/b]\n")

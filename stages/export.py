@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-Level = Annotated[str | None, typer.Option(help="One of the row's, such as epsilon=3, where it has several.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of the training; else the level's first.")]
-
 
 def export(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, measured and accounted for.")],
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
-    level: Level = None,
-    seed: Seed = None,
+    level: Annotated[
+        str | None, typer.Option(help="One of the row's, such as epsilon=3, where it has several.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the training; else the level's first.")] = None,
 ) -> None:
     """Write a trained network for others: its weights, and a model card with a privacy statement."""
     from pipeline import params

@@ -1,6 +1,5 @@
 """`dprepro init`: a laboratory of one's own."""
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -24,12 +23,6 @@ NAMES = {
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Empty, or to be made.")],
-    origin: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="A laboratory to begin with what git tracks of it: all but results and dvc.lock."
-        ),
-    ] = None,
 ) -> None:
     """Begin a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
     from pipeline.errors import UserError, writing
@@ -38,10 +31,9 @@ def init(
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")
     if shutil.which("git") is None:
         raise UserError("git: not installed; DVC keeps track of results with it")
-    files = _template() if origin is None else _tracked(origin)
     try:
         with writing(folder):
-            _fill(folder, files)
+            _fill(folder)
         # where there is a checkout around it, the laboratory is a part of that
         inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, capture_output=True).returncode:
@@ -51,8 +43,7 @@ def init(
         for path in folder.iterdir() if folder.exists() else ():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
-    begun = "its first row" if origin is None else f"the rows of {origin}"
-    print(f"{folder}: a laboratory. There `dvc repro` trains {begun}, and writes reports/index.html")
+    print(f"{folder}: a laboratory. There `dvc repro` trains its first row, and writes reports/index.html")
 
 
 def _guard(hook: Path) -> None:
@@ -63,34 +54,15 @@ def _guard(hook: Path) -> None:
         hook.chmod(0o755)
 
 
-def _template() -> dict[Path, Path]:
-    """What a laboratory begins with: each file by its place in the laboratory."""
-    there = [path for path in TEMPLATE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return {
-        Path(*(NAMES.get(part, part) for part in path.relative_to(TEMPLATE).parts)): path for path in there
-    }
-
-
-def _tracked(origin: Path) -> dict[Path, Path]:
-    """What git tracks of another laboratory, and what isn't a result of it."""
-    from pipeline.errors import UserError
-
-    line = ["git", "-C", str(origin), "ls-files", "-z"]
-    listed = os.fsdecode(subprocess.run(line, capture_output=True).stdout)
-    names = [Path(name) for name in listed.split("\0") if name]
-    if Path("params.yaml") not in names:
-        raise UserError(f"--from {origin}: git tracks no params.yaml there; allowed: a laboratory's folder")
-    kept = [name for name in names if name.parts[0] != "reports" and name.name != "dvc.lock"]
-    return {name: origin / name for name in kept if (origin / name).is_file()}
-
-
-def _fill(folder: Path, files: dict[Path, Path]) -> None:
-    """Write these files, and which dprepro the laboratory is made for."""
+def _fill(folder: Path) -> None:
+    """Write what a laboratory begins with, and which dprepro it is made for."""
     from importlib.metadata import version
 
     folder.mkdir(parents=True, exist_ok=True)
-    for place, path in files.items():
-        target = folder / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
+    for path in TEMPLATE.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            parts = path.relative_to(TEMPLATE).parts
+            target = folder.joinpath(*(NAMES.get(part, part) for part in parts))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
     (folder / "requirements.txt").write_text(f"dprepro[lab]=={version('dprepro')}\n")

@@ -9,26 +9,6 @@ import typer
 if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
 
-# which options are for which files
-TAKES = {
-    "npz": ("inputs", "labels", "test_inputs", "test_labels", "range", "clip"),
-    "images": ("size",),
-    "texts": ("text", "label"),
-}
-# beside keys of the two entries
-OF_FILES = {
-    "path": "from the folder of this file",
-    "digest": "a changed file is noticed",
-    "classes": "in the order of their labels",
-    "test": "examples set aside for the test part, as there is none",
-    "shape": "of one example; of an image channels, height, width",
-    "range": "of all values, known without looking at these data",
-}
-OF_SPLITS = {
-    "public": "nothing protects these",
-    "text": "tokens kept of a text, and of the vocabulary",
-}
-
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
 
@@ -50,11 +30,6 @@ def data(
     labels: Annotated[
         str | None, typer.Option(help="npz: name of the labels' array.", show_default="labels")
     ] = None,
-    test_inputs: Annotated[str | None, typer.Option(help="npz: name of the test images' array.")] = None,
-    test_labels: Annotated[str | None, typer.Option(help="npz: name of the test labels' array.")] = None,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy the files into data/own, which git ignores; else they stay.")
-    ] = False,
     public: Annotated[
         int | None,
         typer.Option(min=0, help="Examples that lose their protection, for methods that need some."),
@@ -97,21 +72,17 @@ def data(
         raise UserError("--npz, --images or --texts; needed: one of them")
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
-    options |= {"test_inputs": test_inputs, "test_labels": test_labels, "range": span, "clip": clip or None}
-    options |= {"size": size, "text": text, "label": label}
+    options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
     fields = {key: value for key, value in options.items() if value is not None}
-    for other, keys in TAKES.items():
-        if other != kind and (strange := [key for key in keys if key in fields]):
-            raise UserError(f"--{strange[0].replace('_', '-')}: is for --{other}, and these are {kind}")
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
     adding.refuse(name, "raw")
     unprotected = PUBLIC if public is None and public_from else public or 0
-    with placing(name, path, copy) as fields["path"]:
+    with placing(name, path) as fields["path"]:
         described = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
-        adding.entry("own", name, _entry(described.own, OF_FILES))
-        adding.entry("data", name, _entry(described.data, OF_SPLITS))
+        adding.entry("own", name, _entry(described.own))
+        adding.entry("data", name, _entry(described.data))
         settings = adding.checked()
         fetched = fetch(name, settings)
         splits = prepare(name, settings)["counts"]
@@ -221,11 +192,10 @@ def level(
     print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
 
 
-def _entry(declared: "OwnFiles | Data", notes: dict[str, str]) -> str:
-    """What is declared, a line each, with what somebody may want to know beside it."""
+def _entry(declared: "OwnFiles | Data") -> str:
+    """What is declared, a line each."""
     said = declared.model_dump(mode="json", exclude_defaults=True)
-    noted = {key: f"  # {note}" for key, note in notes.items()}
-    return "\n".join(f"{key}: {_yaml(value)}{noted.get(key, '')}" for key, value in said.items())
+    return "\n".join(f"{key}: {_yaml(value)}" for key, value in said.items())
 
 
 def _yaml(value: Any) -> str:

@@ -18,7 +18,7 @@ Physical = Annotated[
 ]
 AtOnce = Annotated[
     int,
-    typer.Option(min=0, help="Replicas of one pass; 0: one on a CPU, all on a GPU."),
+    typer.Option(min=0, help="Replicas that are trained together; 0: one on a CPU, all on a GPU."),
 ]
 Workers = Annotated[
     int,
@@ -96,7 +96,7 @@ def train(
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the replicas (seeds of levels) that a row lacks; a killed run goes on from its checkpoint."""
+    """Train the replicas (seeds of levels) that a row lacks; a killed run keeps those that were done."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.training import rows as training

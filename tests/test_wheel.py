@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 
 from pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, lay
+from tests.test_dvc import without_audits
 from tests.there import there
 from tests.warm.commands import commands, run
 
@@ -65,16 +66,16 @@ class Installed:
                     (self.site / top).symlink_to(str(needed.locate_file(top)))
         who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         path = f"{folder / 'bin'}:{os.defpath}"
-        self.environment = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        self.cold = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        self.environment = self.cold
 
     @contextmanager
     def warm(self, folder: Path) -> Iterator[None]:
         """Have commands start at once while the block lasts, with the packages of this environment alone."""
-        before = self.environment
-        with commands(folder, self.python, before) as place:
-            self.environment = {**before, "PATH": f"{place}:{before['PATH']}"}
+        with commands(folder, self.python, self.cold) as place:
+            self.environment = {**self.cold, "PATH": f"{place}:{self.cold['PATH']}"}
             yield
-        self.environment = before
+        self.environment = self.cold
 
     def type(self, line: str, folder: Path, fails: bool = False) -> str:
         """What a line says that is typed in a folder."""
@@ -125,8 +126,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
 
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
-    """An environment with the extra `lab`, whose commands start at once."""
-    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab"])
+    """An environment with all extras of a laboratory, whose commands start at once."""
+    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "cluster", "text"])
     with environment.warm(tmp_path_factory.mktemp("warm")):
         yield environment
 
@@ -157,35 +158,20 @@ def test_import_is_quick_and_brings_what_it_promises(bare: Installed, tmp_path: 
     assert others == "[]"
 
 
-def test_here_too_import_brings_nothing_of_a_laboratory() -> None:
-    """Where all of it is installed."""
-    script = "import sys, dprepro; [getattr(dprepro, name) for name in dprepro.__all__]; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert not (OF_A_LABORATORY | OF_OTHER_EXTRAS) & set(done.stdout.split())
-
-
 def test_a_command_says_which_extra_it_lacks_and_works_with_it(
-    bare: Installed, laboratory: Installed, wheel: Path, tmp_path: Path
+    bare: Installed, laboratory: Installed, tmp_path: Path
 ) -> None:
     assert "at most" in bare.type(
         "dprepro epsilon --sigma 1.1 --batch 99 --examples 999 --epochs 1", tmp_path
     )
     (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
-    for command, package, extra in (
-        ("dprepro report", "matplotlib", "lab"),
-        ("dprepro publish", "mlflow", "lab"),
-        ("dprepro repro", "parsl", "cluster"),
-    ):
-        assert bare.type(command, tmp_path, fails=True) == lacking.format(package, extra)
+    assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("mlflow", "lab")
+    assert bare.type("dprepro repro", tmp_path, fails=True) == lacking.format("parsl", "cluster")
     laboratory.type("dprepro fetch ag-news", tmp_path)
-    said = laboratory.type("dprepro prepare ag-news", tmp_path, fails=True)
-    assert said == lacking.format("torchtext", "text")
-    more = Installed(tmp_path / "environment", wheel, ["lab", "cluster", "text"])
-    assert "train 150, validation 20" in more.type("dprepro prepare ag-news", tmp_path)
-    assert "1 done, 0 failed" in more.type("dprepro repro", tmp_path)
+    assert "train 150, validation 20" in laboratory.type("dprepro prepare ag-news", tmp_path)
+    # which starts processes that end with it
+    assert "1 done, 0 failed" in run("dprepro repro", tmp_path, laboratory.cold)
     assert (tmp_path / "reports/ledgers/counted.json").exists()
 
 
@@ -204,7 +190,9 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
                 _edit(folder / "params.yaml", "seeds: 3", "seeds: 1")
-                _edit(folder / "params.yaml", "epochs: 6", "epochs: 1")
+                _edit(folder / "params.yaml", "epochs: 6", "epochs: 0.3")
+                stages = folder / "dvc.yaml"  # attacks take most of the time, and are the same anywhere
+                stages.write_text(without_audits(stages.read_text()))
                 _edit(
                     folder / "params.yaml", "levels: [{epsilon: 3}, {epsilon: 8}]", "levels: [{epsilon: 8}]"
                 )

@@ -7,7 +7,6 @@ can't change a result; its name and the folders in the catalogue only say where 
 import hashlib
 import posixpath
 import tarfile
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,10 +20,6 @@ from pipeline.files import locked
 
 TIMEOUT = 30.0  # seconds without a single byte before a connection counts as dropped
 RETRIES = 3  # of one address
-INTERVAL = 10.0  # seconds between two lines of progress
-
-# it announces every file that it downloads
-pooch.get_logger().setLevel("WARNING")
 
 
 class Unavailable(Exception):
@@ -115,9 +110,7 @@ def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
     """
     problems = []
     for address in addresses:
-        downloader = pooch.HTTPDownloader(
-            progressbar=_Progress(file), timeout=TIMEOUT, headers={"User-Agent": "dprepro"}
-        )
+        downloader = pooch.HTTPDownloader(timeout=TIMEOUT, headers={"User-Agent": "dprepro"})
         place = {"registry": {file.name: file.checksum}, "urls": {file.name: address}}
         with writing(folder):
             try:
@@ -126,29 +119,6 @@ def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
             except (RequestException, ValueError) as problem:
                 problems.append(f"{address}: {problem}")
     raise Unavailable("; ".join(problems))
-
-
-class _Progress:
-    """What pooch takes for a progress bar: a line now and then, and an end to what is too long.
-
-    pooch counts whole chunks, so that the last one may reach beyond the file.
-    """
-
-    def __init__(self, file: File):
-        self.file, self.total, self.received, self.printed = file, 0, 0, time.monotonic()
-
-    def update(self, size: int) -> None:
-        if self.received > self.file.size:
-            raise ValueError(f"sends more than {self.file.size} bytes")
-        self.received += size
-        if time.monotonic() - self.printed >= INTERVAL:
-            self.printed = time.monotonic()
-            print(f"{self.file.name}: {self.received / 1e6:.1f} of {self.file.size / 1e6:.1f} MB", flush=True)
-
-    def reset(self) -> None:
-        self.received = 0
-
-    close = reset
 
 
 def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:
@@ -162,19 +132,14 @@ def _find(entry: Entry, file: File, folder: Path) -> Path | None:
 
 
 def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
-    """Why a mirror doesn't serve: what lies there is another edition, wrong, or nothing."""
-    for name, other in entry.editions.items():
-        for file in set(other.files) - set(edition.files):
-            if path := _find(entry, file, folder):
-                kind = "the official one" if name == OFFICIAL else f"not official ({other.note})"
-                return (
-                    f"{path}: this is edition {name!r} of {entry.title}, {kind}; "
-                    f"to take it, set raw.{entry.key}.edition: {name} in params.yaml"
-                )
+    """Why a mirror doesn't serve: what lies there is wrong, or nothing does."""
     lacking = next(file for file in edition.files if _find(entry, file, folder) is None)
     for file in (lacking, *(archive.file for archive in edition.archives)):
         for path in _places(entry, file.name, folder):
-            return f"{path}: not the file of {entry.title}: {_fault_at(path, file)}"
+            return (
+                f"{path}: not the file of {entry.title}: {_fault_at(path, file)}; "
+                f"editions that raw.{entry.key}.edition in params.yaml may name: {', '.join(entry.editions)}"
+            )
     archives = "".join(f" or {archive.file.name}" for archive in edition.archives)
     places = ", ".join(place or "." for place in entry.folders)
     return f"{folder}: lacks {lacking.name}{archives} of {entry.title}; looked in its {places}"

@@ -12,7 +12,6 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
-from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, printable, reading
 from pipeline.export.inputs import VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
 from pipeline.export.model_card import model_card
@@ -83,32 +82,12 @@ class Predictor:
         return self.network.probabilities(inputs)
 
 
-def row_predictor(key: str, level: str | None, seed: int | None, settings: Settings) -> Predictor:
-    """That of a row's replica.
-
-    Raises:
-        UserError: as `replica_of`; or its data or weights are missing or damaged.
-    """
-    data = prepared.load(settings.row(key).data)
-    return _predictor(key, replica_of(key, settings.rows[key], data, level, seed), data, settings)
-
-
-def _predictor(key: str, trained: Trained, data: Prepared, settings: Settings) -> Predictor:
-    row = settings.rows[key]
-    return Predictor(
-        architecture_of(trained, row, data),
-        trained_network(key, trained, row, data),
-        preparation_of(row, data, settings),
-        vocabulary_of(data),
-    )
-
-
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
     """Write a row's network to a new folder.
 
     Raises:
-        UserError: as `row_predictor`; the folder is there; the replica was not measured or accounted for; or
-            its network can't be computed without the data.
+        UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder is there; the
+            replica was not measured or accounted for; or its network can't be computed without the data.
     """
     if folder.exists():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
@@ -116,15 +95,13 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = replica_of(key, row, data, level, seed)
     record, replica = _recorded(key, trained, settings)
-    predictor = _predictor(key, trained, data, settings)
-    tensors = tensors_of(predictor.network)
-    logits = probe(predictor.architecture, predictor.network)
+    architecture, network = architecture_of(trained, row, data), trained_network(key, trained, row, data)
+    tensors, logits = tensors_of(network), probe(architecture, network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")
-    if not same(logits, probe(predictor.architecture, rebuilt(predictor.architecture, tensors))):
+    if not same(logits, probe(architecture, rebuilt(architecture, tensors))):
         raise UserError(
-            f"{key}: can't be exported: its predictions need the data it learned from, not only its weights; "
-            f"`dprepro predict {key}` works here"
+            f"{key}: can't be exported: its predictions need the data it learned from, not only its weights"
         )
     ledgers = records.read_ledgers(key)
     assert ledgers is not None, "it is part of the record"
@@ -134,15 +111,15 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         {"format": "pt"},
     )
     parts: dict[Part, bytes] = {WEIGHTS: weights}
-    if predictor.vocabulary is not None:
-        parts[VOCABULARY] = predictor.vocabulary
+    if (vocabulary := vocabulary_of(data)) is not None:
+        parts[VOCABULARY] = vocabulary
     exported = Exported(
         dprepro=version("dprepro"),
         row=key,
         level=trained.level,
         seed=trained.seed,
-        architecture=predictor.architecture,
-        preparation=predictor.preparation,
+        architecture=architecture,
+        preparation=preparation_of(row, data, settings),
         probe=logits,
         privacy=statement,
         files={name: digest(content) for name, content in parts.items()},

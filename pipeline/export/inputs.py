@@ -1,6 +1,5 @@
 """Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +64,7 @@ def read_inputs(
     """(N, ...) inputs of a file, as they are stored in prepared data.
 
     Args:
-        path: an image, an npz with an array of them, a CSV with a column of texts, or a text a line.
+        path: an image, an npz with an array of them, or a CSV with a column of texts.
         shape: (C, H, W) of the network's images or features.
         floats: whether it takes features.
         preparation: how files become inputs.
@@ -78,7 +77,7 @@ def read_inputs(
     takes: str
     allowed: tuple[str, ...]
     if vocabulary is not None:
-        takes, allowed = "texts", (".csv", ".txt")
+        takes, allowed = "texts", (".csv",)
     elif not floats and shape[0] in (1, 3):
         takes, allowed = "images", (*IMAGES, ".npz")
     else:
@@ -94,7 +93,7 @@ def read_inputs(
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if vocabulary is not None:
         assert preparation.tokens is not None
-        sentences = _lines(path) if ending == ".txt" else texts.columns(path, preparation.column)[0]
+        (sentences,) = texts.columns(path, preparation.column)
         return Encoder.read(vocabulary, preparation.tokens)(sentences)
     if ending != ".npz":
         channels, height, width = shape
@@ -107,15 +106,3 @@ def read_inputs(
         due = "floats, which are features" if floats else "whole numbers, which are images"
         raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
     return arrays if preparation.clip is None else arrays.clip(*preparation.clip)
-
-
-def _lines(path: Path) -> list[str]:
-    with reading(path):
-        try:
-            # at ends of lines alone: `splitlines` also cuts at a form feed or a line separator in a text
-            text = StringIO(path.read_bytes().decode("utf-8-sig"), newline=None)
-            return [line.removesuffix("\n") for line in text]
-        except UnicodeDecodeError as problem:
-            raise UserError(
-                f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
-            ) from problem

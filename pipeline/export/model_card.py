@@ -23,7 +23,7 @@ def model_card(record: Record, replica: Replica, data: Prepared, statement: Priv
     yaml.dump(_metadata(record, replica, about), content)
     raw = next(iter(about["raw"].values()))
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
-    takes = "a CSV of texts, or a text a line" if "text" in about else "an image, or an npz of images"
+    takes = "a CSV of texts" if "text" in about else "an image, or an npz of images"
     if data.splits["train"].inputs.dtype == np.float32:
         takes = "an npz of features"
     return f"""---

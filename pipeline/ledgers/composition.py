@@ -1,13 +1,15 @@
 """What all trainings of a row, and of the search that chose its settings, release together.
 
 A table's cell is a mean over seeds, a row has several levels, and a search looks at what each of its
-candidates reached: whoever sees them all has seen the same private examples as often.
+candidates reached: whoever sees them all has seen the same private examples as often. Results that others
+replaced were seen as well, as by git, so what they spent stays spent.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import fsum, isfinite
+from itertools import repeat
+from math import fsum
 from pathlib import Path
 
 from dp_accounting import NeighboringRelation
@@ -15,11 +17,10 @@ from dp_accounting import NeighboringRelation
 from pipeline.ledgers.accountants import library
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
-from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import search_path
-from pipeline.results.schema import CandidateSpent, Composition, Run, Trained
+from pipeline.results.records import candidates_spent, search_path
+from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
 # up to which the trainings' losses are composed on one grid
@@ -33,20 +34,21 @@ Spent = tuple[SampledGaussian, int, float] | float
 def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
     """What a row's private replicas and its search spend in all; None where that is no more than one does.
 
-    Replicas and candidates without a bound are not in it, and are counted as left out: those that were seeded
-    or mix examples, that aren't private, candidates of which the search's record doesn't say what they spent,
-    and a search whose record isn't there.
+    Trainings without a bound are not in it, and are counted as left out: those that were seeded or mix
+    examples, that aren't private, candidates of which the search's record doesn't say what they spent, and a
+    search whose record isn't there.
     """
-    replicas = [
-        None if run.origin(training).reproducible else _replica_spending(training)
-        for training in run.replicas
-    ]
-    candidates = list(_candidates(search, root)) if search else []
-    private = [training for training in replicas if training is not None]
-    searched = [training for training in candidates if training is not None]
-    if not private or len(private) + len(searched) < 2:
+    replicas = [_composable(run.spent(training)) for training in run.replicas]
+    candidates, earlier_candidates = _searched(search, root) if search else ([], [])
+    earlier = [*_repeated(run.replaced), *earlier_candidates]
+    private, searched, replaced = (
+        [training for training in trainings if training is not None]
+        for trainings in (replicas, candidates, earlier)
+    )
+    composed = [*private, *searched, *replaced]
+    if not private or len(composed) < 2:
         return None
-    epsilon, delta, relation, accountant = composed_epsilon([*private, *searched])
+    epsilon, delta, relation, accountant = composed_epsilon(composed)
     return Composition(
         epsilon=up(epsilon),
         delta=delta,
@@ -54,7 +56,8 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         by=accountant,
         trainings=len(private),
         searched=len(searched),
-        left_out=len(replicas) - len(private) + len(candidates) - len(searched),
+        replaced=len(replaced),
+        left_out=len(replicas) + len(candidates) + len(earlier) - len(composed),
     )
 
 
@@ -107,35 +110,28 @@ def _least_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float
     return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
 
 
-def _replica_spending(replica: Trained) -> Spent | None:
-    """None where nothing bounds it."""
-    if replica.accounted_then is not None and not replica.broken:
-        return replica.accounted_then.epsilon_upper if replica.accounted_then.releases else None
-    if replica.broken or replica.spending is None:
+def _composable(spent: TrainingSpent | None) -> Spent | None:
+    """What a training spends, as it is composed; None where nothing bounds it."""
+    if spent is None:
         return None
-    if isinstance(replica.spending, Releases):
-        return replica.spending.epsilon if isfinite(replica.spending.epsilon) else None
-    assert replica.delta is not None, "goes with the spending"
-    return replica.spending, replica.steps, replica.delta
+    spending = spent.spending
+    return spending if isinstance(spending, float) else (spending, spent.steps, spent.delta)
 
 
-def _candidates(search: str, root: Path) -> Iterator[Spent | None]:
-    """What each training of a search spent; None where that isn't bounded, or its record doesn't tell."""
+def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spent | None]:
+    """What each of these trainings spent."""
+    for known in replaced:
+        yield from repeat(_composable(known.spent), known.trainings)
+
+
+def _searched(search: str, root: Path) -> tuple[list[Spent | None], list[Spent | None]]:
+    """What each training of a search spent, and each that was tried under its name before.
+
+    None where that isn't bounded, or its record doesn't tell.
+    """
     path = search_path(search, root)
     if not path.exists():
-        yield None  # what it spent can't be told, so it counts as left out
-        return
+        return [None], []  # what it spent can't be told, so it counts as left out
     record = json.loads(path.read_bytes())
-    for candidate in record["candidates"]:
-        is_recorded = candidate.get("spent") and not record["provenance"]["reproducible"]
-        spending = (
-            _candidate_spending(CandidateSpent.model_validate(candidate["spent"])) if is_recorded else None
-        )
-        for _ in range(candidate["seeds"]):
-            yield spending
-
-
-def _candidate_spending(spent: CandidateSpent) -> Spent:
-    if isinstance(spent.spending, float):
-        return spent.spending
-    return spent.spending, spent.steps, spent.delta
+    replaced = [Replaced.model_validate(known) for known in record.get("replaced", [])]
+    return list(map(_composable, candidates_spent(record))), list(_repeated(replaced))

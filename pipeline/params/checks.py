@@ -17,6 +17,10 @@ def check_all(settings: Settings) -> None:
     for name in settings.own:
         if name in settings.catalogued:
             raise ValueError(f"own.{name}: 'raw' has an entry of that name too")
+    for name, files in settings.own.items():
+        if files.of is not None:
+            first = {key: entry for key, entry in settings.raw.items() if not entry.of and key != name}
+            _exists(f"own.{name}.of", files.of, first)
     for name, data in settings.data.items():
         for key, raw in (("raw", data.raw), ("public.raw", data.public.raw)):
             _exists(f"data.{name}.{key}", raw, settings.raw)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from pipeline.errors import shown
-from pipeline.fields import Count, Strict
+from pipeline.fields import Count, Key, Strict
 from pipeline.limits import OWN_CLASSES
 from pipeline.params.problems import Inside, problem_lines
 
@@ -48,10 +48,12 @@ Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 class OwnFiles(Strict):
     """What a declaration of own files says, whatever kind they are."""
 
-    of: ClassVar[None] = None  # an edition of nothing in the catalogue
     edition: ClassVar[str] = OWN
 
     kind: str  # first in what `dprepro new data` writes
+    # the entry of 'own' or 'raw' that has the same examples, or people, in another form; None: there is none.
+    # Entries with the same path or digest are known to be one set without it
+    of: Key | None = None
     # A file, or a folder that holds the parts `train` and `test`. It travels by no digest but this one.
     path: Below
     digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]

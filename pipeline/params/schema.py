@@ -224,7 +224,7 @@ class Search(Strict):
 
     row: Key
     seeds: Seeds = 1
-    # lists of values a setting may take; keys as in the row's `settings`, or `model.KEY`
+    # lists of values a setting may take; keys as in the row's `settings`
     grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
     # settings replaced for the search only (fewer epochs, say)
     settings: dict[str, Any] = Field(default_factory=dict)

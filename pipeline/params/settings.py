@@ -87,8 +87,17 @@ class Settings(Strict):
         return self.relevances[name].data if name in self.relevances else name
 
     def raw_set(self, raw: str) -> str:
-        """The raw data set that an entry of ``raw`` is an edition of."""
-        return self.raw[raw].of or raw
+        """The raw data set that an entry of ``raw`` or ``own`` is an edition, or another form, of."""
+        entry = self.raw[raw]
+        if not isinstance(entry, OwnFiles):
+            return entry.of or raw
+        first, twin = next(
+            (name, other)
+            for name, other in self.own.items()
+            if other.path == entry.path or other.digest == entry.digest
+        )
+        other_form = entry.of or twin.of
+        return self.raw_set(other_form) if other_form else first
 
     def circumstances(self, row: Row) -> Circumstances:
         """What ``row`` trains, as far as its settings may not fit it."""

@@ -124,17 +124,8 @@ def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:
 
 
 def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:
-    """The relevances that prepared data come with, or None.
-
-    Raises:
-        UserError: their file is missing or damaged.
-    """
+    """The relevances that prepared data come with, or None."""
     if data.relevance is None:
         return None
-    mean, about = joined.read_arrays(data.relevance).get("mean"), data.manifest["relevance"]
-    if mean is None or mean.shape != data.input_shape:
-        raise UserError(
-            f"{data.relevance}: no relevances of features of shape {data.input_shape}; "
-            f"run `dprepro relevance {data.name}` again"
-        )
+    mean, about = joined.read_arrays(data.relevance)["mean"], data.manifest["relevance"]
     return Relevances(mean.to(device), about["examples"], about["of"] == "public", about["informed"])

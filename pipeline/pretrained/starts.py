@@ -88,8 +88,8 @@ def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
     `trainable` names and False for the others.
 
     Raises:
-        UserError: the file is missing or damaged, or they are another network's: a tensor that a net has no
-            place for, none that fits, or too few for the part that stays frozen.
+        UserError: they are another network's: a tensor that a net has no place for, none that fits, or too
+            few for the part that stays frozen.
     """
     tensors = joined.read_arrays(path)
     for net in nets:

@@ -18,7 +18,6 @@ from torch.nn import functional as F
 
 from pipeline.models.functional import functional_call
 from pipeline.privacy.layer_gradients import (
-    CONVOLUTION_THRESHOLD,
     Gradients,
     Tensors,
     rule_for,
@@ -208,14 +207,12 @@ class BookKeeping:
         example: Tensor,
         copies: int = 1,
         single_replica: bool = False,
-        convolution_threshold: float = CONVOLUTION_THRESHOLD,
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function that
-        `vmap` takes. Which of its convolutions are taken example by example, ``convolution_threshold`` says
-        (see `layer_gradients.CONVOLUTION_THRESHOLD`). Layers none of whose parameters
-        has `requires_grad` are frozen: they need no rule and cost nothing.
+        `vmap` takes. Layers none of whose parameters has `requires_grad` are frozen: they need no rule and
+        cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -236,10 +233,7 @@ class BookKeeping:
         with torch.no_grad(), watch_layers(self.layers, record):
             net(example)
         self.shapes = shapes
-        self.rules = {
-            name: rule_for(layer, shapes[name], copies, single_replica, convolution_threshold)
-            for name, layer in self.layers.items()
-        }
+        self.rules = {name: rule_for(layer, single_replica) for name, layer in self.layers.items()}
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
         self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
         for name, outputs in shapes.items():

@@ -18,9 +18,6 @@ from torch.nn import functional as F
 from pipeline.models.normalization import BatchStatistics
 
 Tensors = dict[str, Tensor]
-# Multiplications and additions of an example's gradient of a kernel from which on a CPU computes it faster
-# by a convolution of its own than in one product of all examples, for which patches have to be written out
-CONVOLUTION_THRESHOLD = 5e6
 # Floats of patches that are written out before they are used: what a processor's cache holds
 CACHE_FLOATS = 1_000_000
 # Entries whose squares are added in float32, and gradients that are converted to float64 at once
@@ -100,24 +97,6 @@ class Full(NamedTuple):
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
 
-class Listed(NamedTuple):
-    """Per-example gradients written out, each where it was computed."""
-
-    values: list[Tensor]
-
-    def square_norms(self) -> Tensor:
-        """(B,) squared L2 norms; see `Gradients`."""
-        return torch.cat([squares(value[None]) for value in self.values])
-
-    def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """The weighted sum over examples; see `Gradients`."""
-        total = torch.zeros_like(self.values[0], dtype=factors.dtype)
-        for value, factor in zip(self.values, factors.tolist(), strict=True):
-            if factor != 0:  # a gradient that is not finite has none other
-                total.add_(value, alpha=factor)
-        return total.contiguous()
-
-
 def squares(value: Tensor) -> Tensor:
     """(B,) squared norms of (B, ...): of `BLOCK` entries in their own precision, of blocks in float64.
 
@@ -148,35 +127,15 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
 Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
 
 
-def rule_for(
-    layer: nn.Module,
-    outputs: list[torch.Size],
-    copies: int,
-    single_replica: bool,
-    convolution_threshold: float = CONVOLUTION_THRESHOLD,
-) -> Rule:
-    """The fastest rule for a layer.
-
-    Args:
-        layer: any layer.
-        outputs: shape of the output at each use of the layer in a pass, of one copy of an example.
-        copies: K.
-        single_replica: whether the rule is called as it is on a CPU, and not within `vmap`.
-        convolution_threshold: see `CONVOLUTION_THRESHOLD`.
+def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
+    """The rule for a layer; ``single_replica``: it is called as it is on a CPU, and not within `vmap`.
 
     Raises:
         NotImplementedError: there is none.
     """
     if type(layer) not in _RULES or not is_supported(layer):
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
-    if single_replica and isinstance(layer, nn.Conv2d):
-        operations = [2 * copies * layer.weight[0].numel() * output.numel() for output in outputs]
-        return (
-            _conv_by_example
-            if min(operations, default=0) >= convolution_threshold
-            else partial(_conv, single_replica=True)
-        )
-    return _RULES[type(layer)]
+    return partial(_conv, single_replica=single_replica) if type(layer) is nn.Conv2d else _RULES[type(layer)]
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
@@ -268,13 +227,9 @@ def _conv(
         weights.append(weight if copies == 1 else weight.unflatten(0, (-1, copies)).sum(1))
     gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), channels_last)}
     if layer.bias is not None:
-        gradients["bias"] = Full(_bias_gradients(output_gradients))
+        # added to every channel O of images (B, K, O, H, W)
+        gradients["bias"] = Full(reduce(torch.add, [use.sum((1, 3, 4)) for use in output_gradients]))
     return gradients
-
-
-def _bias_gradients(output_gradients: list[Tensor]) -> Tensor:
-    """(B, O) gradients of a bias, which is added to every channel O of images (B, K, O, H, W)."""
-    return reduce(torch.add, [output_gradient.sum((1, 3, 4)) for output_gradient in output_gradients])
 
 
 def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:
@@ -303,26 +258,6 @@ def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
         padded = F.pad(inputs, (column_padding, column_padding, row_padding, row_padding))
     height, width = layer.kernel_size
     return padded.unfold(2, height, row_stride).unfold(3, width, column_stride)
-
-
-def _conv_by_example(
-    layer: nn.Conv2d, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
-) -> dict[str, Gradients]:
-    """A convolution an example, with nothing but its gradient written out."""
-
-    def gradient(inputs: Tensor, output_gradient: Tensor) -> Tensor:
-        backward = torch.ops.aten.convolution_backward
-        options = (layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups)
-        return backward(output_gradient, inputs, tensors["weight"], None, *options, (False, True, False))[1]
-
-    values = [
-        reduce(torch.Tensor.add_, [gradient(*use) for use in zip(*example_uses, strict=True)])
-        for example_uses in zip(zip(*inputs, strict=True), zip(*output_gradients, strict=True), strict=True)
-    ]
-    gradients: dict[str, Gradients] = {"weight": Listed(values)}
-    if layer.bias is not None:
-        gradients["bias"] = Full(_bias_gradients(output_gradients))
-    return gradients
 
 
 def _affine(normalized: Tensor, output_gradient: Tensor) -> tuple[Tensor, Tensor]:

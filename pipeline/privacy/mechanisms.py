@@ -51,7 +51,12 @@ class GaussianMechanism:
     def release(
         self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
     ) -> Tensors:
-        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...); ``shares`` (R, G): p, or all 1."""
+        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...); ``shares`` (R, G): p, or all 1.
+
+        Raises:
+            ValueError: the step's noise is in another release already.
+        """
+        streams.release_once(step)
         sizes = [value[0].numel() for value in sums.values()]
         if streams.noise == "grid":
             spacings = self.spacings(bounds, sum(sizes), shares)

@@ -52,6 +52,17 @@ class Streams:
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
         self._prefetcher = Prefetcher()
+        self._released: int | None = None  # the last step whose noise was added to a release
+
+    def release_once(self, step: int) -> None:
+        """Note that a step's noise goes into a release: in two, their difference would have none.
+
+        Raises:
+            ValueError: it did already.
+        """
+        if step == self._released:
+            raise ValueError(f"two releases with the noise of step {step}; allowed: one, or a step each")
+        self._released = step
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
         text = f"{name}/{purpose}/{step}".encode()

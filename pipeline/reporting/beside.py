@@ -3,13 +3,12 @@
 Their summaries and papers' files are read and nothing else, so that no code of theirs is loaded here.
 """
 
-import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
-from pipeline.errors import UserError, reading
+import pandas as pd
+
+from pipeline.errors import UserError
 from pipeline.params import PAPERS, Settings
 from pipeline.reporting import papers, vocabulary
 
@@ -33,26 +32,17 @@ def read(settings: Settings, root: Path = Path()) -> list[Beside]:
     return [result for path in settings.summaries for result in _of_laboratory(root / path)]
 
 
-def _of_laboratory(path: Path) -> Iterator[Beside]:
-    unbounded = {vocabulary.PRIVACY[state].text for state in ("none", "none_proven")}
-    with reading(path, "run `dprepro report` there"):
-        content = path.read_bytes()
+def _of_laboratory(path: Path) -> list[Beside]:
+    unbounded = [vocabulary.PRIVACY[state].text for state in ("none", "none_proven")]
+    numbers: dict[str, type] = {"proven": float, "ours": float, "decides": bool}
     try:
-        lines = list(csv.DictReader(content.decode().splitlines()))
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise _no_summary(path) from problem
-    for line in lines:
-        try:
-            judged = line["metric"] == "test_accuracy" and line["decides"] == "True"
-            if judged and line["proven"] and line["privacy"] not in unbounded:
-                paper = papers.short(papers.load(line["paper"], path.parents[1] / PAPERS))
-                numbers = float(line["proven"]), float(line["ours"])
-                if not all(map(isfinite, numbers)):
-                    raise ValueError(f"{numbers}")
-                yield Beside(f"{paper}, {line['line']}, run here", line["data"], *numbers)
-        except (KeyError, TypeError, ValueError) as problem:
-            raise _no_summary(path) from problem
-
-
-def _no_summary(path: Path) -> UserError:
-    return UserError(f"{path}: no summary of a report; run `dprepro report` there")
+        lines = pd.read_csv(path, dtype=numbers)
+        decided = lines[lines["decides"] & (lines["metric"] == "test_accuracy") & lines["proven"].notna()]
+        found = decided[~decided["privacy"].isin(unbounded)].to_dict("records")
+        names = {key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in decided["paper"]}
+        return [
+            Beside(f"{names[one['paper']]}, {one['line']}, run here", one["data"], one["proven"], one["ours"])
+            for one in found
+        ]
+    except (OSError, KeyError, ValueError) as problem:
+        raise UserError(f"{path}: no summary of a report; run `dprepro report` there") from problem

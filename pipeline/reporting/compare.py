@@ -13,7 +13,7 @@ from pipeline.reporting.cells import Ran
 from pipeline.reporting.judging.guarantees import SAME, incomparable
 from pipeline.reporting.judging.intervals import Mean, contrast
 from pipeline.reporting.printed import Table
-from pipeline.reporting.results import Cell
+from pipeline.reporting.results import Cell, validation
 from pipeline.results import records
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down
@@ -27,8 +27,9 @@ class Comparison:
     """A level of the first row, and what of the second compares with it."""
 
     cell: Cell
-    # of the second, with the weights of their means: a level proven to spend as much, or the two next to that
-    # epsilon, between which accuracies are taken as linear in its logarithm; of less, the most accurate level
+    # of the second, with the weights of their means: a level proven to spend as much; or the two next to that
+    # epsilon, between which accuracies are taken as linear in its logarithm; or of those that spend less the
+    # one that validates best
     rivals: tuple[tuple[float, Cell], ...]
     difference: Mean | None  # first minus second
     lacking: bool  # the second has no level that is proven to spend as much
@@ -73,18 +74,22 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
 
 
 def _rivals(epsilon: float, bounded: Sequence[Cell]) -> tuple[tuple[float, Cell], ...]:
-    """What of the second row compares with a level of this proven epsilon, and how much each counts."""
+    """What of the second row compares with a level of this proven epsilon, and how much each counts.
+
+    Of several levels the one that validates best is taken; test data choose nothing.
+    """
     if not 0 < epsilon < inf:
         return ()
     if same := [rival for rival in bounded if epsilon / SAME <= proven(rival) <= SAME * epsilon]:
-        return ((1.0, max(same, key=lambda rival: rival.mean.value)),)
+        return ((1.0, max(same, key=validation)),)
     below = [rival for rival in bounded if 0 < proven(rival) < epsilon]
     above = [rival for rival in bounded if proven(rival) > epsilon]
     if below and above:
-        low, high = max(below, key=proven), min(above, key=proven)
+        low = max(below, key=lambda rival: (proven(rival), validation(rival)))
+        high = max(above, key=lambda rival: (-proven(rival), validation(rival)))
         share = log(epsilon / proven(low)) / log(proven(high) / proven(low))
         return ((1 - share, low), (share, high))
-    return ((1.0, max(below, key=lambda rival: rival.mean.value)),) if below else ()
+    return ((1.0, max(below, key=validation)),) if below else ()
 
 
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.identity import versions
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.params import Account, Row, Settings
 from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
 from pipeline.reporting.results import Mark
-from pipeline.results import records, schema
+from pipeline.results import records
 from pipeline.results.schema import Record
 
 OFFICIAL, SYNTHETIC = "official", "synthetic"
@@ -62,19 +61,7 @@ def of_staleness(record: Record, row: Row | Account, settings: Settings, root: P
     stands = Standing(row, None)
     if any(stands.misdeclared(run, replica) for replica in run.replicas):
         yield SETTINGS_CHANGED
-    others = {replica.origin for replica in run.replicas if stands.other_version(run, replica)}
-    if others:
-        details = [_other_versions(run.origins[place], row) for place in sorted(others)]
-        yield Mark("trained by other code", detail="; ".join(details))
+    if any(stands.other_version(run, replica) for replica in run.replicas):
+        yield Mark("trained by other code")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Mark("measured by other code")
-
-
-def _other_versions(made: schema.Provenance, row: Row) -> str:
-    """A commit, and the versions there that are others than here."""
-    others = [
-        f"{part} version {made.made_by.get(part, 0)}, now {version}"
-        for part, version in versions.training(row.method, row.model.name).items()
-        if made.made_by.get(part) != version
-    ]
-    return f"{made.revision[:8] if made.revision else 'no commit'}: {', '.join(others)}"

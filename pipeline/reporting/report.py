@@ -116,12 +116,16 @@ def _section(result: TableResult, kept: Kept) -> Section:
 
 def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
     """(path, text) of a table's files: the table itself, then its figures and its rows' curves."""
-    name = result.name
-    yield f"tables/{name}.md", render("table.md", result=result) + "\n"
-    yield f"tables/{name}.csv", flat.csv(flat.of_table(result))
-    yield f"tables/{name}.tex", latex(result)
+    yield f"tables/{result.name}.md", render("table.md", result=result) + "\n"
+    yield f"tables/{result.name}.csv", flat.csv(flat.of_table(result))
+    yield f"tables/{result.name}.tex", latex(result)
+    yield from _figures(result)
+
+
+def _figures(result: TableResult) -> Iterator[tuple[str, str]]:
+    """(path, SVG) of a table's figures and its rows' curves."""
     for path, svg in (
-        (name, levels.draw(result)),
+        (result.name, levels.draw(result)),
         *((figure, module.draw(result)) for figure, module in figures.of_table(result).items()),
         *((f"{row.key}-curves", curves.draw(row, result)) for row in result.rows),
     ):

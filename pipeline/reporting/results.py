@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pipeline.params import Account, Row
@@ -34,7 +35,6 @@ class Mark:
     fewer_data: bool = False
     budget: bool = False  # it tells how much training there was
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
-    detail: str = ""  # for whoever wants to know more
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Cell:
     def by_seed(self) -> dict[int, float]:
         """Its values by seed."""
         return {replica.seed: value for replica, value in zip(self.replicas, self.values, strict=True)}
+
+
+def validation(cell: Cell) -> float:
+    """The mean validation accuracy of a cell, by which levels are chosen; test data choose nothing."""
+    return fmean(replica.metrics.get("validation_accuracy", 0.0) for replica in cell.replicas)
 
 
 @dataclass(frozen=True)
@@ -136,21 +141,36 @@ class LineResult:
     label: str
     line: Line | None
     rows: tuple[RowResult, ...]
+    variant: str = ""  # of those that decide; '': the rows that do nothing differently
 
-    def deciding(self, level: str, variant: str = "") -> RowResult | None:
+    def deciding(self, level: str) -> RowResult | None:
         """The row by which values and claims are judged at a level; None where none is declared.
 
-        Of the rows that do nothing differently (or differ by ``variant``) the first that ran there, before
-        one that didn't; planned ones before others, full budgets before reduced ones, comparable rows before
-        others. What came out plays no part.
+        Of the variant's rows the first that ran there, before one that didn't; planned ones before others,
+        full budgets before reduced ones, comparable rows before others. What came out plays no part.
         """
 
         def order(row: RowResult) -> tuple[bool, ...]:
             cell = row.cells.get(level)
             return cell is None, not (cell and cell.planned), not row.counts, not row.comparable
 
-        rows = [row for row in self.rows if row.variant == variant and level in {*row.levels, *row.cells}]
-        return min(rows, key=order, default=None)
+        rows = [row for row in self.rows if row.variant == self.variant]
+        return min((row for row in rows if level in {*row.levels, *row.cells}), key=order, default=None)
+
+    def has(self, variant: str) -> bool:
+        """Whether any of its rows is of that variant."""
+        return any(row.variant == variant for row in self.rows)
+
+    def cell(self, level: str) -> Cell | None:
+        """What that row reached; None where it was not run."""
+        row = self.deciding(level)
+        return row.cells.get(level) if row else None
+
+    @property
+    def cells(self) -> list[Cell]:
+        """What decides at every level."""
+        levels = dict.fromkeys(level for row in self.rows for level in row.cells)
+        return [cell for level in levels if (cell := self.cell(level))]
 
     def decides(self, row: RowResult, level: str) -> bool:
         """Whether the row is the one by which the level is judged."""

@@ -1,5 +1,6 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
+from datetime import timedelta
 from math import isinf
 from typing import Any
 
@@ -90,8 +91,7 @@ def measured_words(result: TableResult) -> str:
 def margin(result: TableResult) -> str:
     """How far ours may be from a printed value of the table and still agree: ``1 point``, ``1 %``."""
     table, size = result.table, result.table.margin or 0.0
-    words = f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
-    return words + (f", as {table.margin_why}" if table.margin_why else "")
+    return f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
 
 
 def table_number(result: TableResult) -> str:
@@ -151,14 +151,16 @@ GRID = (
 
 def composition(spent: Composition) -> str:
     """What all trainings of a row and its search spend together, in a sentence."""
-    of = f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"
+    of = [f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"]
     if spent.searched:
-        of += f" and {spent.searched} of its search"
+        of.append(f"{spent.searched} of its search")
+    if spent.replaced:
+        of.append(f"{spent.replaced} earlier ones that these replaced")
     left = f"; {spent.left_out} more have no bound, and are not in it" if spent.left_out else ""
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
     spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
-    return f"Seen together, {of} {spend}{GRID if spent.searched else ''}"
+    return f"Seen together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
@@ -248,8 +250,5 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``2 h 05 min``, ``3 min 20 s`` or ``12 s``."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+    """``2:05:00``."""
+    return str(timedelta(seconds=round(seconds)))

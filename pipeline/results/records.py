@@ -1,6 +1,8 @@
 """Where the files of a row lie, how they are written and read, and how they join to one record."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,9 +22,11 @@ from pipeline.results.schema import (
     Ledgers,
     Provenance,
     Record,
+    Replaced,
     Replica,
     Run,
     Trained,
+    TrainingSpent,
 )
 
 RUNS = Path("reports/runs")
@@ -98,6 +102,26 @@ def with_origins(
             origins.append(origin)
         replicas.append(replica.model_copy(update={"origin": origins.index(origin)}))
     return tuple(replicas), tuple(origins)
+
+
+def with_replaced(
+    histories: Iterable[Iterable[Replaced]], spent: Iterable[TrainingSpent | None]
+) -> tuple[Replaced, ...]:
+    """Trainings that were replaced before, as files with one past say, and now, which ``spent`` that each."""
+    counts: Counter[TrainingSpent | None] = Counter()
+    for known in histories:
+        counts |= Counter({each.spent: each.trainings for each in known})
+    counts.update(spent)
+    return tuple(Replaced(trainings=count, spent=each) for each, count in counts.items())
+
+
+def candidates_spent(search: dict[str, Any]) -> Iterator[TrainingSpent | None]:
+    """What each training of a search spent, by its record; None where nothing bounds it, or nothing tells."""
+    seeded = search["provenance"]["reproducible"]
+    for candidate in search["candidates"]:
+        said = None if seeded else candidate.get("spent")
+        spent = said and TrainingSpent.model_validate(said)
+        yield from repeat(spent or None, candidate["seeds"])
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:

@@ -188,6 +188,21 @@ class OfReplica(Strict):
         return self.level, self.seed
 
 
+class TrainingSpent(Strict):
+    """What one training spends, as its mechanism said when it ran."""
+
+    spending: SampledGaussian | NotNegative  # or the pure epsilon of what was released at once
+    steps: Whole
+    delta: Probability
+
+
+class Replaced(Strict):
+    """Trainings whose results stood in a file before others took their place: seen once, they are spent."""
+
+    trainings: Annotated[int, Field(ge=1, strict=True)]
+    spent: TrainingSpent | None  # by each of them; None: nothing that is known bounds it
+
+
 class Trained(OfReplica):
     """What ran for one replica, and what its mechanism says that it spends."""
 
@@ -210,13 +225,19 @@ class Trained(OfReplica):
     ended: NotNegative
     origin: Whole  # its place among the run's `origins`
 
-
-class CandidateSpent(Strict):
-    """What each training of a search's candidate spends, as its mechanism said when it ran."""
-
-    spending: SampledGaussian | NotNegative  # or the pure epsilon of what was released at once
-    steps: Whole
-    delta: Probability
+    @property
+    def spent(self) -> TrainingSpent | None:
+        """What it spends if its noise wasn't seeded; None where nothing bounds that."""
+        if self.broken:
+            return None
+        if isinstance(self.spending, SampledGaussian):
+            return TrainingSpent(spending=self.spending, steps=self.steps, delta=self.delta or 0.0)
+        then, epsilon = self.accounted_then, inf
+        if self.spending is not None:
+            epsilon = self.spending.epsilon
+        elif then is not None and then.releases and then.epsilon_upper is not None:
+            epsilon = then.epsilon_upper
+        return None if epsilon == inf else TrainingSpent(spending=epsilon, steps=self.steps, delta=0.0)
 
 
 R = TypeVar("R", bound=OfReplica)
@@ -255,6 +276,7 @@ class Run(Kept):
     replicas: Annotated[tuple[Trained, ...], AfterValidator(_each_once)]
     origins: tuple[Provenance, ...]
     history: Plain  # digest of reports/histories/ROW.csv
+    replaced: tuple[Replaced, ...] = ()  # trainings of the row that no longer stand
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":
@@ -267,6 +289,10 @@ class Run(Kept):
     def origin(self, replica: Trained) -> Provenance:
         """What made a replica."""
         return self.origins[replica.origin]
+
+    def spent(self, replica: Trained) -> TrainingSpent | None:
+        """What a replica spends; None where nothing bounds it."""
+        return None if self.origin(replica).reproducible else replica.spent
 
 
 class Evaluated(OfReplica):
@@ -309,7 +335,8 @@ class Composition(Strict):
     by: Plain  # how it was found
     trainings: Whole  # private replicas of the row
     searched: Whole  # private trainings of its search
-    left_out: Whole  # replicas and candidates without a bound, which are not in it
+    replaced: Whole = 0  # of both, private trainings whose results others replaced
+    left_out: Whole  # trainings without a bound, which are not in it
 
 
 class Ledgers(Kept):

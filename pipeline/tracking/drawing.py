@@ -175,7 +175,7 @@ class _Drawing:
         )
 
     def _curve(self, replica: Replica) -> list[Point]:
-        spent = [("epsilon_spent", step, value) for step, value in replica.ledger.spent]
+        spent = [("epsilon_spent", step, _bound(value, rounded_up)) for step, value in replica.ledger.spent]
         return [*self.curves[replica.level, replica.seed], *spent]
 
     def _values(self, replicas: Sequence[Replica]) -> dict[str, float]:

@@ -104,21 +104,18 @@ def measure(
         UserError: weights are another network's.
     """
     positions = {member: position for position, member in enumerate(members)}
-    for group in grouped(members):
-        size = execution.replicas_at_once or len(group)
-        for part in (group[first : first + size] for first in range(0, len(group), size)):
-            tensors = [weights[positions[member]] for member in part]
-            task = make_task(part, model, reproducible, data, execution)
-            for member, member_weights in zip(part, tensors, strict=True):
-                _check_fit(member_weights, task.parameters, member)
-            trained = build_method(method, task, [member.settings for member in part], model.normalization)
-            stacked = {
-                name: torch.stack([replica_weights[name] for replica_weights in tensors])
-                for name in tensors[0]
-            }
-            columns = _accuracies(trained, stacked, data, execution)
-            for index, member in enumerate(part):
-                yield positions[member], {name: column[index].item() for name, column in columns.items()}
+    for group in grouped(members, execution.replicas_at_once):
+        tensors = [weights[positions[member]] for member in group]
+        task = make_task(group, model, reproducible, data, execution)
+        for member, member_weights in zip(group, tensors, strict=True):
+            _check_fit(member_weights, task.parameters, member)
+        trained = build_method(method, task, [member.settings for member in group], model.normalization)
+        stacked = {
+            name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
+        }
+        columns = _accuracies(trained, stacked, data, execution)
+        for index, member in enumerate(group):
+            yield positions[member], {name: column[index].item() for name, column in columns.items()}
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:

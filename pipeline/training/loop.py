@@ -97,12 +97,19 @@ class Context:
     checkpoint_every: float  # seconds between checkpoints: what a kill loses at most
 
 
-def grouped(replicas: Sequence[Replica]) -> list[list[Replica]]:
-    """Replicas of one model, in the groups that share a batch shape and a number of steps."""
+def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[list[Replica]]:
+    """Replicas of one model, in groups that share a batch shape and a number of steps.
+
+    ``at_once``: replicas of a group at most; None: all that can share their steps.
+    """
     groups: dict[tuple[Any, ...], list[Replica]] = {}
     for replica in replicas:
         groups.setdefault(replica.settings.batching_key, []).append(replica)
-    return list(groups.values())
+    return [
+        members[first : first + (at_once or len(members))]
+        for members in groups.values()
+        for first in range(0, len(members), at_once or len(members))
+    ]
 
 
 def make_task(

@@ -1,14 +1,15 @@
 """Training what a row lacks.
 
 A row's results grow by the replica: those that were trained before, by code and from data and settings that
-still stand, are kept, and only the others are trained. What is trained appears as a whole when its last step
-is done. Until then checkpoints lie under a name made of the row, the digests of everything that decides its
-numbers, and which replicas they are of.
+still stand, are kept, and only the others are trained. A replica appears when its last step is done. Until
+then a checkpoint lies under a name made of the row, the digests of everything that decides its numbers, and
+which replicas it is of.
 """
 
 import platform
 import shutil
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from pipeline.params import Row, Settings
 from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Provenance, Run, Trained
+from pipeline.results.schema import Provenance, Replaced, Run, Trained
 from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -84,15 +85,17 @@ def train(
             # of a run that was killed when all was written
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
             return TrainedRow(records.run_path(key, root), 0, len(standing))
-        missing_names = [replica.name for replica in missing]
-        identity = digest_json([source.config, source.made_by, source.data, missing_names])
+        identity = digest_json([source.config, source.made_by, source.data])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
-        groups = train_replicas(missing, context, workers)
-        _write(key, row, groups, source, previous, standing, data, root)
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        if not missing:
+            _write(key, row, None, source, data, root)
+        with closing(train_replicas(missing, context, workers)) as groups:
+            for group in groups:
+                _write(key, row, group, source, data, root)
+        shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
     return TrainedRow(records.run_path(key, root), len(missing), len(standing))
 
 
@@ -116,28 +119,34 @@ def check_inputs(data: Prepared, method: str) -> None:
 def _write(
     key: str,
     row: Row,
-    groups: list[Group],
+    group: Group | None,
     source: Provenance,
-    previous: Run | None,
-    standing: tuple[Trained, ...],
     data: Prepared,
     root: Path,
 ) -> None:
-    """Weights, then the history, then the run that vouches for both by their digests."""
+    """Add a group to the replicas that stand: weights, then the history, then the run that vouches for both.
+
+    Without a group those that no longer stand go.
+    """
+    previous = records.read_run(key, root)
+    standing = Standing(row, data.digests).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
-    for group in groups:
+    replaced: tuple[Replaced, ...] = ()
+    if previous:  # what no longer stands was seen nevertheless
+        gone = (previous.spent(replica) for replica in previous.replicas if replica.key not in trained)
+        replaced = records.with_replaced([previous.replaced], gone)
+    history = records.history_path(key, root)
+    lines = [line for line in read_history(history) if line[:2] in trained] if previous else []
+    if group is not None:
+        lines += group.history
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
             path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
             trained[replica.key] = (_trained(group, index, digest, data), source)
-    history = records.history_path(key, root)
-    standing_keys = {replica.key for replica in standing}
-    lines = [line for group in groups for line in group.history]
-    lines += [line for line in read_history(history) if line[:2] in standing_keys] if previous else []
     history_before = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
-    order = [replica.key for replica in replicas(row)]
+    order = [replica.key for replica in replicas(row) if replica.key in trained]
     all_trained, origins = records.with_origins(trained[name] for name in order)
     run = Run(
         row=key,
@@ -147,6 +156,7 @@ def _write(
         replicas=all_trained,
         origins=origins,
         history=digest_file(history),
+        replaced=replaced,
     )
     try:
         records.write(run, root)

@@ -4,10 +4,9 @@ A worker trains its replicas to the end and leaves their last checkpoint, where 
 up. So nothing but progress travels between processes, and what was killed goes on like any other training.
 """
 
-import math
 import multiprocessing
 import signal
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
@@ -28,8 +27,12 @@ WORTH = 200_000
 LOOK_EVERY = 0.2  # seconds between looks at the workers
 
 
-def train_replicas(replicas: Sequence[Replica], context: Context, workers: int = 1) -> list[Group]:
-    """Train replicas of one model, those together that can share a step.
+def train_replicas(
+    replicas: Sequence[Replica], context: Context, workers: int = 1
+) -> Generator[Group, None, None]:
+    """Train replicas of one model, and yield each group of them when its last step is done.
+
+    As many as the device takes at once share their steps; a seed of every level comes before the next seed.
 
     Args:
         replicas: the replicas.
@@ -40,16 +43,13 @@ def train_replicas(replicas: Sequence[Replica], context: Context, workers: int =
     Raises:
         Stopped: a signal asked for it. Checkpoints were written, so that the next call goes on from there.
     """
-    groups = grouped(replicas)
+    groups = grouped(replicas, context.execution.replicas_at_once)
+    groups.sort(key=lambda members: members[0].seed)
     with noting_signals() as stop_signal:
         processes = _worthwhile_processes(groups, context, workers)
-        if processes > 1:
-            groups = _divide(groups, processes)
-            _run(groups, context, processes, stop_signal)
-        return [
-            train_group(members, context, number, len(groups), stop_signal)
-            for number, members in enumerate(groups)
-        ]
+        done = _run(groups, context, processes, stop_signal) if processes > 1 else range(len(groups))
+        for number in done:
+            yield train_group(groups[number], context, number, len(groups), stop_signal)
 
 
 def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
@@ -62,58 +62,64 @@ def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context,
         for members in groups
         for replica in members
     )
-    return min(workers, sum(map(len, groups)), examples_seen // WORTH)
+    return min(workers, len(groups), examples_seen // WORTH)
 
 
-def _divide(groups: Sequence[Sequence[Replica]], processes: int) -> list[list[Replica]]:
-    """The groups in parts of a size, so that every process has some of each."""
-    parts = []
-    for members in groups:
-        size = math.ceil(len(members) / processes)
-        parts += [list(members[start : start + size]) for start in range(0, len(members), size)]
-    return parts
+Told = Progress | int  # by a worker: where it stands, or the number of a group that it has trained
 
 
 @dataclass(frozen=True)
 class _QueuedProgress:
     """Stands for `Context.show` in a worker."""
 
-    queue: "Queue[Progress]"
+    queue: "Queue[Told]"
 
     def __call__(self, progress: Progress) -> None:
         self.queue.put(progress)
 
 
-def _run(groups: list[list[Replica]], context: Context, processes: int, stop_signal: StopSignal) -> None:
-    """Let workers take every ``processes``-th group each, and show what they do until they end."""
+def _run(
+    groups: list[list[Replica]], context: Context, processes: int, stop_signal: StopSignal
+) -> Iterator[int]:
+    """Let workers take every ``processes``-th group each, show what they do, and yield what is trained.
+
+    What no worker could train comes last.
+    """
     # no forks of this process: threads of OpenMP don't survive them; one that only imported torch has none
     start_context = multiprocessing.get_context("forkserver")
     start_context.set_forkserver_preload([__name__])
-    queue = start_context.Queue()
+    queue: Queue[Told] = start_context.Queue()
     threads = max(1, torch.get_num_threads() // processes)
     worker_context = replace(context, show=_QueuedProgress(queue))
     running: list[BaseProcess] = [
         start_context.Process(
             target=_train_share,
-            args=(groups, first, processes, worker_context, threads, in_use()),
+            args=(groups, first, processes, worker_context, threads, in_use(), queue),
             daemon=True,
         )
         for first in range(processes)
     ]
     for worker in running:
         worker.start()
-    received = None
-    while any(worker.is_alive() for worker in running):
-        with suppress(Empty):
-            while True:
-                context.show(queue.get(timeout=LOOK_EVERY))
-        if received is None and (received := stop_signal()) is not None:
-            for worker in running:
-                worker.terminate()  # each leaves a checkpoint
-    if received is not None:
-        raise Stopped(
-            received, "stopped, every replica with a checkpoint; the same command goes on from there"
-        )
+    left = dict.fromkeys(range(len(groups)))
+    try:
+        while any(worker.is_alive() for worker in running) and stop_signal() is None:
+            with suppress(Empty):
+                told = queue.get(timeout=LOOK_EVERY)
+                if isinstance(told, Progress):
+                    context.show(told)
+                else:
+                    del left[told]
+                    yield told
+    finally:
+        for worker in running:
+            worker.terminate()  # each leaves a checkpoint
+        while any(worker.is_alive() for worker in running):
+            with suppress(Empty):  # a worker ends when what it tells is taken
+                queue.get(timeout=LOOK_EVERY)
+    if (received := stop_signal()) is not None:
+        raise Stopped(received, "stopped, what ran has a checkpoint; the same command goes on from there")
+    yield from left
 
 
 def _train_share(
@@ -123,6 +129,7 @@ def _train_share(
     context: Context,
     threads: int,
     laboratory: dict[str, Path],
+    queue: "Queue[Told]",
 ) -> None:
     """A worker's life. What goes wrong in it goes wrong again in the calling process, which tells of it."""
     for package, folder in laboratory.items():
@@ -139,3 +146,4 @@ def _train_share(
         with suppress(Stopped, UserError):
             for number in range(first, len(groups), processes):
                 train_group(groups[number], context, number, len(groups), stop_or_orphaned)
+                queue.put(number)

@@ -124,7 +124,16 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
     replicas, origins = records.with_origins(made[key] for key in order if key in made)
-    run = there.model_copy(update={"replicas": replicas, "origins": origins, "history": digest_file(history)})
+    gone = [here.spent(replica) for replica in here.replicas if replica.key not in names] if here else []
+    past = [run.replaced for run in (here, there) if run]
+    run = there.model_copy(
+        update={
+            "replicas": replicas,
+            "origins": origins,
+            "history": digest_file(history),
+            "replaced": records.with_replaced(past, gone),
+        }
+    )
     records.write(run, target)
     before = records.read_evaluation(row)
     known = {replica.key: replica for replica in before.replicas} if before else {}

@@ -311,7 +311,7 @@ def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
-CANDIDATES, ONE_RUN, BY_ERRORS = composition._candidates, bounds.one_run, bounds.by_errors
+CANDIDATES, ONE_RUN, BY_ERRORS = composition.candidates_spent, bounds.one_run, bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
@@ -446,7 +446,7 @@ FAULTS: dict[str, Fault] = {
         rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
     ),
     "one candidate dropped": Fault(
-        composition, "_candidates", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
+        composition, "candidates_spent", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
     ),
 }
 

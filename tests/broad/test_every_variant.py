@@ -6,7 +6,7 @@ import pytest
 from pipeline.data import fetch, prepare
 from pipeline.data.prepared import SPLITS
 from pipeline.methods.rooms import method_settings
-from pipeline.models.model import Model, architectures
+from pipeline.models.model import architectures
 from pipeline.params import Settings, load
 from pipeline.reporting import papers
 
@@ -50,45 +50,12 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
             assert values - {field.default}, name
 
 
-def test_rows_show_every_way_to_clip_a_batch(settings: Settings) -> None:
-    shown = [own for row in settings.rows.values() if row.method == "batch_clipping" for own in row.resolved]
-    assert {(own.sets == 1, own.set_size == 1) for own in shown} == {
-        (True, False),
-        (False, False),
-        (False, True),
-    }
-
-
-def test_rows_show_a_reference_and_its_simulation_and_both_orders(settings: Settings) -> None:
-    rows = [row for row in settings.rows.values() if row.method == "tan"]
-    assert any(row.simulates for row in rows)
-    orders = {row.model.order for row in rows if "ORDERED" in architectures()[row.model.name]}
-    assert orders == set(get_args(Model.model_fields["order"].annotation))
-    assert any(own.optimizer == "sgd" and own.momentum == 0 for row in rows for own in row.resolved)
-
-
 @pytest.mark.parametrize("method", ["adlm", "ilm"])
 def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
     shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
     assert {type(own.sensitivity) for own in shown} == {str, float, type(None)}
     assert {own.sensitivity for own in shown} >= {"maps", "neurons"}
     assert method == "adlm" or {own.private for own in shown} == {True, False}
-
-
-def test_relevances_show_every_choice_and_are_used(settings: Settings) -> None:
-    shown = settings.relevances
-    assert {own.of for own in shown.values()} == {"train", "public"}
-    assert {own.examples is None for own in shown.values()} == {True, False}
-    private = {own.row for own in shown.values() if settings.rows[own.row].data == own.data}
-    assert private < {own.row for own in shown.values()}
-    assert set(shown) == {row.data for row in settings.rows.values() if row.method == "adlm"}
-
-
-def test_accounts_show_every_way_to_claim(settings: Settings) -> None:
-    shown = [own for account in settings.accounts.values() for own in account.resolved]
-    assert {own.claimed_by for own in shown} == {"clt", "rdp"}
-    for name in ("steps", "epochs", "order"):
-        assert {getattr(own, name) is None for own in shown} == {True, False}, name
 
 
 def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:

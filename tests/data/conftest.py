@@ -68,7 +68,7 @@ class Server:
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    # path -> drop (close after `amount` bytes), endless (no Content-Length), error (503)
+    # path -> drop (close after `amount` bytes), error (503)
     faults: dict[str, str] = field(default_factory=dict)
     amount: int = 1000
     requests: list[str] = field(default_factory=list)  # paths
@@ -93,10 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = state.files[self.path]
         self.send_response(200)
-        if fault == "endless":
-            body = body * 1000
-        else:
-            self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""The catalogue agrees with itself; whether it agrees with the world, `test_real_data` knows."""
+"""The catalogue agrees with itself."""
 
 import re
 
@@ -19,15 +19,6 @@ def test_every_file_is_pinned(key, name):
     assert all(file.checksum.startswith("sha256:") for file in edition.files)
     assert len({file.name for file in edition.files}) == len(edition.files)
     assert (name == "official") == (edition.note is None)
-
-
-@pytest.mark.parametrize("key", catalog.catalog())
-def test_official_editions_have_more_than_one_address(key):
-    edition = catalog.get(key).editions["official"]
-    addresses = [*edition.bases, *(address for each in edition.archives for address in each.addresses)]
-    assert len(set(addresses)) == len(addresses) >= 2
-    assert all(address.startswith(("https://", "http://")) for address in addresses)
-    assert all(base.endswith("/") for base in edition.bases)
 
 
 def test_unknown_names():

@@ -36,11 +36,10 @@ def test_a_file_arrives_and_is_not_asked_for_twice(server, address, tmp_path):
 
 
 def test_next_address_after_404_error_truncation_and_wrong_bytes(server, address, tmp_path):
-    names = ("none", "busy", "cut", "long", "endless", "wrong")
-    server.files |= {f"/{name}/file.gz": CONTENT for name in ("busy", "cut", "endless")}
+    names = ("none", "busy", "cut", "wrong")
+    server.files |= {f"/{name}/file.gz": CONTENT for name in ("busy", "cut")}
     server.files["/wrong/file.gz"] = CONTENT[::-1]
-    server.files["/long/file.gz"] = CONTENT + bytes(5000)
-    server.faults |= {"/busy/file.gz": "error", "/cut/file.gz": "drop", "/endless/file.gz": "endless"}
+    server.faults |= {"/busy/file.gz": "error", "/cut/file.gz": "drop"}
     bad = [f"{server.address}/{name}/file.gz" for name in names]
     assert download([*bad, address], FILE, tmp_path).read_bytes() == CONTENT
     assert server.requests == [f"/{name}/file.gz" for name in (*names, "good")]
@@ -48,16 +47,7 @@ def test_next_address_after_404_error_truncation_and_wrong_bytes(server, address
         download(bad, FILE, tmp_path / "others")
     for reason in ("404", "503", "IncompleteRead", "does not match the known"):
         assert reason in str(caught.value)
-    assert str(caught.value).count("sends more than 5120 bytes") == 2
     assert list((tmp_path / "others").iterdir()) == []
-
-
-def test_a_broken_connection_is_tried_again(server, address, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "RETRIES", 2)
-    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: server.faults.clear())
-    server.faults["/good/file.gz"] = "drop"
-    assert download([address], FILE, tmp_path).read_bytes() == CONTENT
-    assert len(server.requests) == 2
 
 
 def pack(archive: Path, folder: Path, inside: str, extra: list[tarfile.TarInfo] | None = None) -> File:
@@ -143,15 +133,6 @@ def test_archives_that_are_cut_or_lack_a_member(small, tmp_path):
     assert "a.tar.gz: truncated or corrupt" in cut
 
 
-@pytest.mark.parametrize("place", ["", "mnist", "MNIST/raw"])
-def test_mirror_layouts(small, params, tmp_path, place):
-    _, published = small("mnist")
-    shutil.copytree(published, tmp_path / "mirror" / place, dirs_exist_ok=True)
-    done = fetch("mnist", params(OFFICIAL), tmp_path, tmp_path / "mirror")
-    assert done.edition == "official"
-    assert content(done.folder).items() >= content(published).items()
-
-
 def test_what_a_mirror_lacks_is_named_and_the_old_folder_stays(small, params, tmp_path):
     _, published = small("mnist")
     before = content(fetch("mnist", params(OFFICIAL), tmp_path, published).folder)
@@ -181,8 +162,7 @@ def test_other_editions_are_taken_only_by_name(small, params, server, tmp_path):
     reordered = params(OFFICIAL, cifar100={"edition": "reordered"})
 
     line = refusal_of(lambda: fetch("cifar100", params(OFFICIAL), tmp_path, published))
-    assert "edition 'reordered' of CIFAR-100, not official (in another order)" in line
-    assert "set raw.cifar100.edition: reordered in params.yaml" in line
+    assert "raw.cifar100.edition in params.yaml may name: official, reordered" in line
     assert fetch("cifar100", reordered, tmp_path, published).edition == "reordered"
     line = refusal_of(lambda: fetch("cifar100", reordered, tmp_path))
     assert "this edition is not published anywhere" in line

@@ -1,6 +1,5 @@
 """`prepare`: declared splits that share nothing, with a manifest anyone can check."""
 
-import errno
 from collections import Counter
 from pathlib import Path
 
@@ -76,14 +75,6 @@ def test_the_same_input_gives_the_same_bytes(params, tmp_path):
     assert digest(indices.astype("<i8").tobytes()) == PERMUTED
 
 
-def test_another_seed_is_another_split_of_the_same_sizes(params, tmp_path):
-    one = run(params, tmp_path, small=MNIST)
-    train = set(np.load(tmp_path / "data/prepared/small/train.indices.npy"))
-    other = run(params, tmp_path, small={**MNIST, "seed": 1})
-    assert one.manifest["counts"] == other.manifest["counts"]
-    assert train != set(np.load(tmp_path / "data/prepared/small/train.indices.npy"))
-
-
 def test_d_pub_is_split_off_the_training_part(params, tmp_path):
     data = {**MNIST, "train": 220, "validation": 50, "public": {"raw": "mnist", "count": 30}}
     done = run(params, tmp_path, dpub=data)
@@ -155,21 +146,6 @@ def test_raw_files_must_be_there_whole_and_of_the_edition_asked_for(params, tmp_
     (tmp_path / RAW / "mnist/source.json").write_text("{")
     assert "source.json: can't be read" in told()
     assert "no data set 'big'; there are: small" in told("big")
-
-
-def test_a_full_disk_leaves_the_old_folder(params, tmp_path, monkeypatch):
-    run(params, tmp_path, small=MNIST)
-    folder = tmp_path / "data/prepared/small"
-    before = {path.name: digest_file(path) for path in folder.iterdir()}
-
-    def full(*args: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    line = refusal_of(lambda: prepare("small", params(data={"small": MNIST}), tmp_path))
-    assert "train.inputs.npy: can't be written: No space left on device" in line
-    assert {path.name: digest_file(path) for path in folder.iterdir()} == before
-    assert [path.name for path in folder.parent.iterdir()] == ["small"]
 
 
 def declare(**change: object) -> Data:

@@ -1,7 +1,5 @@
 """The project's own files: the same everywhere, in the official formats, learnable but not trivial."""
 
-import gzip
-
 import numpy as np
 import pytest
 
@@ -50,20 +48,3 @@ def test_the_official_readers_read_them(made, key, part):
     if entry.shape:
         assert examples.inputs.shape[1:] == entry.shape
         assert len({image.tobytes() for image in examples.inputs}) == COUNTS[part]
-
-
-@pytest.mark.parametrize("key", ["mnist", "cifar10"])
-def test_images_are_learnable_but_not_by_comparing_pixels_alone(made, key):
-    """Nearest class mean: well above chance (.1), well below what a network reaches."""
-    train, test = read(made, key, "train"), read(made, key, "test")
-    flat = train.inputs.reshape(len(train.inputs), -1).astype(float)
-    means = np.stack([flat[train.labels == label].mean(0) for label in range(10)])
-    images = test.inputs.reshape(len(test.inputs), 1, -1).astype(float)
-    accuracy = (((images - means) ** 2).sum(2).argmin(1) == test.labels).mean()
-    assert 0.3 < accuracy < 0.99
-
-
-def test_our_gzip_is_gzip():
-    for size in (1, 65535, 65536, 200_000):
-        content = bytes(range(256)) * (size // 256 + 1)
-        assert gzip.decompress(synthetic._gzip(content[:size])) == content[:size]

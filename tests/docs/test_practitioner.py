@@ -67,7 +67,7 @@ def test_the_walk(lab: Path, warm: Path, typed: Callable[..., str]) -> None:
 
     # files elsewhere stay there
     assert "none is public" in run("dprepro new data scans --images ../scans")
-    run("dprepro new data notes --texts ../notes.csv --copy")
+    run("dprepro new data notes --texts ../notes.csv")
     run("dprepro new row mine --data scans --model hidden --method dpsgd --epsilon 3 --epochs 40 --batch 16")
     declared = YAML(typ="safe").load(lab / "params.yaml")
     assert [each["path"] for each in declared["own"].values()] == ["data/own/scans", "data/own/notes.csv"]
@@ -112,7 +112,7 @@ def test_the_walk(lab: Path, warm: Path, typed: Callable[..., str]) -> None:
     assert "1 rows stand" in run("dprepro status")
     assert "mine: 1 replicas stand; nothing to train" in run("dprepro plan mine")
     # in its own words
-    run("dprepro report --no-mlflow")
+    run("dprepro report")
     first = (lab / "reports/index.html").read_text()
     assert "Rows of our own" in first
     assert "Does it reproduce?" not in (lab / "reports/papers/mine.html").read_text()

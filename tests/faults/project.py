@@ -1,6 +1,5 @@
 """A small project with one of everything that is read back: what faults are done to."""
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings
 from pipeline.training import evaluation, rows
-from pipeline.training import search as searching
 from pipeline.training.checkpoints import Checkpoint, save
 from pipeline.transport import pack
 
@@ -50,8 +48,6 @@ accounts:
     label: DPSGD
     settings: {examples: 60000, batch: 256, epochs: 1, delta: 1.0e-5, noise_multiplier: 1.1}
     levels: [{noise_multiplier: 1.1}]
-searches:
-  small: {row: small, grid: {learning_rate: [0.1, 0.5]}}
 """
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 MINE = Path("mine.npz")
@@ -86,16 +82,6 @@ def train() -> None:
 
 def evaluate() -> None:
     evaluation.evaluate(ROW, settings(), prepared.load("mnist"), CPU)
-
-
-def search() -> None:
-    searching.search("small", settings(), prepared.load("mnist"), CPU, lambda _: None)
-
-
-def npy(array: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    np.save(content, array)
-    return content.getvalue()
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:

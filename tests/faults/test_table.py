@@ -1,6 +1,5 @@
 """What once did not hold, a test each."""
 
-import gzip
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import pytest
 import torch
 
 from pipeline import verification
-from pipeline.data import formats, prepared
+from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest_file
@@ -107,17 +106,13 @@ def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
         (MEASURED, lambda x: x.pop("schema_version"), "schema_version: missing"),
         (MEASURED, lambda x: x.update(replicas=2 * x["replicas"]), "the same one twice"),
         (LEDGER, lambda x: x.update(replicas=2 * x["replicas"]), "the same one twice"),
-        (MEASURED, lambda x: x.update(row="another"), "row: another; allowed: small"),
         (RUN, lambda x: x.update(row="../../x"), "row: "),
         (
             RUN,
             lambda x: x["origins"][0]["versions"].update(torch="<script>alert(1)</script>"),
             "versions.torch",
         ),
-        (RUN, lambda x: x["origins"][0].update(device="\x1b[31mcpu"), "device"),
         (LEDGER, lambda x: first(x)["ledger"]["accountants"][0].update(epsilon=-1), "accountants.0.epsilon"),
-        (LEDGER, lambda x: first(x)["ledger"].update(claimed="NaN"), "ledger.claimed"),
-        (LEDGER, lambda x: first(x)["ledger"].update(epsilon_upper=-5), "epsilon_upper"),
         (LEDGER, lambda x: first(x)["ledger"].update(epsilon_upper=0.01), "ledger"),
         (LEDGER, lambda x: first(x)["ledger"].update(delta=7), "delta"),
     ],
@@ -151,11 +146,6 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (RUN, lambda x: x["origins"][0]["data"].update({"train.inputs": f"sha256:{0:064}"}), "0: data: not"),
         (RUN, lambda x: x.update(history=f"sha256:{0:064}"), "small.csv: does not belong to"),
         (RUN, lambda x: first(x).update(spending=None), "seed 0: spending: not what its settings"),
-        (
-            LEDGER,
-            lambda x: first(x)["ledger"]["accountants"][1].update(epsilon=0.1),
-            "is not what is computed",
-        ),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5), "claimed is not what is computed"),
         (LEDGER, lambda x: first(x)["ledger"].update(not_covered=[]), "not_covered is not what is computed"),
         (LEDGER, lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
@@ -165,10 +155,10 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
 def test_what_ran_or_is_accounted_for_otherwise_is_told(
     own: Path, path: Path, change: Callable[[Any], None], said: str
 ) -> None:
-    assert wrong() == {}
     edit(path, change)
-    assert wrong().keys() == {ROW}
-    assert said in wrong()[ROW]
+    found = wrong()
+    assert found.keys() == {ROW}
+    assert said in found[ROW]
 
 
 def test_weights_that_nobody_measured_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,6 +190,10 @@ def test_rows_that_are_named_are_compared_alone(own: Path) -> None:
         list(verification.verify(settings(), lines=["smal"]))
 
 
+def test_what_is_as_it_was_made_is_right(own: Path) -> None:
+    assert wrong() == {}
+
+
 def test_a_planned_replica_that_was_removed_is_missed(own: Path) -> None:
     planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
     changed = settings().model_copy(update={"rows": {ROW: planned}})
@@ -210,39 +204,6 @@ def test_a_lock_with_another_path_is_told(own: Path) -> None:
     entry = {"outs": [{"path": "reports/runs/smalk.json", "hash": "md5", "md5": "0" * 32, "size": 1}]}
     dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"train@{ROW}": {"cmd": "x", **entry}}}))
     assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
-
-
-NINE = "".join(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 10))
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (f"x0: &x0 [lol]\n{NINE}rows: {{one: {{label: *x9}}}}".encode(), "stands for more than"),
-        (b"a: &a [*a]", "stands for nothing, or for itself"),
-        (b"[" * 100_000, "nested more than"),
-        (b"\xff\xfe", "not YAML"),
-        (b"a: !!python/object/apply:os.system [x]", "not YAML"),
-        (b"raw: " + b"9" * 6000, "not YAML"),
-        (project.PARAMS.replace("seeds: 1", "seeds: 1000000000000").encode(), "less than or equal to 10000"),
-        (project.PARAMS.replace("seeds: 1", f"seeds: {'x' * 10_000}").encode(), r"xxx\.\.\.xxx"),
-        (project.PARAMS.replace("davody2020", "../../evil").encode(), "String should match pattern"),
-        (b'"\\e[31m": 1', r"\\x1b\[31m: unknown key"),
-    ],
-)
-def test_hostile_params_are_one_line(own: Path, content: bytes, line: str) -> None:
-    Path("params.yaml").write_bytes(content)
-    with pytest.raises(UserError, match=line) as problem:
-        settings()
-    assert max(map(len, str(problem.value).splitlines())) < 1000
-
-
-def test_idx_bombs_are_not_unpacked(own: Path) -> None:
-    path = Path("bomb.gz")
-    for head in (b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x08\x01\0\0\0\x05"):
-        path.write_bytes(gzip.compress(head + bytes(8 << 20)))
-        with pytest.raises(UserError, match="truncated or corrupt"):
-            formats.read_idx(path)
 
 
 def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) -> None:

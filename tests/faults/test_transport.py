@@ -15,6 +15,7 @@ from pipeline.params import Settings
 from pipeline.params.documents import parse_yaml
 from pipeline.results import records
 from pipeline.results.histories import read_history
+from pipeline.results.schema import Replaced, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
 from tests.faults import project
@@ -132,6 +133,15 @@ def test_replicas_of_two_machines_are_one_row(
     assert weights_path(ROW, "epsilon=3", 2).exists()
     assert {seed for _, seed, *_ in read_history(Path(HISTORY))} == {0, 1, 2}
     assert record.history == digest_file(Path(HISTORY))
+    # what either machine has replaced stays spent, and what both have is the same past
+    run = there(records.read_run(ROW))
+    assert run.replaced == ()
+    spent = TrainingSpent(spending=2.0, steps=5, delta=0.0)
+    past = [(Replaced(trainings=count, spent=spent),) for count in (1, 3)]
+    assert records.with_replaced(past, [spent, None]) == (
+        Replaced(trainings=4, spent=spent),
+        Replaced(trainings=1, spent=None),
+    )
 
 
 def test_a_row_is_signed_once_all_its_replicas_are_here(

@@ -14,14 +14,15 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.composition import Spent, _candidates, composed_epsilon, row_composition
+from pipeline.ledgers.composition import Spent, _searched, composed_epsilon, row_composition
 from pipeline.ledgers.declared import declared
+from pipeline.ledgers.precision import up
 from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.records import search_path
-from pipeline.results.schema import Provenance, Run, Trained
+from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
 from pipeline.training.search import candidate_spent
 
 EXAMPLES = 5000
@@ -41,7 +42,7 @@ def candidates(
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
     searched(tmp_path, method, own, tried, **changes)
-    return list(_candidates("made-up", tmp_path))
+    return _searched("made-up", tmp_path)[0]
 
 
 def searched(
@@ -239,3 +240,30 @@ def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Pat
     assert without is not None
     assert (whole.searched, whole.left_out) == (1, 0)
     assert (without.searched, without.left_out) == (0, 1)
+
+
+def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
+    """Of the row and of its search alike: others took its place, but its results were seen."""
+    mechanism = spending("poisson", 4.0)
+    known, unknown = (
+        Replaced(trainings=2, spent=spent)
+        for spent in (TrainingSpent(spending=mechanism, steps=50, delta=1e-5), None)
+    )
+    run = run_of(mechanism, 50)
+    searched(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], seeds=1, level={"epsilon": 3.0})
+    path = search_path("made-up", tmp_path)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"replaced": [known.model_dump(mode="json")]}))
+    alone = row_composition(run, None, tmp_path)
+    found = row_composition(run.model_copy(update={"replaced": (known, unknown)}), "made-up", tmp_path)
+    assert alone is None
+    assert found is not None
+    assert (found.trainings, found.searched, found.replaced, found.left_out) == (1, 1, 4, 2)
+    (candidate,) = candidates_of(tmp_path)
+    together = composed_epsilon([*[(mechanism, 50, 1e-5)] * 5, candidate])[0]
+    assert found.epsilon == up(together)
+
+
+def candidates_of(root: Path) -> list[Spent]:
+    """What a search's candidates spent that have a bound."""
+    return [spent for spent in _searched("made-up", root)[0] if spent is not None]

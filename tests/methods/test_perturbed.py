@@ -289,7 +289,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        group = train_replicas(own, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))[0]
+        (group,) = train_replicas(own, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))
         assert isinstance(group.method, Perturbed)
         seen.append(group.method.release.inputs)
         return flat(group.state["parameters"])

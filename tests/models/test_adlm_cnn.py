@@ -7,7 +7,6 @@ from torch import nn
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, LocalResponse
-from pipeline.privacy.gradients import BookKeeping, Bounds, PerExample
 
 
 def test_local_response_is_equation_22_of_phan_et_al() -> None:
@@ -47,17 +46,3 @@ def test_adlm_cnn_is_as_in_section_iv(
     theirs = list(build_net(Model(name="adlm_cnn", normalization="batch_bn"), shape, 10).children())
     assert [type(layer) for layer in theirs[-4:]] == [nn.Linear, BatchStatistics, nn.ReLU, nn.Linear]
     assert sum(isinstance(layer, (BatchStatistics, LocalResponse)) for layer in theirs) == 1
-
-
-def test_dp_sgd_takes_its_fast_path_through_local_response() -> None:
-    """Every example is normalised by itself, so that the fast clipped sums are those of one at a time."""
-    torch.manual_seed(1)
-    net = build_net(Model(name="adlm_cnn", normalization="response"), (1, 28, 28), 10)
-    tensors = {name: value.detach() for name, value in net.named_parameters()}
-    images, labels, mask = torch.rand(6, 1, 28, 28) * 9, torch.arange(6), torch.tensor([1.0] * 5 + [0.0])
-    bounds = Bounds(torch.ones(len(tensors), 1), torch.tensor([0.5]), torch.ones(len(tensors)))
-    fast = BookKeeping(net, images[:1])(tensors, images, labels, mask, bounds)
-    slow = PerExample(net)(tensors, images, labels, mask, bounds)
-    torch.testing.assert_close(fast.norms, slow.norms, rtol=1e-4, atol=1e-5)
-    for name, value in slow.sums.items():
-        torch.testing.assert_close(fast.sums[name], value, rtol=1e-3, atol=1e-5)

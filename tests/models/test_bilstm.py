@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -99,18 +98,6 @@ def test_padding_says_nothing_and_may_be_all_there_is(normalization: str) -> Non
     assert net.embedding.weight.grad[0].abs().sum() == 0
 
 
-@pytest.mark.parametrize("normalization", ["none", "layer"])
-def test_replicas_by_vmap_equal_single_networks(normalization: str) -> None:
-    torch.manual_seed(4)
-    nets = [bilstm.build(model(normalization), (7, 20), 4) for _ in range(2)]
-    tokens = torch.randint(0, 20, (2, 3, 7))
-    together = vmap(lambda own, given: functional_call(nets[0], own, (given,)))(
-        stack_module_state(nets)[0], tokens
-    )
-    for index, net in enumerate(nets):
-        torch.testing.assert_close(together[index], net(tokens[index]))
-
-
 @pytest.mark.parametrize(
     ("normalization", "unnormalized", "norms"),
     [("none", 0, 0), ("layer", 0, 5), ("layer", 1, 4), ("layer", 2, 0)],
@@ -121,19 +108,6 @@ def test_parameters_and_where_norms_are(normalization: str, unnormalized: int, n
     lstm = 2 * 4 * 32 * (100 + 32 + (4 if norms > 1 else 1))  # a bias, or two gains and two shifts
     dense = 4 * (64 + 1 + (2 if norms == 5 else 0))
     assert sum(value.numel() for value in net.parameters()) == 1000 * 100 + lstm + dense
-
-
-@pytest.mark.parametrize("normalization", ["none", "layer"])
-def test_starts_as_torch_but_remembers(normalization: str) -> None:
-    net = bilstm.build(model(normalization), (32, 10), 4)
-    for own in (net.lstm.ahead, net.lstm.back):
-        bias = own.inputs.bias if normalization == "none" else own.inputs_norm.bias
-        assert bias[32:64].tolist() == [1.0] * 32
-        rest = torch.cat([bias[:32], bias[64:]])
-        assert rest.abs().max() < (0.177 if normalization == "none" else 1e-9)
-        for weight in (own.inputs.weight, own.recurrent.weight):
-            assert 0.17 < weight.abs().max() < 0.177  # uniform up to 1 / sqrt(32)
-    assert net.embedding.weight[0].abs().sum() == 0
 
 
 def test_refuses_normalisations_of_images() -> None:

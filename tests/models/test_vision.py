@@ -7,12 +7,12 @@ import pytest
 import torch
 import torchvision
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from pipeline.models import tf_tutorial
 from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
+from pipeline.models.normalization import measuring, statistics_layers
 from pipeline.privacy.gradients import BookKeeping, Bounds
 from tests.narrow import narrow
 
@@ -87,41 +87,6 @@ def test_sizes(name: str, normalization: str, unnormalized: int, count: int, ten
     parameters = list(layers_of(name, normalization, unnormalized).parameters())
     assert sum(value.numel() for value in parameters) == count
     assert len(parameters) == tensors
-
-
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {*BEFOREHAND}))
-@pytest.mark.parametrize("unnormalized", [0, 1, 2])
-def test_the_last_layers_alone_are_left_without_normalisation(name: str, unnormalized: int) -> None:
-    net = layers_of(name, "layer", unnormalized)
-    followed = []  # of each trainable layer in turn: whether a normalisation follows
-    for layer in net.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            followed.append(False)
-        elif isinstance(layer, nn.GroupNorm):
-            assert not followed[-1]
-            followed[-1] = True
-    count = TRAINABLE[name] + SHORTCUTS.get(name, 0)
-    assert followed == [True] * (count - unnormalized) + [False] * unnormalized
-
-
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"resnet18", *ACTIVATION_FIRST, *BEFOREHAND}))
-def test_normalisation_comes_before_the_activation(name: str) -> None:
-    # in the order of the modules; one that has others in it does nothing itself
-    kinds = [type(layer) for layer in layers_of(name, "running_bn").modules() if not list(layer.children())]
-    assert all(kinds[at - 1] is BatchStatistics for at, kind in enumerate(kinds) if kind is nn.ReLU)
-    assert kinds.count(nn.ReLU) == TRAINABLE[name] - 1
-
-
-@pytest.mark.parametrize("name", ACTIVATION_FIRST)
-def test_activation_comes_before_normalisation_and_pooling_behind(name: str) -> None:
-    kinds = [type(layer) for layer in layers_of(name, "batch_bn").children()]
-    assert kinds.count(ACTIVATION_FIRST[name]) == 4
-    for at, kind in enumerate(kinds):
-        if kind is ACTIVATION_FIRST[name]:
-            assert kinds[at - 1] in (nn.Conv2d, nn.Linear)
-            assert kinds[at + 1] is BatchStatistics
-        if kind in (nn.AvgPool2d, nn.AdaptiveAvgPool2d):
-            assert kinds[at - 1] is BatchStatistics
 
 
 @pytest.mark.parametrize(
@@ -230,26 +195,6 @@ def test_wide_resnet_has_both_orders(order: str) -> None:
         assert (found - wide_resnet(net, inputs, other)).abs().max() > 0.01
 
 
-@pytest.mark.parametrize(("unnormalized", "count"), [(0, 16), (1, 16), (2, 15), (4, 13), (6, 10), (14, 0)])
-def test_wide_resnet_leaves_the_last_inputs_without_normalisation(unnormalized: int, count: int) -> None:
-    """A shortcut counts with the convolution beside which it begins."""
-    nets = (layers_of("wrn16_4", "group", last) for last in (unnormalized, 0))
-    own, every = ([p.num_channels for p in net.modules() if isinstance(p, nn.GroupNorm)] for net in nets)
-    assert own == every[:count]
-    assert len(own) == count
-
-
-def test_wide_resnet_starts_normal_with_one_over_the_inputs_of_a_unit_as_variance() -> None:
-    for layer in make("wrn16_4", "group", groups=16).modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            scaled = layer.weight * layer.weight[0].numel() ** 0.5
-            tolerance = 5 / scaled.numel() ** 0.5
-            assert abs(scaled.mean()) < tolerance
-            assert abs(scaled.std() - 1) < tolerance
-            assert layer.bias is not None
-            assert not layer.bias.any()
-
-
 def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
     net, (inputs, _) = make("tf_tutorial", "layer"), images("tf_tutorial", 2)
     head = tf_tutorial.build(Model(name="tf_tutorial", normalization="layer"), (2304,), 10).to(inputs.dtype)
@@ -269,34 +214,6 @@ def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
     assert not torch.equal(net(inputs), net(inputs.roll(1, -1)))
     with pytest.raises(ValueError, match="at least 24x24"):
         tf_tutorial.build(Model(name="tf_tutorial"), (3, 20, 32), 10)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("lenet5", "none"), ("resnet18", "group"), *((name, "running_bn") for name in SHAPES)],
-)
-@narrow()
-def test_replicas_and_examples_are_computed_side_by_side(name: str, kind: str) -> None:
-    """vmap over replicas of vmap(grad) over single examples: the gradient of the sum, replica by replica."""
-    net = make(name, kind)
-    inputs, labels = images(name, 2)
-    own = tensors_of(net)
-    tensors = {key: torch.stack([value, value * 0.9]) for key, value in own.items()}
-
-    def loss(tensors: dict[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="sum")
-
-    def summed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        alone = lambda image, label: grad(loss)(tensors, image[None], label[None])  # noqa: E731
-        return {key: value.sum(0) for key, value in vmap(alone)(inputs, labels).items()}
-
-    found = vmap(summed)(tensors)
-    for replica in range(2):
-        leaves = {key: value[replica].clone().requires_grad_() for key, value in tensors.items()}
-        expected = torch.autograd.grad(loss(leaves, inputs, labels), list(leaves.values()))
-        for key, value in zip(leaves, expected, strict=True):
-            scale = value.abs().max().item()
-            torch.testing.assert_close(found[key][replica], value, rtol=1e-3, atol=1e-3 * scale + 1e-6)
 
 
 @pytest.mark.parametrize("name", SHAPES)

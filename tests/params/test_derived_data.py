@@ -32,6 +32,36 @@ def test_weights_that_saw_the_private_data_are_not_public(again: str, public: bo
     )
 
 
+OWN = {"kind": "npz", "path": "data/own/scans.npz", "digest": f"sha256:{64 * '0'}", "classes": ["a", "b"],
+       "shape": [1, 28, 28], "test": 10}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"digest": f"sha256:{64 * '1'}", "shape": [1, 48, 48]},
+        {"path": "data/own/elsewhere.npz"},
+        {"path": "data/own/features.npz", "digest": f"sha256:{64 * '1'}", "of": "scans"},
+    ],
+)
+def test_own_files_in_another_form_are_no_other_data(again: dict[str, Any]) -> None:
+    """The same path or the same content is seen; what else is the same must be said."""
+    raw = with_start("again", "kmnist")
+    raw["own"] = {"scans": OWN, "again": OWN | again}
+    raw["data"]["mnist"]["raw"] = "scans"
+    assert refusal_of(lambda: params.parse(raw)).startswith(
+        "params.yaml: starts.tuned.row: 'before' was trained with 'again', which is private in 'mnist'"
+    )
+    raw["own"]["again"] = OWN | {"path": "data/own/b.npz", "digest": f"sha256:{64 * '1'}"}
+    params.parse(raw)
+
+
+def test_another_form_of_nothing_is_one_line() -> None:
+    raw = copy.deepcopy(GOOD)
+    raw["own"] = {"scans": OWN, "again": OWN | {"of": "scan"}}
+    assert refusal_of(lambda: params.parse(raw)).startswith("params.yaml: own.again.of: no such entry 'scan'")
+
+
 def test_a_start_from_a_row_on_unknown_data_is_one_line() -> None:
     raw = with_start("kmnist", "kmnist")
     raw["rows"]["before"]["data"] = "othr"

@@ -50,11 +50,6 @@ def test_parts_of_cifar10_have_deltas_of_half_an_example() -> None:
     assert all(isclose(size * delta, 0.5, rel_tol=1e-4) for size, delta in (*trained, *epsilon_upper))
 
 
-def test_portions_of_cifar10_differ_in_size_alone() -> None:
-    whole, *parts = (OWN.data[f"cifar10-tan{part}"] for part in ("", "-28k", "-5k"))
-    assert all(part.model_copy(update={"train": whole.train}) == whole for part in parts)
-
-
 # Phan et al.: rows at two budgets
 TWINS = [key for key, row in OWN.rows.items() if row.paper == "phan2017" and f"{key}-reduced" in OWN.rows]
 
@@ -78,13 +73,6 @@ def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
         assert own.epochs < twin.epochs or (searched and own.epochs == twin.epochs)
         if full.method in {"adlm", "ilm"} and own.variant != "sound":
             assert own.scale_batch == twin.scale_batch == 1800
-
-
-def test_relevances_at_two_budgets_come_from_networks_at_two_budgets() -> None:
-    for name, relevance in OWN.relevances.items():
-        assert name.endswith("-reduced") == (OWN.rows[relevance.row].budget == "reduced"), name
-        assert OWN.rows[relevance.row].method == "noisy_weights"
-        assert all(own.sigma == 0 for own in OWN.rows[relevance.row].resolved)
 
 
 def test_a_sound_row_has_relevances_of_a_network_that_saw_none_of_its_images() -> None:

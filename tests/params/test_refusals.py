@@ -40,6 +40,10 @@ from tests.refusal import refusal_of
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
         ("source/kind", "mirror", "'mirror' is not allowed: Input should be 'official' or 'synthetic'"),
+        ("rows/one/seeds", "x" * 10_000, "xxx...xxx"),
+        ("rows/one/seeds", 10**12, "less than or equal to 10000"),
+        ("rows/one/paper", "../../evil", "String should match pattern"),
+        ("\x1b[31m", 1, "\\x1b[31m: unknown key"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
@@ -48,6 +52,7 @@ def test_what_is_wrong_is_one_line_with_file_key_and_what_is_allowed(
     refused = refusal_of(lambda: params.parse(changed(path, value)))
     assert refused.startswith("params.yaml: ")
     assert line in refused
+    assert len(refused) < 1000
 
 
 def test_several_problems_are_a_line_each() -> None:
@@ -61,9 +66,12 @@ def test_several_problems_are_a_line_each() -> None:
 def test_files_that_are_missing_or_not_yaml(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     assert "No such file" in refusal_of(lambda: params.load(path))
-    for value in ("[", "!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4"):
+    hostile = ("!!python/object/apply:os.system [x]", "[" * 2000, "9" * 6000)
+    for value in ("[", "!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4", *hostile):
         path.write_text(f"rows: {value}\n")
         assert "params.yaml: not YAML" in refusal_of(lambda: params.load(path))
+    path.write_bytes(b"\xff\xfe")
+    assert "params.yaml: not YAML" in refusal_of(lambda: params.load(path))
 
 
 @pytest.mark.parametrize(

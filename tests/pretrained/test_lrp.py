@@ -8,7 +8,7 @@ from captum.attr import LRP
 from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
-from pipeline.models import adlm_cnn, resnet18
+from pipeline.models import resnet18
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, LocalResponse
 from pipeline.pretrained.lrp import propagated, relevances
@@ -53,15 +53,6 @@ def test_relevance_is_conserved_without_biases(norm: list[nn.Module]) -> None:
     output = net(inputs).amax(1)
     assert output.abs().min() > 1e-3
     torch.testing.assert_close(propagated(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_papers_networks_conserve_it(channels: int) -> None:
-    inputs = images(2, channels, 28 if channels == 1 else 32)
-    net = adlm_cnn.build(Model(name="adlm_cnn", normalization="response"), inputs.shape[1:], 10)
-    for name, value in net.named_parameters():
-        value.data *= not name.endswith("bias")
-    torch.testing.assert_close(propagated(net, inputs).sum((1, 2, 3)), net(inputs).amax(1))
 
 
 def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
@@ -130,31 +121,12 @@ def test_relevances_are_scaled_for_each_example_alone() -> None:
         torch.testing.assert_close(relevances(net, inputs), found, rtol=1e-4, atol=1e-5)
 
 
-def test_a_feature_that_is_nothing_and_moves_nothing_is_irrelevant() -> None:
-    net, inputs = convolutional(bias=True), images()
-    inputs[:, :, 2:4] = 0
-    assert (propagated(net, inputs)[:, :, 2:4] == 0).all()
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(SIDE**2, 3))
-    linear[1].weight.data[:, 10] = 0
-    assert (propagated(linear, images()).flatten(1)[:, 10] == 0).all()
-
-
 @pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_black_image_is_nowhere_relevant(norm: list[nn.Module], bias: bool) -> None:
     net = convolutional(*norm, bias=bias)
     for function in (propagated, relevances):
         assert (function(net, torch.zeros(2, 1, SIDE, SIDE)) == 0).all()
-
-
-def test_layers_may_be_shared() -> None:
-    relu = nn.ReLU()
-    torch.manual_seed(0)
-    once, twice = nn.Linear(4, 4, bias=False), nn.Linear(4, 3, bias=False)
-    shared = nn.Sequential(once, relu, once, relu, twice)
-    apart = nn.Sequential(once, nn.ReLU(), copy.deepcopy(once), nn.ReLU(), twice)
-    inputs = torch.rand(5, 4)
-    assert torch.equal(propagated(shared, inputs), propagated(apart, inputs))
 
 
 def test_what_has_no_rule_is_one_line() -> None:

@@ -138,15 +138,6 @@ def test_a_network_for_other_images_is_refused(world: Path) -> None:
     )
 
 
-def test_a_damaged_file_is_one_line(mapped: Path) -> None:
-    data = prepared.load("map", mapped)
-    for name, shape in (("mean", (1, 28, 27)), ("average", (1, 28, 28))):
-        np.savez(there(data.relevance), allow_pickle=False, **{name: np.zeros(shape)})
-        line = refusal_of(lambda: read_relevance(data, CPU))
-        assert "relevance.npz: " in line
-        assert "; run `dprepro relevance map` again" in line
-
-
 def test_the_command(mapped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(mapped)
     monkeypatch.setattr(params, "load", parsed)

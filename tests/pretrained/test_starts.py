@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import io
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -218,29 +217,6 @@ def test_weights_of_another_network_are_refused(
     refused = refusal_of(lambda: starts.load_start([net], tmp_path / START, which))
     assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-
-
-def test_a_frozen_tensor_of_another_shape_is_refused(tmp_path: Path) -> None:
-    saved = save(lenet("none"), tmp_path / START)
-    saved["0.weight"] = torch.zeros(6, 3, 5, 5)
-    np.savez(tmp_path / START, allow_pickle=False, **{name: value.numpy() for name, value in saved.items()})
-    line = refusal_of(lambda: starts.load_start([lenet("none")], tmp_path / START, "linear"))
-    assert "0.weight: only in one of the two, or of other shapes" in line
-
-
-def test_a_missing_or_damaged_file_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "tuned" / START
-    path.parent.mkdir()
-    whole, array, objects = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    np.savez(whole, np.zeros(99))
-    np.save(array, np.zeros(9))
-    np.savez(objects, np.array([None]))
-    changed = whole.getvalue().replace(bytes(100), bytes(99) + b"1")
-    for content in (None, b"", whole.getvalue()[:500], changed, objects.getvalue(), array.getvalue()):
-        if content is not None:
-            path.write_bytes(content)
-        line = refusal_of(lambda: starts.load_start([lenet()], path, "all"))
-        assert "start.npz: missing or damaged; run `dprepro start tuned` again" in line
 
 
 def test_what_is_trainable() -> None:

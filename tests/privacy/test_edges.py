@@ -158,7 +158,7 @@ def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
 def test_a_plan_of_one_step_is_made_in_seconds() -> None:
     """However many examples there are, a batch takes as long: here are five."""
     began = time.process_time()
-    assert plan(16, 1e-5, 0.05, steps=1, accountant="pld", simulate=1).choices
+    assert plan(16, 1e-5, 0.05, steps=1, simulate=1).choices
     assert time.process_time() - began < 18
 
 
@@ -186,6 +186,6 @@ def test_noise_for_a_delta_below_what_losses_carry_is_found_by_renyi_dp() -> Non
 
 @pytest.mark.parametrize("delta", [0.5, 1 - 1e-16])
 def test_a_delta_of_a_half_and_more_is_refused(delta: float) -> None:
-    """Near 1 its last bits decide: the bounds crossed (`make fuzz`, accounting, seeds 698 and 9008)."""
+    """Near 1 its last bits decide: the bounds crossed."""
     with pytest.raises(dprepro.UserError, match=r"delta: .*0\.5"):
         dprepro.epsilon(examples=1000, batch=999, steps=1000, noise_multiplier=1.1, delta=delta)

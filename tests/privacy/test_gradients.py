@@ -109,7 +109,7 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
-    """All there are: the reference, the fast way under vmap, and alone, with either way of convolutions.
+    """All there are: the reference, the fast way under vmap, and alone.
 
     One of them takes a batch in pieces, the last of which is smaller.
     """
@@ -120,7 +120,6 @@ def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
         PerExample(net, copies),
         BookKeeping(net, example, copies),
         alone(),
-        alone(convolution_threshold=0.0),
         pieces,
     ]
 

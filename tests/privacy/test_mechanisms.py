@@ -53,6 +53,16 @@ NOISES: tuple[Noise, ...] = ("float32", "grid")
 
 
 @pytest.mark.parametrize("noise", NOISES)
+def test_a_steps_noise_goes_into_one_release(noise: Noise) -> None:
+    """The difference of two would be that of the exact sums."""
+    mechanism, drawn = mechanism_of(1.5), streams(names=("a",), noise=noise)
+    mechanism.release({"w": torch.zeros(1, 8)}, whole(1, 1.0), drawn, step=3)
+    with pytest.raises(ValueError, match="two releases with the noise of step 3"):
+        mechanism.release({"w": torch.ones(1, 8)}, whole(1, 1.0), drawn, step=3)
+    mechanism.release({"w": torch.ones(1, 8)}, whole(1, 1.0), drawn, step=4)
+
+
+@pytest.mark.parametrize("noise", NOISES)
 def test_noise_has_standard_deviation_z_times_clip_for_each_replica(noise: Noise) -> None:
     mechanism = mechanism_of(1.5, 3.0)
     sums = {"w": torch.zeros(2, 300, 100), "s": torch.zeros(2, 20_000)}

@@ -16,7 +16,7 @@ from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy import layer_gradients, mechanisms
 from pipeline.privacy.gradients import Bounds, clip_factors
-from pipeline.privacy.layer_gradients import Full, Gradients, Listed, Outer, Rows, squares
+from pipeline.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
 from pipeline.privacy.mechanisms import COMPUTING, GaussianMechanism
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
@@ -152,7 +152,6 @@ def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> 
     tokens = torch.arange(3).expand(37, 3)
     kinds: dict[str, tuple[Gradients, Tensor]] = {
         "full": (Full(value), value),
-        "listed": (Listed(list(value)), value),
         "outer": (Outer(left, right), left[:, :, None].double() * right[:, None]),
         "rows": (Rows(3, tokens, value), value),
     }

@@ -5,14 +5,15 @@ CLAIM = '''"""A line of an even number of cells."""
 from collections.abc import Iterator
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import OfOneLine, Outcome, Rows
+from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Reference, Rows
 from pipeline.reporting.printed import PrintedTables
 
 
-class Even(OfOneLine):
+class Even(ClaimTest):
     """The line has an even number of cells."""
 
     kind: Literal["even"]
+    of: Reference
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """By those run."""

@@ -1,21 +1,17 @@
 """What tests look up in results."""
 
 import xml.etree.ElementTree as ElementTree
-from io import StringIO
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from pipeline.params import Settings
 from pipeline.reporting.drawing import curves
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.judging.claim_test import Chosen, ClaimTest, Outcome, Rows
+from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
-from pipeline.reporting.tables import flat
 from tests.reporting import markup
 
 
@@ -33,14 +29,9 @@ def claims(result: PaperResult) -> dict[str, ClaimResult]:
     return {claim.claim.key: claim for claim in assess(result)}
 
 
-def csv(table: TableResult) -> pd.DataFrame:
-    """The table's CSV by row and level."""
-    return pd.read_csv(StringIO(flat.csv(flat.of_table(table)))).set_index(["row", "level"])
-
-
-def chosen(*rows: RowResult) -> Chosen:
+def chosen(*rows: RowResult) -> LineResult:
     """A line of these rows alone, judged as what the first is."""
-    return Chosen(LineResult("line", None, rows), rows[0].variant if rows else "")
+    return LineResult("line", None, rows, rows[0].variant if rows else "")
 
 
 def plain(result: PaperResult, *references: str) -> Rows:

@@ -11,16 +11,15 @@ from pipeline.reporting import findings, tally
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.papers import short
+from pipeline.reporting.results import PaperResult
 
 README = Path(__file__).parents[2] / "README.md"
 BEFORE, AFTER = "## What it found\n\n", "## Start\n"
 
 
-def generated() -> str:
+def generated(results: list[PaperResult]) -> str:
     """The section as the records have it now."""
     first, *_, last = written().strip().split("\n\n")
-    root = README.parent
-    results = gather(load(root / "params.yaml"), root)
     listed = [
         f"- **{short(result.paper)}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
         for result in results
@@ -42,4 +41,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(README.read_text(encoding="utf-8").replace(written(), generated()), encoding="utf-8")
+    here = gather(load(README.parent / "params.yaml"), README.parent)
+    README.write_text(
+        README.read_text(encoding="utf-8").replace(written(), generated(here)), encoding="utf-8"
+    )

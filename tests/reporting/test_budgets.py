@@ -1,11 +1,12 @@
 """How much of the paper's training a row has, and which rows wait for a GPU."""
 
+from pathlib import Path
 from typing import Any
 
-from pipeline.params import parse
+from pipeline.params import load
 from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
-from tests.reporting.made_up import tan, toys
+from tests.reporting.made_up import toys
 
 TABLE = toys.paper().tables["t"]
 
@@ -41,11 +42,10 @@ def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
 
 
 def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> None:
-    raw = tan.settings().model_dump(mode="json", exclude_unset=True)
-    raw["rows"][tan.SIMULATED]["budget"] = "reduced"
-    declared = parse(raw)
-    row = declared.rows[tan.SIMULATED]
-    assert budgets.share(tan.SIMULATED, row, declared, TABLE, row.budget) == "batch 256 of 4,096"
+    declared, key = load(Path(__file__).parents[2] / "params.yaml"), "sander-f5-relu-norm-b8-reduced"
+    row = declared.rows[key]
+    assert row.simulates == "sander-f5-relu-norm"
+    assert budgets.share(key, row, declared, TABLE, row.budget) == "batch 8 of 4,096"
 
 
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:

@@ -86,14 +86,16 @@ def test_rows_that_have_nothing_to_compare_are_refused_in_a_line(
         compared(dpsgd.PLAIN, dpsgd.LAYER, elsewhere)
 
 
-def level(name: str, epsilon: float, *values: float) -> Any:
+def level(name: str, epsilon: float, validation: float, *values: float) -> Any:
     """As much of a cell as is looked at."""
     guarantee = SimpleNamespace(ledger=dpsgd.ledger(epsilon_upper=epsilon))
-    return SimpleNamespace(level=name, mean=mean(values), guarantee=guarantee)
+    replicas = [SimpleNamespace(metrics={"validation_accuracy": validation})]
+    return SimpleNamespace(level=name, mean=mean(values), guarantee=guarantee, replicas=replicas)
 
 
 def test_between_two_levels_accuracy_is_linear_in_the_logarithm_of_epsilon() -> None:
-    bounded = [level("epsilon=4", 4.0, 92, 94), level("epsilon=1", 1.0, 80, 84), level("epsilon=9", 9.0, 99)]
+    bounded = [level("epsilon=4", 4.0, 0.9, 92, 94), level("epsilon=1", 1.0, 0.8, 80, 84)]
+    bounded.append(level("epsilon=9", 9.0, 0.95, 99))
     (low_share, low), (high_share, high) = _rivals(2.0, bounded)
     assert (low.level, high.level) == ("epsilon=1", "epsilon=4")
     assert (low_share, high_share) == pytest.approx((0.5, 0.5))
@@ -101,6 +103,14 @@ def test_between_two_levels_accuracy_is_linear_in_the_logarithm_of_epsilon() -> 
     assert [rival.level for _, rival in _rivals(4.03, bounded)] == ["epsilon=4"]
     assert [rival.level for _, rival in _rivals(20.0, bounded)] == ["epsilon=9"]
     assert _rivals(0.5, bounded) == _rivals(float("inf"), bounded) == ()
+
+
+def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_data_say() -> None:
+    bounded = [level("batch=64", 4.0, 0.8, 99, 99), level("batch=128", 4.0, 0.9, 50, 50)]
+    for epsilon in (4.0, 20.0):
+        assert [rival.level for _, rival in _rivals(epsilon, bounded)] == ["batch=128"]
+    above = [level("batch=32", 1.0, 0.9, 50), level("batch=16", 1.0, 0.8, 99), *bounded]
+    assert [rival.level for _, rival in _rivals(2.0, above)] == ["batch=32", "batch=128"]
 
 
 def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:

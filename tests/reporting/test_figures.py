@@ -2,21 +2,14 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.reporting.drawing import levels, style
+import pytest
+
+from pipeline.reporting.drawing import curves, levels, style
+from pipeline.reporting.figures import gradient_norms
 from pipeline.reporting.results import TableResult
 from tests.reporting import lookup
 from tests.reporting.lookup import curves_of, drawn
 from tests.reporting.made_up import dpsgd
-
-
-def test_levels_are_drawn_for_paper_and_ours(table: TableResult) -> None:
-    lines = ("DPSGD (LN-LeNet-5), paper", "DPSGD (LN-LeNet-5), ours")
-    drawn(levels.draw(table), *lines, "privacy budget ε", "∞", "0.05")
-
-
-def test_curves_are_drawn_with_the_epsilon_spent(table: TableResult) -> None:
-    curves = [drawn(svg, "validation accuracy") for svg in curves_of(table)]
-    assert [svg.count("ε spent") for svg in curves] == [1, 1, 1, 0]  # of the last nothing is proven
 
 
 def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -> None:
@@ -26,7 +19,7 @@ def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -
     notes = ((each.level, each.seed, 54, 1, "validation_accuracy", 0.5) for each in record.replicas)
     dpsgd.put(record, tmp_path, notes)
     (point,) = curves_of(lookup.table(declared, tmp_path))
-    assert point.count("<use") > curves_of(table)[0].count("<use")
+    assert point.count("<use") > drawn(curves.draw(table.rows[0], table)).count("<use")
 
 
 def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path, table: TableResult) -> None:
@@ -39,7 +32,11 @@ def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path, table: Ta
 
 
 def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableResult) -> None:
-    inlined = [style.themed(svg, 'A "title"') for svg in (levels.draw(table), *curves_of(table)) if svg]
+    inlined = [
+        style.themed(svg, 'A "title"')
+        for svg in (levels.draw(table), curves.draw(table.rows[0], table))
+        if svg
+    ]
     ids: list[str] = []
     for svg in inlined:
         parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
@@ -56,3 +53,34 @@ def test_a_label_with_dollars_is_no_formula(tmp_path: Path) -> None:
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
     table = lookup.table(declared, tmp_path)
     drawn(levels.draw(table), label)
+
+
+@pytest.mark.parametrize(
+    ("levels_of", "places"),
+    [
+        (("batch=64", "batch=4096"), ([64.0, 4096.0], True)),
+        (("batch=64", "batch=128"), ([0.0, 1.0], False)),
+        (("ema=0", "ema=0.9", "ema=0.99"), ([0.0, 1.0, 2.0], False)),
+        (("epsilon=inf", "epsilon=30", "epsilon=1"), ([0.0, 1.0, 2.0], False)),
+    ],
+)
+def test_levels_far_apart_stand_on_a_logarithmic_axis(
+    levels_of: tuple[str, ...], places: tuple[list[float], bool]
+) -> None:
+    at, logarithmic = levels._places(levels_of)
+    assert (list(at.values()), logarithmic) == places
+
+
+def test_histograms_of_gradient_norms_have_a_figure_of_their_own(tmp_path: Path) -> None:
+    declared = dpsgd.settings()
+    record = dpsgd.record(dpsgd.PLAIN, declared)
+    lines = [
+        ("epsilon=1", seed, note, note, f"gradient_norms/{edge:g}", share)
+        for seed in range(3)
+        for note in (1, 2, 3)
+        for edge, share in ((0.0, 0.25 * note), (0.0625, 1 - 0.25 * note), (0.125, 0.0))
+    ]
+    assert gradient_norms.draw(lookup.table(declared, tmp_path)) is None
+    dpsgd.put(record, tmp_path, lines)
+    svg = gradient_norms.draw(lookup.table(declared, tmp_path))
+    drawn(svg, "DPSGD (LeNet-5), ε = 1", dpsgd.PLAIN, "first note", "last", "where gradients are clipped")

@@ -6,7 +6,7 @@ import pytest
 from pipeline.ledgers.ledger import release_ledger
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.statements import statement
-from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, guarantee
+from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, gaussian_error, guarantee
 from pipeline.reporting.vocabulary import words
 from pipeline.reporting.wording import bound, claim
 from pipeline.results.schema import Ledger, Replica
@@ -124,3 +124,10 @@ def test_a_bound_is_never_rounded_down(epsilon_upper: float, words: str) -> None
 @pytest.mark.parametrize(("claimed", "words"), [(999.4, "999"), (999.7, "1,000"), (1e-5, "1e-5")])
 def test_a_claim_is_told_to_three_digits(claimed: float, words: str) -> None:
     assert claim(ledger(claimed, None)) == words
+
+
+@pytest.mark.parametrize(
+    ("mu", "alpha", "beta"), [(0.0, 0.3, 0.7), (1.0, 0.5, 0.15866), (1.0, 0.05, 0.74049), (1.0, 0.0, 1.0)]
+)
+def test_the_gaussian_curve_has_the_values_of_normal_tables(mu: float, alpha: float, beta: float) -> None:
+    assert gaussian_error(alpha, mu) == pytest.approx(beta, abs=1e-4)

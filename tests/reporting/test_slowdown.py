@@ -4,12 +4,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.reporting import histories, report
+from pipeline.reporting import histories
 from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.slowdown import Slowdown
 from tests.keeping import keep
 from tests.reporting import lookup
-from tests.reporting.lookup import page_of
 from tests.reporting.made_up import noisy
 
 REDUCED = noisy.CURVES + noisy.REDUCED
@@ -72,24 +71,6 @@ def test_without_all_seeds_curves_there_is_no_ratio(
         )
     slower = measured(tmp_path, sigma_10=converged)
     assert (slower.ratio, slower.problem) == (None, problem)
-
-
-def test_markdown_and_page_show_it_with_its_rule_and_its_budget(tmp_path: Path) -> None:
-    written = report.write(noisy.fill(tmp_path), tmp_path)
-    text = (tmp_path / "reports/tables/davody2020-f1.md").read_text()
-    assert slowdown.RULE in text
-    lines = [line for line in text.splitlines() if "σ = 1 → σ = 10" in line]
-    assert lines[0].startswith(
-        f"| {noisy.CURVES}, N = 55,000 [own budget: 40 epochs] | "
-        "σ = 1 → σ = 10 | 98.50 % | 5.0 → 25.9 | 5.20 ± 0.50"
-    )
-    assert lines[1].startswith(f"| {REDUCED}, N = 55,000 [{noisy.SHORT}] |")
-    page = page_of(written).read_text()
-    assert "5.20 ± 0.50 (n = 3)" in page
-    _, _, shown = page.partition("<caption>Slow-down in Figure 1")
-    rows = shown.partition("</table>")[0].split("<tr>")[2:]
-    assert [noisy.SHORT in row for row in rows] == [REDUCED in row for row in rows]
-    assert len(rows) == 10
 
 
 def test_a_history_is_read_by_seed_and_averaged_in_order_of_epochs(tmp_path: Path) -> None:

@@ -200,16 +200,6 @@ def test_both_together_spend_the_target_by_another_librarys_composition(
     assert noise == pytest.approx(spending.noise_multiplier * 0.1, rel=1e-5)
 
 
-def test_attacks_compare_steps_alone(room: ModuleType) -> None:
-    method = make(room, features(EXAMPLES, seed=1))
-    short = method.first.shortened(8, 1)
-    assert short.statistics_noise is None
-    bare = make(room, features(EXAMPLES, seed=1), statistics_noise=None)
-    assert bare.init()["running"] == {}
-    assert bare.guarantee(0).spending.first_release is None
-    assert bare.guarantee(0).spending.noise_multiplier < method.guarantee(0).spending.noise_multiplier
-
-
 @pytest.mark.parametrize("shape", [(81, 7, 7), (243, 8, 8)])
 @pytest.mark.parametrize("name", ["scattering_linear", "scattering_cnn"])
 def test_group_norm_of_inputs_is_each_examples_own(

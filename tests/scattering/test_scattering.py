@@ -53,15 +53,6 @@ def test_a_mirrored_image_has_mirrored_features() -> None:
     assert torch.allclose(mirrored[:, 17:].unflatten(1, (8, 8)), second[:, angles][:, :, angles], atol=1e-9)
 
 
-def test_an_images_features_are_its_own() -> None:
-    from lab.scattering import scattering
-
-    images = drawn(4, 1, 28)
-    together = scattering(images)
-    for place in range(4):
-        assert torch.allclose(together[place], scattering(images[place : place + 1])[0], atol=1e-12)
-
-
 @pytest.mark.parametrize(("name", "side"), [("mnist", 28), ("kmnist", 28), ("cifar10", 32), ("cifar100", 32)])
 def test_features_are_within_the_declared_range(name: str, side: int) -> None:
     """A wavelet sums to 0, so that what it makes of pixels is at most half its absolute sum times their span.
@@ -90,17 +81,6 @@ def test_features_are_within_the_declared_range(name: str, side: int) -> None:
         below = float(2 * positive.sum(1).max() * negative.sum(1).min())
         assert low <= min(span * below, least * above + most * below)
         assert max(span * above, most * above + least * below) <= high
-
-
-def test_colours_are_scaled_by_public_constants_and_grey_is_not() -> None:
-    from lab.features import DEVIATIONS, MEANS, pixels
-
-    images = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), dtype=np.uint8)
-    coloured = pixels(images)
-    for colour in range(3):
-        due = (images[:, colour] / 255 - MEANS[colour]) / DEVIATIONS[colour]
-        assert np.allclose(coloured[:, colour].numpy(), due, atol=1e-5)
-    assert np.allclose(pixels(images[:, :1]).numpy(), images[:, :1] / 255, atol=1e-6)
 
 
 def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

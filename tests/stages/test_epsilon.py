@@ -40,6 +40,16 @@ def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
     assert ledger["claimed"] is None
 
 
+def test_the_noise_that_is_printed_keeps_the_epsilon() -> None:
+    """Rounded to the nearest, 1.00376 would be 1, which spends more."""
+    options = ("--examples", "100", "--batch", "100", "--steps", "1")
+    found = asked(*options, "--for-epsilon", "4.3583")
+    printed = re.search(r"noise multiplier (\S+),", found.stdout)
+    assert printed is not None
+    again = json.loads(asked(*options, "--sigma", printed[1], "--json").stdout)
+    assert 0.999 * 4.3583 < again["epsilon_upper"] <= 4.3583
+
+
 def test_the_best_of_a_search_stands_beside_a_training_of_its_own() -> None:
     found = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
     *_, best = json.loads(found.stdout)["accountants"]
@@ -65,7 +75,6 @@ def test_a_delta_that_means_little_is_told() -> None:
         ((*SETTINGS, "--for-epsilon", "0"), "must be above 0"),
         ((*SETTINGS, "--sigma", "1", "--steps", "5"), "either 'epochs' or 'steps'"),
         ((*SETTINGS, "--for-epsilon", "3", "--sampling", "fixed"), "of Poisson samples only"),
-        ((*SETTINGS, "--sigma", "1", "--drawn", "poisson"), "--drawn poisson: is for --best-of"),
         (("--examples", "10", "--batch", "20", "--steps", "1", "--sigma", "1"), "allowed: 1 to 10"),
     ],
 )

@@ -39,25 +39,6 @@ def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
     assert settings.source.kind == "synthetic"
 
 
-def test_it_begins_as_another_one_without_its_results(laboratory: Path, tmp_path: Path) -> None:
-    (laboratory / "lab/models").mkdir()
-    (laboratory / "lab/models/mine.py").write_text("VERSION = 1\n")
-    (laboratory / "reports").mkdir()
-    for name in ("reports/summary.csv", "dvc.lock", "private.csv"):
-        (laboratory / name).write_text("theirs\n")
-    subprocess.run(
-        ["git", "add", "lab", "papers", "params.yaml", "reports", "dvc.lock"], cwd=laboratory, check=True
-    )
-    init(tmp_path / "next", origin=laboratory)
-    written = {path.relative_to(tmp_path / "next").as_posix() for path in (tmp_path / "next").rglob("*.*")}
-    assert {"params.yaml", "papers/mine.yaml", "lab/models/mine.py", "requirements.txt"} <= written
-    assert not {"reports/summary.csv", "dvc.lock", "private.csv"} & written
-    (tmp_path / "elsewhere").mkdir()
-    with pytest.raises(UserError, match=r"--from .*elsewhere: git tracks no params.yaml there"):
-        init(tmp_path / "last", origin=tmp_path / "elsewhere")
-    assert not (tmp_path / "last").exists()
-
-
 def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -> None:
     inner = laboratory / "inner"
     init(inner)

@@ -52,7 +52,6 @@ def test_where_nothing_holds_no_epsilon_is_shown(changes: dict[str, object]) -> 
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert "not private" in progress.describe(state)
     assert "epsilon" not in progress.describe(state)
-    assert "ε" not in progress.glance(state)
 
 
 def test_noise_in_every_step_is_spent_step_by_step() -> None:
@@ -66,11 +65,6 @@ def test_noise_in_every_step_is_spent_step_by_step() -> None:
         exact = spent_epsilon(spending, step, 1e-5)
         assert exact <= told <= 1.01 * exact
     assert shown[0] < shown[1]
-
-
-def test_a_terminal_of_80_columns_holds_the_longest_name_and_all_that_counts() -> None:
-    assert len("davody-t5-bn-lenet5-literal") + 1 + 6 + 1 + len(progress.glance(STATE)) <= 80
-    assert progress.glance(STATE) == "2/2 epoch 2.0 ε≤0.51-4.7 acc 94.1% 12:34 left"
 
 
 def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from pipeline.files import digest_file
-from pipeline.params import Settings
+from pipeline.params import Settings, parse
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records, schema
 from pipeline.results.schema import Record
@@ -18,7 +18,6 @@ from pipeline.tracking import experiments, store, views
 from pipeline.tracking.names import canonical
 from pipeline.tracking.publishing import declared, publish
 from tests.keeping import keep
-from tests.reporting.made_up import clipping
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.publishers import small
 
@@ -236,12 +235,16 @@ def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_ta
 
 
 def test_an_account_is_published_without_a_history_and_with_its_mu(root: Path) -> None:
-    settings = clipping.settings()
-    published = Store(
-        root, settings, clipping.record(clipping.GDP, settings), clipping.record(clipping.SIGMAS, settings)
-    )
-    (account,) = published.runs("tags.level = 'noise_multiplier=2.5'", "nguyen2023")
-    assert (account.data.metrics["mu"], account.data.metrics["epsilon_proven"]) == (0.5199, 2.0)
-    assert (account.data.params["method"], account.data.params["parts"]) == ("accounting", "8")
-    (trained,) = published.runs("tags.level = 'sigma=1.5' and tags.kind = 'level'", "nguyen2023")
-    assert trained.data.metrics["mu"] == 1.0
+    account = {
+        "paper": "nguyen2023",
+        "table": "gdp",
+        "label": "BN-LeNet-5, L = 8",
+        "settings": {"sampling": "fixed", "examples": 54000, "batch": 64, "epochs": 50, "parts": 8},
+        "levels": [{"noise_multiplier": 2.5}],
+    }
+    settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"nguyen-gdp": account}})
+    ledger = example.ledger(2.4, mu=0.5199, epsilon_upper=2.0)
+    record = example.made("nguyen-gdp", settings, lambda own, seed: ({"mu": 0.5199}, ledger))
+    (run,) = Store(root, settings, record).runs("tags.level = 'noise_multiplier=2.5'", "nguyen2023")
+    assert (run.data.metrics["mu"], run.data.metrics["epsilon_proven"]) == (0.5199, 2.0)
+    assert (run.data.params["method"], run.data.params["parts"]) == ("accounting", "8")

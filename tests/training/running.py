@@ -1,5 +1,6 @@
 """What tests train with: DP-SGD, seeded, without a checkpoint on the way."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Con
     return replace(found, **changes)
 
 
-def weights(groups: list[Group]) -> dict[tuple[str, int], torch.Tensor]:
+def weights(groups: Iterable[Group]) -> dict[tuple[str, int], torch.Tensor]:
     return {
         (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
         for group in groups

@@ -153,7 +153,7 @@ def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Executio
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
     shown: list[loop.Progress] = []
     context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
-    side_by_side.train_replicas([own], context)
+    list(side_by_side.train_replicas([own], context))
     assert shown
     for progress in shown:
         (guarantee,) = progress.guarantees

@@ -1,6 +1,5 @@
 """The loop: replicas together, resuming, checkpoints, locks, what is written."""
 
-import csv
 import io
 import json
 import os
@@ -9,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.schema import CandidateSpent, Run
+from pipeline.results.schema import Replaced, Run, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.training import evaluation, loop, search
 from pipeline.training import rows as training
@@ -51,6 +51,8 @@ from pipeline.training.checkpoints import CHECKPOINTS, restore
 from pipeline.training.loop import Context, Group, Progress, Replica
 from pipeline.training.rows import TrainedRow
 from pipeline.training.side_by_side import train_replicas
+from stages.search import search as search_command
+from stages.train import enough_memory, train
 from tests.conftest import dpsgd
 from tests.faults.kills import Kill, in_child
 from tests.refusal import refusal_of
@@ -60,7 +62,7 @@ from tests.training.running import context, quiet, weights
 
 def checkpoint_in(folder: Path) -> Path:
     """The only one."""
-    (path,) = folder.glob("*.pt")
+    (path,) = folder.rglob("*.pt")
     return path
 
 
@@ -100,9 +102,9 @@ def train_noted(
             raise Killed
 
     if after is None:
-        return steps, train_replicas(wanted, replace(how, show=show))
+        return steps, list(train_replicas(wanted, replace(how, show=show)))
     with pytest.raises(Killed):
-        train_replicas(wanted, replace(how, show=show, checkpoint_every=0.0))
+        list(train_replicas(wanted, replace(how, show=show, checkpoint_every=0.0)))
     return steps, []
 
 
@@ -111,8 +113,9 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
 ) -> None:
     wanted = [Replica("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
     wanted.append(Replica("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
-    unbroken = train_replicas(wanted, context(tiny, cpu, tmp_path / "unbroken"))
-    broken = context(tiny, cpu, tmp_path / "broken")
+    together = replace(cpu, replicas_at_once=None)
+    unbroken = list(train_replicas(wanted, context(tiny, together, tmp_path / "unbroken")))
+    broken = context(tiny, together, tmp_path / "broken")
     before, _ = train_noted(wanted, broken, after=3)
     again, resumed = train_noted(wanted, broken)
     assert again[0] == before[-1]  # it went on one step back, where the last checkpoint was
@@ -161,7 +164,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     stopped = context(tiny, cpu, tmp_path / "stopped", show=lambda _: signal.raise_signal(by))
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Stopped, match=r"step 5 of 5; the same command goes on from there") as problem:
-        train_replicas(wanted, stopped)
+        list(train_replicas(wanted, stopped))
     assert problem.value.status == 128 + by
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
     kept = there(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
@@ -187,7 +190,7 @@ rows:
     method: dpsgd
     seeds: 2
     reproducible: true
-    settings: {batch: 30, epochs: 3, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
+    settings: {batch: 30, epochs: 1, learning_rate: 0.2, clip: 1.0, delta: 1e-3}
     levels: [{epsilon: 3}, {epsilon: .inf}]
   noisy:
     paper: davody2020
@@ -203,7 +206,7 @@ rows:
 searches:
   quick:
     row: quick
-    grid: {learning_rate: [0.01, 0.5], model.unnormalized: [0, 1]}
+    grid: {learning_rate: [0.01, 0.1, 0.5]}
     settings: {epochs: 0.5}
     levels: [{epsilon: 3}]
 """
@@ -333,6 +336,8 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     assert (found.trained, found.standing) == (0, 2)
     assert names(done) == left
     assert kept(done, left) == before
+    # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
+    assert there(records.read_run("quick", done)).replaced == (Replaced(trainings=2, spent=None),)
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
         "epsilon=3,seed=0.safetensors",
         "epsilon=inf,seed=0.safetensors",
@@ -364,95 +369,39 @@ def test_other_settings_data_and_versions_train_anew(
     assert [made.made_by for made in trained.origins] == [raised]
 
 
-def test_replicas_without_weights_are_kept_and_joined(done: Path, cpu: Execution) -> None:
-    """As on a fresh clone: git has the numbers, and nobody has the weights."""
-    shutil.rmtree(done / "runs")
-    own, data = loaded(done)
-    measured, ledgers = (path("quick", done) for path in (records.evaluation_path, records.ledger_path))
-    before = measured.read_bytes(), ledgers.read_bytes()
-    assert grow(done, own, data, cpu).trained == 0
-    assert (measured.read_bytes(), ledgers.read_bytes()) == before
-    assert (done / "runs/quick").is_dir()  # which DVC expects
-    old = there(records.read("quick", own.row("quick"), done))
-    found = grow(done, changed(own, seeds=3), data, cpu)
-    assert (found.trained, found.standing) == (2, 4)
-    new = there(records.read("quick", own.row("quick"), done))
-    assert [one for one in new.replicas if one.seed < 2] == list(old.replicas)
-    assert len(new.replicas) == 6
-
-
-def test_a_checkpoint_serves_only_the_replicas_it_is_of(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
-    # short: over more steps training enlarges how differently it rounds beside other replicas
-    own = changed(own, settings={"batch": 30, "epochs": 2, "learning_rate": 0.2, "clip": 1.0, "delta": 1e-3})
-    with pytest.raises(Killed):
-        training.train("quick", own, data, cpu, kill, 0.0, project)
-    # one of them comes from elsewhere in the meantime
-    without = shutil.ignore_patterns(".dprepro", "reports")
-    elsewhere = shutil.copytree(project, project.parent / "elsewhere", ignore=without)
-    training.train("quick", changed(own, seeds=1), data, cpu, quiet, 1e9, elsewhere)
-    for path in (records.run_path, records.history_path):
-        path("quick", project).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path("quick", elsewhere), path("quick", project))
-    found = training.train("quick", own, data, cpu, quiet, 1e9, project)
-    assert (found.trained, found.standing) == (2, 2)
-    whole = shutil.copytree(project, project.parent / "whole", ignore=without)
-    training.train("quick", own, data, cpu, quiet, 1e9, whole)
-    one, other = (load_file(weights_path("quick", "epsilon=3", 1, root)) for root in (project, whole))
-    for name, value in one.items():
-        torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
-
-
-def test_a_killed_process_resumes_to_the_unbroken_numbers(
+def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers(
     project: Path, trained_project: Path, cpu: Execution
 ) -> None:
     own, data = loaded(project)
     status, _ = in_child(
-        lambda: training.train("quick", own, data, cpu, quiet, 0.0, project), project, Kill(before_change=40)
+        lambda: training.train("quick", own, data, cpu, quiet, 0.0, project), project, Kill(before_change=60)
     )
     assert status == -signal.SIGKILL
-    checkpoints = project / CHECKPOINTS / "quick"
-    assert not records.run_path("quick", project).exists()  # nothing counts until all is whole
-    (saved,) = checkpoints.glob("*/*.pt")
-    kept = there(restore(saved, torch.device("cpu")))
-    assert 0 < kept.done < 30
+    done = names(project)
+    assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
+    written = weights_path("quick", *done[0], project).read_bytes()
+    checkpoints = [
+        there(restore(path, torch.device("cpu"))).done for path in (project / CHECKPOINTS).rglob("*.pt")
+    ]
+    assert len(checkpoints) == 2
+    assert 0 < min(checkpoints) < max(checkpoints) == 10
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "parsl", "torchtext", "pandas", "matplotlib", "jinja2", "PIL", "requests")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
     again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
     assert again.returncode == 0, again.stderr
-    assert "4 replicas trained, 0 stand" in again.stdout
+    assert "3 replicas trained, 1 stand" in again.stdout
+    assert weights_path("quick", *done[0], project).read_bytes() == written
     for name in names(project):
         found, expected = (
             load_file(weights_path("quick", *name, root)) for root in (project, trained_project)
         )
         for key, value in expected.items():
             torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
+    assert names(project) == names(trained_project)
     curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
     assert curves[0].count("\n") == curves[1].count("\n")
-    assert not list(checkpoints.glob("*/*.pt"))
-
-
-def test_a_finished_row_says_what_it_bought(done: Path) -> None:
-    record = there(records.read("quick", loaded(done)[0].row("quick"), done))
-    assert [(r.level, r.seed) for r in record.replicas] == [
-        ("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=inf", 0), ("epsilon=inf", 1),
-    ]  # fmt: skip
-    private, open_ = record.replicas[0].ledger, record.replicas[2].ledger
-    assert private.claimed == pytest.approx(3, rel=0.02)
-    assert private.epsilon_upper is None  # the row is reproducible
-    assert private.reasons == (statement("seeded"),)
-    assert private.spent == ()
-    accountants = {result.accountant.split(" ")[0]: result.epsilon for result in private.accountants}
-    assert accountants["pld"] < accountants["rdp"]
-    assert open_.claimed is None
-    assert open_.event is None
-    assert record.provenance.edition == {"mnist": "synthetic", "kmnist": "synthetic"}
-    lines = list(csv.DictReader(records.history_path("quick", done).open()))
-    assert tuple(lines[0]) == records.HISTORY_COLUMNS
-    final = {(line["level"], line["seed"], line["metric"]): float(line["value"]) for line in lines}
-    expected = record.replicas[1].metrics["validation_accuracy"]
-    assert final["epsilon=3", "1", "validation_accuracy"] == pytest.approx(expected)
+    assert not list((project / CHECKPOINTS).rglob("*.pt"))
 
 
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
@@ -526,36 +475,35 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     own, data = loaded(project)
     del data.splits["test"]  # a search that looks at test data can't run
     found = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
-    assert len(found["candidates"]) == 4
+    assert len(found["candidates"]) == 3
     best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
     assert found["chosen"] == {"epsilon=3": best["settings"]}
     # what each spent stands in the record, where no later edit of params.yaml can lower it
     for candidate in found["candidates"]:
-        spent = CandidateSpent.model_validate(candidate["spent"])
+        spent = TrainingSpent.model_validate(candidate["spent"])
         assert isinstance(spent.spending, SampledGaussian)
         assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 5, 1e-3)
         assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 5, "rdp"))
     assert not list((project / CHECKPOINTS).glob("search-*/*"))
+    # another search of the same name: what the first one trained was seen, and was seeded
+    again = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
+    assert again["replaced"] == [{"trainings": 3, "spent": None}]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("action", "expected"),
     [
-        (("train", "nothing"), "params.yaml: no row 'nothing'; there are: noisy, quick"),
-        (("train", "quick", "--device", "cuda"), "--device cuda: not usable here"),
-        (("train", "quick", "--device", "gpu"), "--device gpu: not usable here"),
-        (("search", "nothing"), "params.yaml: no search 'nothing'; there are: quick"),
+        (lambda: train("nothing"), "params.yaml: no row 'nothing'; there are: noisy, quick"),
+        (lambda: train("quick", device="cuda:9"), "--device cuda:9: not usable here"),
+        (lambda: train("quick", device="gpu"), "--device gpu: not usable here"),
+        (lambda: search_command("nothing"), "params.yaml: no search 'nothing'; there are: quick"),
     ],
 )
 def test_a_mistake_is_one_clear_line(
-    project: Path, warm: Path, arguments: tuple[str, ...], expected: str
+    prepared_project: Path, monkeypatch: pytest.MonkeyPatch, action: Callable[[], None], expected: str
 ) -> None:
-    if "cuda" in arguments and torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
-    result = outcome_of([warm / "dprepro", *arguments], project)
-    assert result.returncode == 1
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert expected in result.stderr
+    monkeypatch.chdir(prepared_project)
+    assert expected in refusal_of(action)
 
 
 def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,14 +530,13 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
     assert kept(done, old) == before
 
 
-def test_a_ledger_needs_neither_weights_nor_data(done: Path, warm: Path) -> None:
+def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
     path = records.ledger_path("quick", done)
     before = path.read_bytes()
     path.unlink()
     for folder in ("runs", "data", "reports/evaluations"):
         shutil.rmtree(done / folder)
-    again = outcome_of([warm / "dprepro", "ledger", "quick"], done)
-    assert again.returncode == 0, again.stderr
+    row_ledgers("quick", params.load(done / "params.yaml"), done)
     assert path.read_bytes() == before
 
 
@@ -626,8 +573,6 @@ def test_a_network_that_cannot_be_trained_is_one_clear_line(
 
 
 def test_a_gpu_that_is_too_small_is_one_line() -> None:
-    from stages.train import enough_memory
-
     with (
         pytest.raises(
             UserError, match="--device cuda: out of memory; lower --physical or --replicas-at-once"
@@ -647,20 +592,13 @@ def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execut
     assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
 
 
-def test_a_replica_has_its_share_of_processor_time_however_often_it_was_resumed(
+def test_a_replica_has_its_processor_time_however_often_it_was_resumed(
     tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    wanted = [Replica("epsilon=3", seed, dpsgd(epochs=2, batch=50)) for seed in range(2)]
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2, batch=50))]
     broken = context(tiny, cpu, tmp_path)
     begun = time.process_time()
     train_noted(wanted, broken, after=2)
     saved = there(restore(checkpoint_in(tmp_path), cpu.device))
     (group,) = train_replicas(wanted, broken)
     assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
-
-
-def test_replicas_trained_together_share_their_processor_time(done: Path) -> None:
-    run = there(records.read_run("quick", done))
-    shares = {(one.started, one.cpu_seconds) for one in run.replicas}
-    assert all(share for _, share in shares)
-    assert len(shares) == len({one.started for one in run.replicas}) < len(run.replicas)

@@ -18,7 +18,6 @@ UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # one example in so many
 PUBLIC = 128  # taken of another raw data set where nobody says how many: as many as Davody et al. take
 LEAST = 40  # examples
-ENLARGED = 4  # times that images may be scaled up
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
 _ENDINGS = {"npz": ".npz", "images": "", "texts": ".csv"}
 _LAYOUTS = {
@@ -58,18 +57,16 @@ def describe(
     parted = len(there) == len(declared.PARTS)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
-    also = [key for key in ("test", "test_inputs") if key in options]
-    if parted + len(also) > 1:
-        brought = place if parted else "--test-inputs"
-        raise UserError(f"--{also[0].replace('_', '-')}: not allowed beside the test part of {brought}")
+    test = options.get("test")
+    if parted and test is not None:
+        raise UserError(f"--test {test}: not allowed beside the test part of {place}")
     first = place / f"{there[0]}{_ENDINGS[kind]}" if parted else place
     if kind != "images":
         declared.check_regular(first)
     read_off, count = _READ[kind](first, options)
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
-    test = options.get("test")
-    if not parted and "test_inputs" not in options:
+    if not parted:
         test = count // TEST if test is None else test
         count -= test
     declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **read_off, "test": test})
@@ -104,8 +101,6 @@ def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
     kind = "features" if examples.inputs.dtype == np.float32 else "npz"
-    if kind == "npz" and (floats := [key for key in ("range", "clip") if key in options]):
-        raise UserError(f"{path}: holds images of bytes, and --{floats[0]} is for floats")
     return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
@@ -122,12 +117,6 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     sizes = {image: images.look(image) for image in paths}
     channels = 1 if all(grey for _, _, grey in sizes.values()) else 3
     if (asked := options.get("shape")) is not None:
-        side = max(max(height, width) for height, width, _ in sizes.values())
-        if asked[1] > ENLARGED * side:
-            raise UserError(
-                f"--size {asked[1]}: the largest image of {path} has a side of {side} pixels; "
-                f"allowed: 1 to {ENLARGED * side}"
-            )
         images.check_size(path, len(paths), (channels, *asked[1:]))
         return {"classes": classes, "shape": (channels, *asked[1:])}, len(paths)
     different = {(height, width): image for image, (height, width, _) in sizes.items()}

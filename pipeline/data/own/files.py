@@ -43,13 +43,12 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
         UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
     """
     place, within = root / declaration.path, bound(declaration, root)
-    check_inside(place, within)
     parts = PARTS if parted(declaration) else ("",)
     if isinstance(declaration, OwnImages):
         files = {
             path.relative_to(place).as_posix(): path
             for part in parts
-            for path in _images(name, place / part, declaration, within)
+            for path in _images(name, place / part, declaration)
         }
     elif parted(declaration):
         files = {f"{part}{ending(declaration)}": place / f"{part}{ending(declaration)}" for part in parts}
@@ -102,11 +101,10 @@ def images_of(folder: Path) -> list[Path]:
     return images
 
 
-def _images(name: str, folder: Path, declaration: OwnFiles, within: Path) -> Iterator[Path]:
+def _images(name: str, folder: Path, declaration: OwnFiles) -> Iterator[Path]:
     """The images of a part, class by class."""
     if not folder.is_dir():
         raise UserError(_missing(name, folder, declaration))
-    check_inside(folder, within)
     there = class_folders(folder)
     if strange := [each for each in there if each not in declaration.classes]:
         raise UserError(f"{folder / strange[0]}: no class of own.{name}.classes in {PARAMS}")
@@ -118,10 +116,6 @@ def _images(name: str, folder: Path, declaration: OwnFiles, within: Path) -> Ite
 
 def _check_file(name: str, path: Path, declaration: OwnFiles, within: Path) -> None:
     check_inside(path, within)
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as problem:  # params.yaml and manifests are
-        raise UserError(f"{path}: a name that is not UTF-8; rename it, or the folder it is in") from problem
     if not path.is_file():
         raise UserError(_missing(name, path, declaration))
     if path.stat().st_size > OWN_BYTES:
@@ -130,12 +124,7 @@ def _check_file(name: str, path: Path, declaration: OwnFiles, within: Path) -> N
 
 def _missing(name: str, path: Path, declaration: OwnFiles) -> str:
     without = ", which without `test` holds the parts train and test" if parted(declaration) else ""
-    return f"{path}: missing; {PARAMS} has own.{name}.path: {declaration.path}{leading(path)}{without}"
-
-
-def leading(path: Path) -> str:
-    """Where a link leads, for people; nothing of what is none."""
-    return f", a link to {path.readlink()}" if path.is_symlink() else ""
+    return f"{path}: missing; {PARAMS} has own.{name}.path: {declaration.path}{without}"
 
 
 def check_regular(path: Path) -> None:

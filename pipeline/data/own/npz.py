@@ -1,15 +1,12 @@
-"""Arrays by name from NumPy's `.npz`. Nothing is unpickled, and nothing unpacked before its size is known."""
+"""Arrays by name from NumPy's `.npz`. Nothing is unpickled, and nothing too large unpacked."""
 
 import lzma
-import math
 import zipfile
 import zlib
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO
 
 import numpy as np
-from numpy.lib import format as npy
 
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError, shown
@@ -17,7 +14,7 @@ from pipeline.limits import OWN_BYTES
 
 _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, OverflowError),
-    *(RuntimeError, NotImplementedError, SyntaxError, TokenError, lzma.LZMAError),
+    *(RuntimeError, SyntaxError, TokenError, lzma.LZMAError, MemoryError),
 )
 
 
@@ -36,50 +33,22 @@ def read(path: Path, inputs: str, labels: str) -> Examples:
     return examples
 
 
-def names(path: Path) -> list[str]:
-    """Names of the arrays there.
-
-    Raises:
-        UserError: the file is none.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [each.removesuffix(".npy") for each in archive.namelist() if each.endswith(".npy")]
-    except _CORRUPT as problem:
-        raise UserError(f"{path}: not an npz file: {shown(str(problem))}") from problem
-
-
 def _array(path: Path, name: str) -> np.ndarray:
-    there = names(path)
-    if name not in there:
-        raise UserError(
-            f"{path}: no array {name!r}; there are: {', '.join(map(shown, there[:20])) or 'none'}"
-        )
     try:
         with zipfile.ZipFile(path) as archive:
-            with archive.open(f"{name}.npy") as stream:
-                shape, kind = _header(stream)
-            size = math.prod(shape) * kind.itemsize
-            if kind.hasobject:
-                raise UserError(
-                    f"{path}: {name!r} holds pickled objects, which are not read; allowed: numbers"
-                )
-            if size > OWN_BYTES:
-                raise UserError(f"{path}: {name!r} would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
-            with archive.open(f"{name}.npy") as stream:
-                return np.asarray(npy.read_array(stream, allow_pickle=False))
+            size = sum(member.file_size for member in archive.infolist())
+        if size > OWN_BYTES:
+            raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
+        with np.load(path, allow_pickle=False) as arrays:
+            array = arrays[name] if name in arrays.files else None
+            if not isinstance(array, np.ndarray):
+                there = ", ".join(map(shown, arrays.files[:20]))
+                raise UserError(f"{path}: no array {name!r}; there are: {there or 'none'}")
+            return array
     except _CORRUPT as problem:
-        raise UserError(f"{path}: {name!r}: truncated or corrupt: {shown(str(problem))}") from problem
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type that an array's first bytes tell."""
-    version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} of the format")
-    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, kind = read_header(stream)
-    return shape, kind
+        raise UserError(
+            f"{path}: {name!r}: no array in an npz file of numbers: {shown(str(problem))}"
+        ) from problem
 
 
 def read_inputs(path: Path, name: str) -> np.ndarray:

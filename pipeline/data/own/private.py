@@ -1,34 +1,31 @@
 """Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
 
 import os
-import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from shutil import copyfileobj, copytree, rmtree
 
-from pipeline.data.own.files import FOLDER, leading
+from pipeline.data.own.files import FOLDER
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, read_source
 from pipeline.errors import UserError, reading, writing
-from pipeline.files import digest_file, replacing, replacing_folder, write_bytes
+from pipeline.files import digest_file, write_bytes
 from pipeline.params import PARAMS, OwnFiles, load
 
 IGNORE = Path(".gitignore")
 
 
-def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
+def placed(name: str, given: str, root: Path = Path()) -> str:
     """Where a declaration finds files from anywhere: a path below ``root``, which git ignores from here on.
 
     Args:
         name: what the data will be called.
-        given: where the files are. Below ``root`` they stay; elsewhere too, and a link is made to them.
-        copy: whether they are copied into the folder that git ignores instead.
+        given: where the files are, and stay. Elsewhere than below ``root`` a link is made to them.
         root: the folder of params.yaml.
 
     Raises:
-        UserError: there are none, git has them already, or another link or copy has the name.
+        UserError: there are none, git has them already, or another link has the name.
     """
     files = Path(given) if Path(given).is_absolute() else root / given
     if not files.exists():
@@ -36,84 +33,43 @@ def placed(name: str, given: str, copy: bool, root: Path = Path()) -> str:
     private, target, top = [FOLDER, RAW, PREPARED], files.resolve(), root.resolve()
     inside = target.relative_to(top) if target.is_relative_to(top) else None
     if inside is None:
-        _refuse_unignored(target)
         refuse_tracked(tracked([target], root))
+        ignore(private, root)
+        return _linked(target, FOLDER / (name + ("" if target.is_dir() else files.suffix)), root)
+    if (root / PARAMS).resolve().is_relative_to(target):
+        raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
+    refuse_tracked(tracked([inside], root))
+    ignore([*private, inside], root)
+    return inside.as_posix()
+
+
+def _linked(target: Path, place: Path, root: Path) -> str:
+    """A link at ``place`` to ``target``, which may be there already."""
+    link = root / place
+    if link.is_symlink() or link.exists():
+        if link.resolve() != target:
+            raise UserError(f"{place}: is there already; allowed: another name")
     else:
-        if (root / PARAMS).resolve().is_relative_to(target):
-            raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
-        refuse_tracked(tracked([inside], root))
-        private.append(inside)
-    ignore(private, root)
-    if inside is not None and not copy:
-        return inside.as_posix()
-    place = FOLDER / (name + ("" if files.is_dir() else files.suffix))
-    if (root / place).is_symlink() or (root / place).exists():
-        if copy or (root / place).resolve() != target:
-            raise UserError(
-                f"{place}: is there already{leading(root / place)}; allowed: another name, "
-                f"or `--npz {place}` and the like"
-            )
-        return place.as_posix()
-    with reading(files), writing(root / place):
-        (root / place).parent.mkdir(parents=True, exist_ok=True)
-        if copy:
-            _copy(files, root / place)
-        else:
-            (root / place).symlink_to(target)
+        with writing(link):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
     return place.as_posix()
 
 
 @contextmanager
-def placing(name: str, given: str, copy: bool, root: Path = Path()) -> Iterator[str]:
-    """As `placed`; a block that fails leaves no link, copies or arrays, and ``.gitignore`` as it was."""
-
-    def there() -> set[Path]:
-        folders = [root / folder for folder in (FOLDER, RAW, PREPARED)]
-        every = (path for folder in folders for path in folder.glob(f"{name}*"))
-        return {path for path in every if path.name.partition(".")[0] == name}
-
-    before, lines = there(), (root / IGNORE).read_bytes() if (root / IGNORE).exists() else None
+def placing(name: str, given: str, root: Path = Path()) -> Iterator[str]:
+    """As `placed`; a block that fails leaves no link."""
+    before = {*(root / FOLDER).glob("*")}
+    place = placed(name, given, root)
     try:
-        place = placed(name, given, copy, root)
-        try:
-            yield place
-        except UserError as problem:  # about the files, by where they are when it is read
-            moved = Path(place).parent == FOLDER
-            raise UserError(str(problem).replace(place, given) if moved else str(problem)) from problem
-    except BaseException:
-        for path in there() - before:
-            rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        for folder in (FOLDER, RAW, PREPARED, FOLDER.parent):
-            with suppress(OSError):  # it isn't empty, or wasn't made
-                (root / folder).rmdir()
-        if lines is None:
-            (root / IGNORE).unlink(missing_ok=True)
-        else:
-            write_bytes(root / IGNORE, lines)
-        if before:  # what an earlier command left
-            ignore([FOLDER, RAW, PREPARED], root)
+        yield place
+    except BaseException as problem:
+        if (root / place).is_symlink() and root / place not in before:
+            (root / place).unlink()
+        if isinstance(problem, UserError) and Path(place).parent == FOLDER:
+            # about the files, by where they are when it is read
+            raise UserError(str(problem).replace(place, given)) from problem
         raise
-
-
-def _refuse_unignored(files: Path) -> None:
-    """Refuse files that the checkout they lie in, if any, doesn't ignore."""
-    folder = files if files.is_dir() else files.parent
-    checkout = _git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
-    if checkout and not _ignored(files, Path(checkout)):
-        raise UserError(
-            f"{files}: private, and lies in the checkout {checkout}, whose {IGNORE} doesn't name it; "
-            "add it there, or move the files"
-        )
-
-
-def _copy(files: Path, target: Path) -> None:
-    """Whole or not at all. A link that leads elsewhere stays one, and is refused where it is read."""
-    if files.is_dir():
-        with replacing_folder(target) as building:
-            copytree(files, building, symlinks=True, dirs_exist_ok=True)
-    else:
-        with files.open("rb") as whole, replacing(target) as copy:
-            copyfileobj(whole, copy)
 
 
 def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
@@ -126,9 +82,7 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     if place.exists():
         with reading(place):
             text = place.read_bytes()
-    lines = {
-        path: os.fsencode(f"/{_literally(path.as_posix())}") for path in paths if not _ignored(path, root)
-    }
+    lines = {path: os.fsencode(f"/{path.as_posix()}") for path in paths if not _ignored(path, root)}
     if lacking := [line for line in lines.values() if line not in text.splitlines()]:
         ended = text if text.endswith(b"\n") or not text else text + b"\n"
         write_bytes(place, ended + b"\n".join(lacking) + b"\n")
@@ -136,13 +90,6 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
         for path in lines:
             if not _ignored(path, root):
                 raise UserError(f"{path}: private, and {place} can't make git ignore it; move or rename it")
-
-
-def _literally(path: str) -> str:
-    """A path as a line of .gitignore, where some characters would be a pattern and spaces at its end none."""
-    escaped = re.sub(r"([\\*?\[])", r"\\\1", path)
-    ended = escaped.rstrip(" ")
-    return ended + "\\ " * (len(escaped) - len(ended))
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pipeline.reporting.judging.claim_test import (
     Bounded,
-    Chosen,
     Compared,
     Levels,
     Outcome,
@@ -21,6 +19,7 @@ from pipeline.reporting.judging.claim_test import (
 )
 from pipeline.reporting.judging.intervals import Mean, computed, contrast
 from pipeline.reporting.printed import PrintedTables
+from pipeline.reporting.results import validation
 from pipeline.reporting.wording import level_words, number, with_interval
 
 BEST, PREVIOUS = "best", "previous"
@@ -48,8 +47,8 @@ class Contrast(Bounded):
     @property
     def references(self) -> tuple[str, ...]:
         """The lines compared."""
-        others = (self.right, (self.right_at or "").partition(f"{BEST} of ")[2])
-        return (self.left, *(other for other in others if isinstance(other, str) and other))
+        other = (self.right_at or "").partition(f"{BEST} of ")[2]
+        return (*super().references, *([other] if other else []))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """With the 95 % interval of the contrast."""
@@ -147,15 +146,10 @@ class Contrast(Bounded):
 
 
 def _level(level: str, reference: str, rows: Rows) -> str:
-    """The level meant by `best`, or `best of LINE`; its name where nothing ran."""
-    chosen = rows.get(level.partition(" of ")[2] or reference)
-    return level if chosen is None or not level.startswith(BEST) else best(chosen) or level
-
-
-def best(chosen: Chosen) -> str | None:
-    """The level that validates best on average; of equal ones the first. Test data choose nothing."""
-    scores = {
-        cell.level: fmean(replica.metrics["validation_accuracy"] for replica in cell.replicas)
-        for cell in chosen.cells
-    }
-    return max(scores, key=lambda level: scores[level], default=None)
+    """The level meant by `best`, or `best of LINE`: the one that validates best on average, of equal ones the
+    first. Its name where nothing ran.
+    """
+    line = rows.get(level.partition(" of ")[2] or reference)
+    if line is None or not level.startswith(BEST) or not line.cells:
+        return level
+    return max(line.cells, key=validation).level

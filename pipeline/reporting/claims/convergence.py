@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import AtLevels, OfOneLine, Outcome, Verdict, at_least
+from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, at_least
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import printed, with_interval
 
 
-class Convergence(OfOneLine, AtLevels):
+class Convergence(AtLevels):
     """Every seed's training converges, or none does, at each level of ``at``."""
 
     kind: Literal["convergence"]
+    of: Reference
     converges: bool
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:

@@ -13,22 +13,23 @@ from pipeline.reporting.judging import slowdown
 from pipeline.reporting.judging.claim_test import (
     AtLevels,
     Bounded,
-    OfOneLine,
-    OfTwoLines,
     Outcome,
+    Reference,
     Rows,
     not_run,
 )
 from pipeline.reporting.judging.intervals import mean
+from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import level_words, with_interval
 
 
-class Slower(OfOneLine, Bounded):
+class Slower(Bounded):
     """Training at level ``end`` takes so many times as many epochs as at ``start``; see `slowdown.RULE`."""
 
     kind: Literal["slowdown"]
+    of: Reference
     start: str = Field(alias="from")
     end: str = Field(alias="to")
 
@@ -36,7 +37,7 @@ class Slower(OfOneLine, Bounded):
         """By the ratio of epochs, one a seed."""
         label, end, start = paper.lines[self.of].label, level_words(self.end), level_words(self.start)
         title = f"{label}, epochs at {end} ÷ epochs at {start}"
-        measured = slowdown.measure(rows[self.of].row(self.end), self.start, self.end)
+        measured = slowdown.measure(rows[self.of].deciding(self.end), self.start, self.end)
         if measured is None:
             yield not_run(title)
         elif measured.ratio is None or measured.threshold is None:
@@ -47,7 +48,7 @@ class Slower(OfOneLine, Bounded):
             yield Outcome(measured.ratio.where(self.above, self.below), text, measured.caveat)
 
 
-class Overtakes(OfTwoLines, Bounded, AtLevels):
+class Overtakes(Bounded, AtLevels):
     """The epoch in which ``left`` overtakes ``right`` for good lies between the bounds.
 
     From then on ``left`` validates better to the end. A curve stands at its last value until the next, and at
@@ -55,6 +56,8 @@ class Overtakes(OfTwoLines, Bounded, AtLevels):
     """
 
     kind: Literal["overtakes"]
+    left: Reference
+    right: Reference
 
     def title(self, level: str, paper: PrintedTables) -> str:
         """``LINE overtakes LINE for good at LEVEL``."""
@@ -62,7 +65,7 @@ class Overtakes(OfTwoLines, Bounded, AtLevels):
         return f"{left} overtakes {right} for good at {level_words(level)}"
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By an epoch a seed; where it never comes to that in any seed the test fails."""
+        """By an epoch a seed; where it never comes to that in any of several seeds the test fails."""
         ahead, behind = (_curves(row, level) for row in rows)
         epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted(ahead.keys() & behind.keys())]
         if not epochs:
@@ -71,7 +74,8 @@ class Overtakes(OfTwoLines, Bounded, AtLevels):
         reached = [epoch for epoch in epochs if epoch is not None]
         if len(reached) < len(epochs):
             text = f"{title}: in {len(reached)} of {len(epochs)} seeds"
-            return Outcome("undecided" if reached else "fails", text, caveat)
+            fails = not reached and len(epochs) >= FEWEST_SEEDS
+            return Outcome("fails" if fails else "undecided", text, caveat)
         when = mean(reached)
         text = f"{title}: after {with_interval(when, 1)} epochs, {self.needs}"
         return Outcome(when.where(self.above, self.below), text, caveat)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from numpy import interp
 from pydantic import Field
 
-from pipeline.reporting.judging.claim_test import AtLevels, OfOneLine, OfTwoLines, Outcome, guarantee_caveat
+from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, guarantee_caveat
 from pipeline.reporting.judging.guarantees import SAME, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
@@ -15,10 +15,11 @@ from pipeline.reporting.wording import bound, claim, downwards, number
 ERROR = 0.1  # the type I error that a curve is told by
 
 
-class Guaranteed(OfOneLine, AtLevels):
+class Guaranteed(AtLevels):
     """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
 
     kind: Literal["guarantee"]
+    of: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """By the two epsilons of the level's worst replica."""
@@ -29,10 +30,12 @@ class Guaranteed(OfOneLine, AtLevels):
         return Outcome("holds" if guarantee.kept else "fails", text, guarantee_caveat(*rows))
 
 
-class SameGuarantee(OfTwoLines, AtLevels):
+class SameGuarantee(AtLevels):
     """``left`` and ``right`` are proven the same epsilon, at each level of ``at``."""
 
     kind: Literal["same_guarantee"]
+    left: Reference
+    right: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """By the bounds of both ledgers, to one percent; undecided where epsilons are of different things."""
@@ -47,13 +50,14 @@ class SameGuarantee(OfTwoLines, AtLevels):
         return Outcome("holds" if high <= SAME * low else "fails", text, guarantee_caveat(*rows))
 
 
-class ProvenCurve(OfOneLine, AtLevels):
+class ProvenCurve(AtLevels):
     """The least type II error of any attack on what ran is proven at every type I error, at each level.
 
     With ``near_gaussian`` the curve must also be nowhere further than that from G_mu, up or down.
     """
 
     kind: Literal["proven_curve"]
+    of: Reference
     near_gaussian: Annotated[float, Field(gt=0)] | None = None  # type II error
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:

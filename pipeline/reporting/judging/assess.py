@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import Chosen, Outcome, Rows
+from pipeline.reporting.judging.claim_test import Outcome, Rows
 from pipeline.reporting.papers import Claim
 from pipeline.reporting.results import PaperResult
 
@@ -115,7 +115,7 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
         plain = [] if reduced and "" not in variants else [""]
         for variant in plain + [variant for variant in variants if variant]:
             chosen = {
-                reference: Chosen(line, variant if any(row.variant == variant for row in line.rows) else "")
+                reference: replace(line, variant=variant if line.has(variant) else "")
                 for reference, line in rows.items()
             }
             outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, result.paper))
@@ -125,9 +125,7 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
 
 def _waiting(rows: Rows) -> bool:
     """Whether one of the rows chosen needs a GPU and was not run."""
-    return any(
-        row.waits for chosen in rows.values() for row in chosen.line.rows if row.variant == chosen.variant
-    )
+    return any(row.waits for line in rows.values() for row in line.rows if row.variant == line.variant)
 
 
 def _status(outcomes: tuple[Outcome, ...], waiting: bool) -> Status:

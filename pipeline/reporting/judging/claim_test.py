@@ -18,30 +18,7 @@ Levels = Annotated[list[str], Field(min_length=1)]
 Verdict = Literal["holds", "fails", "undecided", "not run"]
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The rows that a line is judged by: of one variant and one kind of budget."""
-
-    line: LineResult
-    variant: str = ""
-
-    def row(self, level: str) -> RowResult | None:
-        """The row that decides at a level."""
-        return self.line.deciding(level, self.variant)
-
-    def cell(self, level: str) -> Cell | None:
-        """What it reached there; None where it was not run."""
-        row = self.row(level)
-        return row.cells.get(level) if row else None
-
-    @property
-    def cells(self) -> list[Cell]:
-        """What was reached at every level."""
-        levels = dict.fromkeys(level for row in self.line.rows for level in row.cells)
-        return [cell for level in levels if (cell := self.cell(level))]
-
-
-Rows = Mapping[str, Chosen]  # by the line's reference
+Rows = Mapping[str, LineResult]  # by the line's reference; of one kind of budget
 
 
 @dataclass(frozen=True)
@@ -72,8 +49,9 @@ class ClaimTest(Strict):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The lines looked at."""
-        raise NotImplementedError
+        """The lines looked at: what ``of``, ``left`` and ``right`` of a kind name."""
+        named = (getattr(self, field, None) for field in ("of", "left", "right"))
+        return tuple(reference for reference in named if isinstance(reference, str))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """The test on our records, at each of its levels."""
@@ -84,29 +62,6 @@ class ClaimTest(Strict):
         yield from ()
 
 
-class OfOneLine(ClaimTest):
-    """A test of a single line."""
-
-    of: Reference
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The line looked at."""
-        return (self.of,)
-
-
-class OfTwoLines(ClaimTest):
-    """A test of two lines."""
-
-    left: Reference
-    right: Reference
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The lines compared."""
-        return (self.left, self.right)
-
-
 class AtLevels(ClaimTest):
     """A test of each level of ``at`` by itself, by what ran there."""
 
@@ -115,7 +70,7 @@ class AtLevels(ClaimTest):
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """An outcome a level; not run where a line was not."""
         for level in self.at:
-            deciding = [rows[reference].row(level) for reference in self.references]
+            deciding = [rows[reference].deciding(level) for reference in self.references]
             ran = [row for row in deciding if row is not None and level in row.cells]
             title = self.title(level, paper)
             yield self.judge(title, level, ran, paper) if len(ran) == len(deciding) else not_run(title)

@@ -1,6 +1,5 @@
 """How many times as long training takes at one level as at another, from the training curves."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -35,15 +34,15 @@ class Slowdown:
 
     @property
     def texts(self) -> list[str]:
-        """In words under `HEAD`, without its row."""
-        levels = f"{level_words(self.start)} → {level_words(self.end)}"
+        """In words under `HEAD`."""
+        levels = [row_words(self.row), f"{level_words(self.start)} → {level_words(self.end)}"]
         if self.threshold is None or self.epochs is None or self.ratio is None:
-            return [levels, "", "", f"unknown: {self.problem}"]
+            return [*levels, "", "", f"unknown: {self.problem}"]
         before, after = self.epochs
         # a mark of the whole row stands beside its name
         unresolved = f" [{self.unresolved}]" if self.unresolved else ""
         ratio = with_interval(self.ratio, 2) + unresolved
-        return [levels, f"{100 * self.threshold:.2f} %", f"{before:.1f} → {after:.1f}", ratio]
+        return [*levels, f"{100 * self.threshold:.2f} %", f"{before:.1f} → {after:.1f}", ratio]
 
     @property
     def caveat(self) -> str | None:
@@ -94,18 +93,13 @@ def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
     )
 
 
-def measured(result: TableResult) -> list[Slowdown]:
-    """Every slow-down that the table asks for and that rows were run for."""
+def lines(result: TableResult) -> list[list[str]]:
+    """Every slow-down that the table asks for and that rows were run for, as text under `HEAD`."""
     start = result.table.slowdown
     if start is None:
         return []
     measurements = (measure(row, start, end) for row in result.rows for end in result.levels if end != start)
-    return [slowdown for slowdown in measurements if slowdown is not None]
-
-
-def lines(slowdowns: Sequence[Slowdown]) -> list[list[str]]:
-    """As text under `HEAD`."""
-    return [[row_words(slowdown.row), *slowdown.texts] for slowdown in slowdowns]
+    return [slowdown.texts for slowdown in measurements if slowdown is not None]
 
 
 def _best(curves: dict[int, Curve]) -> float:

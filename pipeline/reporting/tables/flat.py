@@ -18,13 +18,13 @@ from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.printed import Printed
-from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, PaperResult, RowResult, TableResult
 from pipeline.reporting.tables import released_noise
 from pipeline.reporting.vocabulary import words
 
 SUMMARY = (
-    "paper", "table", "row", "line", "variant", "level", "data", "method", "metric", "budget", "seeds",
-    "ours", "half_width_95", "paper_value", "decides", "verdict", "planned",
+    "paper", "table", "row", "line", "variant", "level", "data", "method", "metric", "metric_unit", "budget",
+    "seeds", "ours", "half_width_95", "paper_value", "decides", "verdict", "planned",
     "claimed", "proven", "shown", "delta", "privacy", "why",
 )  # fmt: skip
 LEDGER = (
@@ -89,11 +89,6 @@ class LevelResult:
             return "accounting"
         return "planned" if self.cell.planned else "exploratory"
 
-    @property
-    def printed(self) -> str:
-        """The paper's number as the paper prints it."""
-        return wording.printed(self.theirs, self.result.table.decimals) if self.theirs else ""
-
     @cached_property
     def not_covered(self) -> list[NotCovered]:
         """What no epsilon covers there, the worst first."""
@@ -147,19 +142,16 @@ def _declared(here: LevelResult) -> Columns:
         "level": level,
         **_attributes(declared, "data method"),
         "metric": result.table.metric,
+        "metric_unit": result.table.unit,
         **_attributes(row if declared else None, "budget"),
         "status": "run" if here.cell else wording.NOT_RUN,
-        "marks": "; ".join(map(_told, row.marks)) if row else "",
+        "marks": "; ".join(mark.words for mark in row.marks) if row else "",
         **_attributes(theirs, "paper_value=value paper_error=error paper_words=words"),
         "paper_examples": result.table.examples,
         "margin": result.table.margin_at(theirs) if theirs else None,
         "decides": here.decides,
         "verdict": here.value.words if here.decides and here.value else None,
     }
-
-
-def _told(mark: Mark) -> str:
-    return f"{mark.words} ({mark.detail})" if mark.detail else mark.words
 
 
 def _measured(here: LevelResult) -> Columns:

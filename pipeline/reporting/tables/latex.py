@@ -6,7 +6,7 @@ from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables.reading import wide, wide_variants
 
 _LATEX = {
-    "\\": r"\textbackslash{}",
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "∞": r"$\infty$"},
     **{"±": r"$\pm$", "−": "$-$", "≤": r"$\le$", "÷": r"$\div$", "Δ": r"$\Delta$"},
@@ -16,11 +16,12 @@ _LATEX = {
 def latex(result: TableResult) -> str:
     """The wide table as a booktabs `tabular`, and below it another of what decides nothing."""
     frames = [frame for frame in (wide(result), wide_variants(result)) if not frame.empty]
-    escaped = (frame.map(_latex).rename(columns=_latex) for frame in frames)
-    tables = "\n".join(frame.to_latex(index=False, escape=False) for frame in escaped)
+    shown = (frame.map(escaped).rename(columns=escaped) for frame in frames)
+    tables = "\n".join(frame.to_latex(index=False, escape=False) for frame in shown)
     return f"% needs \\usepackage{{booktabs}}\n{tables}"
 
 
-def _latex(text: str) -> str:
-    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
-    return re.sub(r"\*\*(.*?)\*\*", r"\\textbf{\1}", escaped)
+def escaped(text: str) -> str:
+    """A cell's text, its bold in LaTeX's way."""
+    signs = "".join(_LATEX.get(sign, sign) for sign in text)
+    return re.sub(r"\*\*(.*?)\*\*", r"\\textbf{\1}", signs)

@@ -1,8 +1,5 @@
 """What rows release of private data, once and with noise: how much noise that is, and what it buys."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import words
 from pipeline.reporting.wording import level_value, number, upwards
@@ -16,27 +13,13 @@ RULE = (
 )
 
 
-@dataclass(frozen=True)
-class Release:
-    """A quantity that a row releases."""
-
-    row: RowResult
-    quantity: str
-    cells: tuple[tuple[str, ...], ...]  # by the table's levels; see `RULE`
-
-
-def releases(result: TableResult) -> list[Release]:
-    """Every quantity of every row, in the order in which rows release them."""
+def lines(result: TableResult) -> list[list[str]]:
+    """Every quantity of every row, in the order in which rows release them, as text under `head`."""
     return [
-        Release(row, quantity, tuple(_cell(row, level, quantity) for level in result.levels))
+        [row.key, quantity, *(_cell(row, level, quantity) for level in result.levels)]
         for row in result.rows
         for quantity in dict.fromkeys(noisy.quantity for level in row.cells for noisy in _of(row, level))
     ]
-
-
-def lines(releases: Sequence[Release]) -> list[list[str]]:
-    """As text under `head`."""
-    return [[release.row.key, release.quantity, *map("; ".join, release.cells)] for release in releases]
 
 
 def head(result: TableResult) -> list[str]:
@@ -69,15 +52,15 @@ def _of(row: RowResult, level: str) -> tuple[Released, ...]:
     return cell.guarantee.ledger.releases if cell else ()
 
 
-def _cell(row: RowResult, level: str, quantity: str) -> tuple[str, ...]:
+def _cell(row: RowResult, level: str, quantity: str) -> str:
     """Nothing where the level releases no such thing."""
     released = next((of_row for of_row in _of(row, level) if of_row.quantity == quantity), None)
     if released is None:
-        return ()
+        return ""
     epsilon_upper = "no bound" if released.epsilon_upper is None else upwards(released.epsilon_upper)
     epsilon = f"ε {number(released.claimed)} → {epsilon_upper}"
     if released.noise[2] == 0:
-        return epsilon, "no noise"
+        return f"{epsilon}; no noise"
     least, median, largest = map(number, released.noise)
     noise = median if least == largest else f"{median} ({least} to {largest})"
-    return epsilon, f"noise {noise}", f"{number(released.noise[1] / released.span)} × span"
+    return f"{epsilon}; noise {noise}; {number(released.noise[1] / released.span)} × span"

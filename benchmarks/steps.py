@@ -1,0 +1,222 @@
+"""What is measured, networks with the method that trains them on made-up examples, and by which ways."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.memory import keep_freed
+from pipeline.methods.base import Execution, Task
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.rooms import method_settings
+from pipeline.models.model import Model
+from pipeline.models.normalization import BatchStatistics
+from pipeline.privacy.randomness import Streams
+
+Step = Callable[[], None]
+CLASSES = 10
+EXAMPLES, PUBLIC = 20_000, 128  # as many as make drawing a sample and looking it up cost what they do
+MNIST, CIFAR, TEXTS = (1, 28, 28), (3, 32, 32), (64, 5000)  # a text's tokens, and words there are
+PLAIN, BEST, OURS = "plain SGD", "plain SGD, channels last", "ours"
+FLOATS = "ours, float32 noise"  # as seeded runs have it, and had all before noise was on a grid
+HOOKS, GHOST = "Opacus, hooks", "Opacus, ghost clipping"
+WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its method's settings, and the batch sizes to measure."""
+
+    model: dict[str, Any]
+    stored: tuple[int, ...]  # shape of an example as stored
+    method: str
+    batches: tuple[int, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def net(self) -> nn.Module:
+        """Fresh weights, always the same."""
+        torch.manual_seed(0)
+        return build_net(Model.model_validate(self.model), self.shape, CLASSES)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one of the network's inputs, padded where the settings say so."""
+        side = self.settings.get("side")
+        return self.stored if side is None else (self.stored[0], side, side)
+
+    def stored_examples(self, count: int) -> tuple[Tensor, Tensor]:
+        """Inputs (N, ...) as stored, and labels (N,)."""
+        generator = torch.Generator().manual_seed(1)
+        labels = torch.randint(CLASSES, (count,), generator=generator)
+        if len(self.stored) == 3:
+            return torch.randint(256, (count, *self.stored), dtype=torch.uint8, generator=generator), labels
+        length, words = self.stored
+        return torch.randint(1, words, (count, length), dtype=torch.int32, generator=generator), labels
+
+    def batch(self, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Inputs (B, ...) as the network sees them, and labels (B,)."""
+        inputs, labels = self.stored_examples(size)
+        seen = torch.rand(size, *self.shape) if inputs.dtype == torch.uint8 else inputs.long()
+        return seen.to(device), labels.to(device)
+
+
+_DPSGD = {"epochs": 1, "clip": 1.0, "epsilon": 3.0, "delta": 1e-6}
+_BATCH_CLIPPING = {"epochs": 1, "clipping": "adaptive", "sigma": 0.1, "clip": 0.1}
+_WRN = {"name": "wrn16_4", "normalization": "group", "groups": 16, "order": "relu_norm"}
+CASES = {
+    "lenet5": Case({"name": "lenet5"}, MNIST, "dpsgd", (128, 512, 1024), _DPSGD),
+    "lenet5-layer": Case({"name": "lenet5", "normalization": "layer"}, MNIST, "dpsgd", (1024,), _DPSGD),
+    "lenet-300-100": Case({"name": "lenet_300_100"}, MNIST, "dpsgd", (128,), _DPSGD),
+    "convnet": Case({"name": "convnet", "normalization": "none"}, CIFAR, "dpsgd", (128,), _DPSGD),
+    "wrn16_4": Case(_WRN, CIFAR, "tan", (32,), {"steps": 1000, "sigma": 1.0, "clip": 1.0}),
+    "bilstm": Case({"name": "bilstm"}, TEXTS, "dpsgd", (128,), _DPSGD),
+    "lenet5_tanh-bc": Case(
+        {"name": "lenet5_tanh", "normalization": "batch_bn", "unnormalized": 2},
+        MNIST,
+        "batch_clipping",
+        (64,),
+        {"side": 32, **_BATCH_CLIPPING},
+    ),
+    "convnet-bc": Case(
+        {"name": "convnet", "normalization": "batch_bn", "unnormalized": 1},
+        CIFAR,
+        "batch_clipping",
+        (64,),
+        _BATCH_CLIPPING,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to train one case."""
+
+    case: str
+    way: str
+    batch: int
+    device: str = "cpu"
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is such a way: Opacus has none to clip a whole batch's gradient."""
+        return self.way in (PLAIN, BEST, OURS, FLOATS) or CASES[self.case].method != "batch_clipping"
+
+    def step(self) -> Step:
+        """Takes a step each time that it is called."""
+        case, device = CASES[self.case], torch.device(self.device)
+        if self.way in (PLAIN, BEST):
+            return _plain(case, self.batch, device, channels_last=self.way == BEST)
+        if self.way in (OURS, FLOATS):
+            return _ours(case, self.batch, device, floats=self.way == FLOATS)
+        return (_ghost if self.way == GHOST else _hooks)(case, self.batch, device)
+
+
+def _plain(case: Case, batch: int, device: torch.device, channels_last: bool) -> Step:
+    """SGD on a batch that is there already, with torch's own layers."""
+    net = with_torch_batch_norm(case.net).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    inputs, labels = case.batch(batch, device)
+    if channels_last:
+        keep_freed()
+        net = net.to(memory_format=torch.channels_last)
+        if inputs.dim() == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(net(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def with_torch_batch_norm(net: nn.Module) -> nn.Module:
+    """The network with `torch.nn`'s batch norm in place of the project's, which keeps no averages."""
+    for module in list(net.modules()):
+        for name, layer in list(module.named_children()):
+            if isinstance(layer, BatchStatistics):
+                # of vectors and images alike, which torch's own two classes tell apart
+                setattr(module, name, AnyBatchNorm(len(layer.mean), eps=layer.epsilon))
+    return net
+
+
+class AnyBatchNorm(nn.BatchNorm1d):
+    """Batch norm of inputs of any shape (B, C, ...)."""
+
+    def _check_input_dim(self, inputs: Tensor) -> None:
+        pass
+
+
+def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
+    """A whole step of the method: sample, look up, clip, noise, descend."""
+    keep_freed()
+    on_cpu = device.type == "cpu"  # as `stages.train.execution` has it
+    execution = Execution(device, 1 if on_cpu else None, 256 if on_cpu else 4096)
+    settings = method_settings()[case.method].model_validate(
+        {"batch": batch, "learning_rate": 0.01, **case.settings}
+    )
+    net = case.net.to(device)
+    inputs, labels = (part.to(device) for part in case.stored_examples(EXAMPLES))
+    task = Task(
+        net=net,
+        parameters={name: value.detach().clone()[None] for name, value in net.named_parameters()},
+        inputs=inputs,
+        labels=labels,
+        public=inputs[:PUBLIC],
+        public_labels=labels[:PUBLIC],
+        streams=Streams(["replica"], False, device),
+        execution=execution,
+    )
+    method = build_method(case.method, task, [settings], case.model.get("normalization", "none"))
+    if floats:
+        method.task.streams.noise = "float32"
+    state, number = method.init(), 0
+
+    def step() -> None:
+        nonlocal state, number
+        with torch.no_grad():
+            state, _ = method.step(state, number)
+        number += 1
+
+    return step
+
+
+_OPACUS = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
+
+
+def _hooks(case: Case, batch: int, device: torch.device) -> Step:
+    net = GradSampleModule(case.net.to(device))
+    inputs, labels = case.batch(batch, device)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    optimizer = DPOptimizer(sgd, expected_batch_size=batch, **_OPACUS)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(net(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def _ghost(case: Case, batch: int, device: torch.device) -> Step:
+    net = GradSampleModuleFastGradientClipping(
+        case.net.to(device), max_grad_norm=1.0, use_ghost_clipping=True
+    )
+    inputs, labels = case.batch(batch, device)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    optimizer = DPOptimizerFastGradientClipping(sgd, expected_batch_size=batch, **_OPACUS)
+    loss = DPLossFastGradientClipping(net, optimizer, nn.CrossEntropyLoss())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(net(inputs), labels).backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,69 @@
+"""The committed report is what the code makes of the committed records; `make report` writes it anew."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.params import load
+from pipeline.reporting import figures, report
+from pipeline.reporting.drawing import accuracy_privacy, curves, levels
+from pipeline.reporting.kept import Kept
+from pipeline.reporting.results import PaperResult, TableResult
+
+ROOT = Path(__file__).parents[2]
+
+
+def committed(result: TableResult) -> Iterator[tuple[str, str]]:
+    """The table's figures as they lie there, as drawing all takes half a minute."""
+    names = [result.name, *figures.of_table(result), *(f"{row.key}-curves" for row in result.rows)]
+    for name in (f"figures/{name}.svg" for name in names):
+        if (path := ROOT / report.REPORTS / name).exists():
+            yield name, path.read_text(encoding="utf-8")
+
+
+def test_every_table_and_every_page_is_what_the_records_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, str] = {}
+    picture = ROOT / report.REPORTS / f"figures/{accuracy_privacy.NAME}.svg"
+    monkeypatch.setattr(report, "_put", lambda files, folder: made.update(files))
+    counts: dict[Path, object] = {}
+    monkeypatch.setattr(report, "write_json", lambda path, content: counts.update({path: content}))
+    monkeypatch.setattr(report, "_figures", committed)
+    monkeypatch.setattr(Kept, "files", lambda self, source, draw: dict(draw()))
+    monkeypatch.setattr(Kept, "clear", lambda self: None)
+    monkeypatch.setattr(accuracy_privacy, "draw", lambda *given: picture.read_text(encoding="utf-8"))
+    report.write(load(ROOT / "params.yaml"), ROOT)
+    assert len(made) > 300
+    there = {name: (ROOT / report.REPORTS / name).read_text(encoding="utf-8") for name in made}
+    assert [name for name in made if made[name] != there[name]] == []
+    assert counts == {path: json.loads(path.read_text(encoding="utf-8")) for path in counts}
+
+
+# one of each kind; ids and coordinates are the same on every machine
+@pytest.mark.parametrize(
+    "name",
+    [
+        "davody2020-t5",
+        "nguyen2023-f11-layers",
+        "phan2017-f3-relevance",
+        "nguyen2023-gdp-tradeoff",
+        "davody-t5-ln-lenet5-curves",
+    ],
+)
+def test_a_figure_of_each_kind_has_the_same_bytes_wherever_it_is_drawn(
+    papers_here: list[PaperResult], name: str
+) -> None:
+    table, row = next(
+        (table, row)
+        for paper in papers_here
+        for table in paper.tables
+        for row in table.rows
+        if name in (table.name, *figures.of_table(table), f"{row.key}-curves")
+    )
+    drawing = figures.of_table(table).get(name)
+    if name == table.name:
+        drawn = levels.draw(table)
+    else:
+        drawn = drawing.draw(table) if drawing else curves.draw(row, table)
+    assert drawn == (ROOT / report.REPORTS / f"figures/{name}.svg").read_text(encoding="utf-8")

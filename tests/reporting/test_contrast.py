@@ -1,0 +1,138 @@
+"""Differences and ratios of lines, levels and numbers, with their intervals."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.reporting.claims.contrast import Contrast
+from pipeline.reporting.judging.claim_test import Rows
+from pipeline.reporting.results import PaperResult
+from tests.reporting.lookup import chosen, outcome, plain
+from tests.reporting.made_up import toys
+
+ONE, TWO, LOUD = "t/one", "t/two", "t/one:loud"
+PRINTED = {"sigma=0": 99.0, "sigma=1": 96.0}
+
+
+@pytest.fixture(scope="module")
+def result() -> PaperResult:
+    """From the first level to the second One loses 2 points and Two 12."""
+    paper = toys.paper(
+        values=PRINTED,
+        lines=[{"key": "two", "label": "Two", "values": {"sigma=0": 97.0, "sigma=1": 85.0}}],
+        table={"also": {"loud": "louder"}},
+    )
+    declared = toys.settings(one={}, two={"label": "Two"}, three={"label": "One, of one seed", "seeds": 1})
+    one = toys.record("one", declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
+    louder = [
+        each.model_copy(update={"metrics": {**each.metrics, "loud": each.metrics["test_accuracy"] + 0.005}})
+        for each in one.replicas
+    ]
+    two = toys.record("two", declared, sigma_0=(95.9, 96.0, 96.1), sigma_1=(83.9, 84.0, 84.1))
+    three = toys.record("three", declared, sigma_0=(98.0,), sigma_1=(96.0,))
+    return toys.judged(paper, declared, one.model_copy(update={"replicas": louder}), two, three)
+
+
+def pair(left: str, right: str | float, *at: str, kind: str = "difference", **said: Any) -> dict[str, Any]:
+    """A test of two sides at levels, the second if none is named."""
+    return {"kind": kind, "left": left, "right": right, "at": list(at) or ["sigma=1"], **said}
+
+
+GAP = "One − Two at σ = 1: +12.00 ± 0.4"
+RATIO = "One ÷ Two at σ = 1: 1.14, to be"
+MEAN = "One − Two, mean over σ = 0, σ = 1: +7.00 ± 0.4"
+CHANGE = "One − 0.5 × Two at σ = 1, both as changes from σ = 0: +4.00 ± 0.0"
+BOTH = ("sigma=0", "sigma=1")
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "text"),
+    [
+        (pair(ONE, TWO, above=11, below=13), "holds", GAP),
+        (pair(ONE, TWO, above=12.1), "undecided", GAP),
+        (pair(ONE, TWO, above=13), "fails", GAP),
+        (pair(ONE, TWO, below=11), "fails", GAP),
+        (pair(ONE, TWO, kind="ratio", above=1.1, below=1.2), "holds", RATIO),
+        (pair(ONE, TWO, kind="ratio", above=1.143), "undecided", RATIO),
+        (pair(ONE, TWO, kind="ratio", above=1.2), "fails", RATIO),
+        (pair(ONE, TWO, kind="ratio", below=1.1), "fails", RATIO),
+        # levels of one row are compared seed by seed, as are metrics
+        (pair(ONE, ONE, right_at="sigma=0", below=-1.9), "holds", "One, σ = 1 − σ = 0: −2.00 ± 0.00 (n = 3)"),
+        (pair(LOUD, ONE, above=0.4), "holds", "One, louder − One at σ = 1: +0.50 ± 0.00 (n = 3)"),
+        # numbers
+        (pair(ONE, 10.0, times=5, above=40), "holds", "One − 5 × 10 at σ = 1: +46.00 ± 0.5"),
+        (pair(ONE, 10.0, times=5, above=60), "fails", "One − 5 × 10 at σ = 1: +46.00"),
+        (pair(ONE, 10.0, kind="ratio", above=9), "holds", "One ÷ 10 at σ = 1: 9.6"),
+        (pair(ONE, 0.0, kind="ratio", above=9), "undecided", "One ÷ 0 at σ = 1: unknown"),
+        # averages over levels, and changes from one
+        (pair(ONE, TWO, *BOTH, mean=True, above=6), "holds", MEAN),
+        (pair(ONE, TWO, *BOTH, mean=True, above=9), "fails", MEAN),
+        (pair(ONE, TWO, times=0.5, since="sigma=0", above=3), "holds", CHANGE),
+        (pair(ONE, TWO, times=0.5, since="sigma=0", above=5), "fails", CHANGE),
+        # what one gets at the level that is best for the other
+        (pair(ONE, TWO, "best", right_at="best", above=0), "holds", "One − Two at σ = 0: +2.00"),
+        (pair(ONE, ONE, right_at=f"best of {TWO}", below=0), "holds", "One, σ = 1 − σ = 0: −2.00"),
+        # step by step
+        (pair(ONE, ONE, *BOTH, right_at="previous", below=0), "holds", "One, σ = 1 − σ = 0: −2.00"),
+        (pair(ONE, TWO, "sigma=2", above=0), "not run", "One − Two at σ = 2: not run"),
+    ],
+)
+def test_numbers_are_related_as_a_claim_says(
+    result: PaperResult, said: dict[str, Any], verdict: str, text: str
+) -> None:
+    related = outcome(result, Contrast, **said)
+    assert (related.verdict, related.text[: len(text)]) == (verdict, text)
+
+
+@pytest.mark.parametrize(
+    ("said", "verdicts"),
+    [
+        (pair(ONE, TWO, *BOTH, above=3), ["fails", "holds"]),
+        (pair(ONE, TWO, *BOTH, mean=True, above=6), ["holds"]),
+        (pair(ONE, TWO, times=0.5, since="sigma=0", above=5), ["fails"]),
+        (pair(LOUD, ONE, above=0), []),  # nothing is printed of it
+        (pair(ONE, ONE, right_at=f"best of {TWO}", below=0), []),  # nor which level validates best
+    ],
+)
+def test_the_papers_own_numbers_are_put_to_the_same_test(
+    result: PaperResult, said: dict[str, Any], verdicts: list[str]
+) -> None:
+    test = Contrast.model_validate(said)
+    assert [each.verdict for each in test.on_paper(result.paper)] == verdicts
+
+
+def rows(result: PaperResult, validation: dict[str, float]) -> Rows:
+    """Two as run, but for what it validates at each level."""
+    line = plain(result, TWO)[TWO]
+    (row,) = line.rows
+    cells = {
+        level: replace(
+            cell,
+            replicas=tuple(
+                each.model_copy(
+                    update={"metrics": {**each.metrics, "validation_accuracy": validation[level]}}
+                )
+                for each in cell.replicas
+            ),
+        )
+        for level, cell in row.cells.items()
+    }
+    return {TWO: chosen(replace(row, cells=cells))}
+
+
+def test_validation_data_say_which_level_is_best_and_nothing_is_best_of_none(result: PaperResult) -> None:
+    test = Contrast.model_validate(pair(TWO, 90.0, "best", above=0))
+    for better, verdict in (("sigma=0", "holds"), ("sigma=1", "fails")):
+        validating = rows(result, {"sigma=0": 0.5, "sigma=1": 0.5, better: 0.6})
+        assert [each.verdict for each in test.ours(validating, result.paper)] == [verdict]
+    assert [each.verdict for each in test.ours({TWO: chosen()}, result.paper)] == ["not run"]
+
+
+def test_one_seed_decides_nothing(result: PaperResult) -> None:
+    single = result.line(ONE)
+    assert single is not None
+    test = Contrast.model_validate(pair(ONE, 50.0, above=0))
+    (related,) = test.ours({ONE: chosen(single.rows[1])}, result.paper)
+    assert related.verdict == "undecided"
+    assert "n = 1: no interval" in related.text

@@ -1,0 +1,140 @@
+"""Claims about training curves and ledgers, and further metrics that no training decides."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.params import load
+from pipeline.reporting.claims.curves import Overtakes, overtaking
+from pipeline.reporting.claims.ledgers import SameGuarantee
+from pipeline.reporting.figures import relevance_pictures
+from pipeline.reporting.gather import Sources, fill
+from pipeline.reporting.marks import of_staleness
+from pipeline.reporting.results import PaperResult
+from pipeline.results import records
+from tests.reporting.lookup import outcome
+from tests.reporting.made_up import dpsgd, toys
+
+ROOT = Path(__file__).parents[2]
+TWO = [{"key": "two", "label": "Two"}]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "epoch"),
+    [
+        # the other's last value stands after its end
+        ([(1, 0.1), (2, 0.5), (3, 0.9)], [(0.5, 0.4), (1, 0.6)], 3),
+        # for good: a lead that is lost again is none
+        ([(1, 0.7), (2, 0.5), (3, 0.9)], [(1, 0.6)], 3),
+        ([(1, 0.7), (2, 0.8)], [(1, 0.6)], 1),
+        ([(1, 0.1), (2, 0.6)], [(1, 0.6)], None),
+        # nor is one that the other takes after its end
+        ([(1, 0.7)], [(2, 0.6), (3, 0.8)], None),
+        # nothing is shown before the first note
+        ([(1, 0.6), (2, 0.7), (3, 0.9)], [(3, 0.5)], 1),
+    ],
+)
+def test_the_epoch_of_overtaking(
+    left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
+) -> None:
+    assert overtaking(left, right) == epoch
+
+
+def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:
+    """A row of each of two lines as they lie under ``root``, with curves that cross at epoch 6."""
+    declared = toys.settings(one={"seeds": seeds}, two={"label": "Two", "seeds": seeds})
+    kept: dict[str, Any] = {}
+    for key, slope in (("one", 0.1), ("two", 0.0)):
+        made = dpsgd.altered(toys.record(key, declared, sigma_0=(90.0,) * seeds), **changes)
+        lines = [
+            ("sigma=0", seed, 100 * epoch, epoch, "validation_accuracy", 0.3 + slope * (epoch - 5))
+            for seed in range(seeds)
+            for epoch in range(1, 9)
+        ]
+        kept[key] = dpsgd.put(made, root, lines)
+    return fill("toys", Sources(declared, root, toys.paper(lines=TWO), kept, {}))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "seeds", "bounds", "verdict", "text"),
+    [
+        ("one", "two", 3, {"below": 7}, "holds", "after 6.0 ± 0.0 (n = 3) epochs, to be below 7"),
+        ("one", "two", 3, {"below": 5}, "fails", "after 6.0 ± 0.0 (n = 3) epochs, to be below 5"),
+        ("two", "one", 3, {"below": 7}, "fails", "in 0 of 3 seeds"),
+        # a single seed decides nothing, whichever way it went
+        ("two", "one", 1, {"below": 7}, "undecided", "in 0 of 1 seeds"),
+        ("one", "two", 1, {"below": 7}, "undecided", "after 6.0 (n = 1: no interval) epochs, to be below 7"),
+    ],
+)
+def test_curves_cross_where_the_claim_says(
+    tmp_path: Path, left: str, right: str, seeds: int, bounds: dict[str, float], verdict: str, text: str
+) -> None:
+    said: dict[str, Any] = {"left": f"t/{left}", "right": f"t/{right}", "at": ["sigma=0"], **bounds}
+    crossed = outcome(ran(tmp_path, seeds), Overtakes, kind="overtakes", **said)
+    assert (crossed.verdict, crossed.text.partition(": ")[2]) == (verdict, text)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict"),
+    [(8.0, 8.05, "holds"), (8.0, 9.0, "fails"), (8.0, None, "undecided"), (None, None, "undecided")],
+)
+def test_two_bounds_are_compared_and_two_missing_ones_are_not(
+    left: float | None, right: float | None, verdict: str
+) -> None:
+    declared = toys.settings(one={}, two={"label": "Two"})
+    made = [
+        dpsgd.altered(
+            toys.record(key, declared, sigma_0=(90.0,) * 3), ledger=dpsgd.ledger(epsilon_upper=bound)
+        )
+        for key, bound in (("one", left), ("two", right))
+    ]
+    result = toys.judged(toys.paper(lines=TWO), declared, *made)
+    said: dict[str, Any] = {"left": "t/one", "right": "t/two", "at": ["sigma=0"]}
+    assert outcome(result, SameGuarantee, kind="same_guarantee", **said).verdict == verdict
+
+
+@pytest.mark.parametrize("accuracy", [10.0, 90.0])
+def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(accuracy: float) -> None:
+    declared = toys.settings(row={"budget": "reduced"})
+    made = toys.record("row", declared, sigma_0=(accuracy,) * 3)
+    noisy = [each.model_copy(update={"metrics": {**each.metrics, "noise": 2.0}}) for each in made.replicas]
+    paper = toys.paper(table={"also": {"noise": "noise"}, "noises": ["noise"]})
+    result = toys.judged(paper, declared, made.model_copy(update={"replicas": noisy}))
+    (row,) = result.tables[0].rows
+    cell = row.also["noise"]["sigma=0"]
+    assert row.cells["sigma=0"].caveat == "reduced budget: 50 epochs"
+    assert (cell.mean.value, cell.caveat, cell.untried, cell.converged) == (2.0, None, None, 3)  # no percent
+
+
+def test_relevances_of_channels_are_added_up_and_the_first_seeds_last_note_counts(tmp_path: Path) -> None:
+    (row,) = ran(tmp_path).line("t/one").rows
+    lines = [
+        (
+            "sigma=0",
+            seed,
+            note,
+            float(note),
+            f"relevance/{channel}/0/{column}",
+            10.0 * note + column + 5 * seed,
+        )
+        for seed in (0, 1)
+        for note in (1, 2)
+        for channel in (0, 1, 2)
+        for column in (0, 1)
+    ]
+    assert list(relevance_pictures.pictures(row)) == []
+    dpsgd.write_history("one", tmp_path, lines)
+    ((level, picture),) = relevance_pictures.pictures(row)
+    assert (level, picture.tolist()) == ("sigma=0", [[60.0, 63.0]])
+
+
+def test_an_account_of_other_settings_is_marked() -> None:
+    settings, key = load(ROOT / "params.yaml"), "nguyen-gdp-modules"
+    account, record = settings.accounts[key], records.read(key, settings.accounts[key], ROOT)
+    assert record is not None
+    assert list(of_staleness(record, account, settings, ROOT)) == []
+    changed = account.model_copy(update={"axis": "parts"})
+    other = settings.model_copy(update={"accounts": {key: changed}})
+    marks = of_staleness(record, changed, other, ROOT)
+    assert [mark.words for mark in marks] == ["settings have changed since this run"]
