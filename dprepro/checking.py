@@ -22,7 +22,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         UserError: one isn't; a line each says which, and what is allowed.
     """
     parameters = signature(function)
-    validated = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(function)
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    validated: Callable[..., T] = validate_call(config=config)(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
