@@ -66,7 +66,8 @@ def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
     assert list(folder.glob("*.pt"))
     groups = list(train_replicas(wanted(), replace(own, show=shown.append), workers=2))
     assert [len(group.replicas) for group in groups] == [1] * 4
-    assert {state.group for state in shown} == {0, 1, 2, 3}
+    # a group that a worker ended while it was being stopped is there already, and shows no more
+    assert {0, 1} <= {state.group for state in shown} <= {0, 1, 2, 3}
     assert all(state.groups == 4 for state in shown)
     one = list(train_replicas(wanted(), replace(own, checkpoint=tmp_path / "one")))
     # a seed of every level before the next
