@@ -19,7 +19,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import candidates_spent, search_path
+from pipeline.results.records import candidates_replaced, candidates_spent, search_path
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
@@ -133,5 +133,5 @@ def _searched(search: str, root: Path) -> tuple[list[Spent | None], list[Spent |
     if not path.exists():
         return [None], []  # what it spent can't be told, so it counts as left out
     record = json.loads(path.read_bytes())
-    replaced = [Replaced.model_validate(known) for known in record.get("replaced", [])]
-    return list(map(_composable, candidates_spent(record))), list(_repeated(replaced))
+    candidates = map(_composable, candidates_spent(record))
+    return list(candidates), list(_repeated(candidates_replaced(record)))

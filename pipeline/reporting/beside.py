@@ -39,7 +39,9 @@ def _of_laboratory(path: Path) -> list[Beside]:
         lines = pd.read_csv(path, dtype=numbers)
         decided = lines[lines["decides"] & (lines["metric"] == "test_accuracy") & lines["proven"].notna()]
         found = decided[~decided["privacy"].isin(unbounded)].to_dict("records")
-        names = {key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in decided["paper"]}
+        names = {
+            key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in decided["paper"].unique()
+        }
         return [
             Beside(f"{names[one['paper']]}, {one['line']}, run here", one["data"], one["proven"], one["ours"])
             for one in found

@@ -11,7 +11,7 @@ from pipeline.extensions import extensions
 from pipeline.fields import Key, Strict
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
-# of margins: points of a percent, a share of a number
+# of margins, without a reason: points of a percent, a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
 VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
 _WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
@@ -76,6 +76,7 @@ class Table(Strict):
     # how far ours may be from a printed value and still agree, set before anything is trained: points of a
     # percent, of another number a share of the printed one
     margin: Annotated[float, Field(gt=0)] | None = None
+    margin_why: str | None = None  # why it is wider than 2 points or 1 %
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
     own: bool = False  # an experiment of this project's own: nothing of it counts among the paper's
@@ -103,8 +104,8 @@ class Table(Strict):
             raise ValueError(f"noises: not in the table's 'also': {', '.join(unknown)}")
         if self.margin is None and not self.own and any(line.values for line in self.lines):
             raise ValueError("margin: a table that prints values needs one")
-        if (self.margin or 0.0) > WIDEST[self.unit]:
-            raise ValueError(f"margin: above {WIDEST[self.unit]:g}")
+        if self.margin_why is None and (self.margin or 0.0) > WIDEST[self.unit]:
+            raise ValueError(f"margin: above {WIDEST[self.unit]:g} 'margin_why' must say why")
         if self.slowdown is not None and self.slowdown not in self.columns:
             raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self

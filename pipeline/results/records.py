@@ -124,6 +124,11 @@ def candidates_spent(search: dict[str, Any]) -> Iterator[TrainingSpent | None]:
         yield from repeat(spent or None, candidate["seeds"])
 
 
+def candidates_replaced(search: dict[str, Any]) -> list[Replaced]:
+    """Trainings of a search that stood in its record before, by the record."""
+    return [Replaced.model_validate(known) for known in search.get("replaced", [])]
+
+
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
     """What was measured of a row; otherwise as `read_run`."""
     return _read(evaluation_path(row, root), Evaluation)

@@ -25,7 +25,7 @@ from pipeline.params import PARAMS, Search, Settings, pick
 from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
 from pipeline.results import records
-from pipeline.results.schema import Replaced, ReplicaKey, TrainingSpent
+from pipeline.results.schema import ReplicaKey, TrainingSpent
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.rows import check_inputs, provenance_of
@@ -116,7 +116,7 @@ def _replaced(record: Path) -> dict[str, Any]:
     if not record.exists():
         return {}
     earlier = json.loads(record.read_bytes())
-    before = [Replaced.model_validate(known) for known in earlier.get("replaced", [])]
+    before = records.candidates_replaced(earlier)
     replaced = records.with_replaced([before], records.candidates_spent(earlier))
     return {"replaced": [known.model_dump(mode="json", exclude_defaults=True) for known in replaced]}
 

@@ -92,7 +92,7 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
         ("axis: noise σ", "axis: noise σ\n    figures: [trade]", f"no figure trade; allowed: {FIGURES}"),
         ("axis: noise σ", "axis: noise σ\n    slowdown: sigma=3", "slowdown: not in columns: sigma=3"),
         ("    margin: 1\n", "", "margin: a table that prints values needs one"),
-        ("margin: 1", "margin: 3", "margin: above 2"),
+        ("margin: 1", "margin: 3", "margin: above 2 'margin_why' must say why"),
         ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
         (BIG, "also: {loud: {sigma=0: 2.0}}", "lenet-big: also: not in the table's"),
         (BIG, "also: {last: {sigma=2: 2.0}}", "lenet-big: not in columns: sigma=2"),
