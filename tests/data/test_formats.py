@@ -13,7 +13,7 @@ from tests.refusal import refusal_of
 
 
 def idx(*shape: int, values: bytes) -> bytes:
-    return gzip.compress(struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape) + values)
+    return gzip.compress(struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape) + values, mtime=0)
 
 
 def write(path: Path, content: bytes) -> Path:
