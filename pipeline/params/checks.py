@@ -4,7 +4,7 @@ from typing import Any
 
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import architectures
-from pipeline.params.schema import Relevance, Row, Start
+from pipeline.params.schema import PLANNED_SEED, REPEATED, REPEATED_SEED, SEARCHED_SEED, Relevance, Row, Start
 from pipeline.params.settings import Settings
 
 
@@ -28,6 +28,8 @@ def check_all(settings: Settings) -> None:
         _check_start(settings, name, start)
     for name, relevance in settings.relevances.items():
         _check_relevance(settings, name, relevance)
+    for key in settings.plans:
+        _check_seeds(settings, key)
     for key, row in settings.rows.items():
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
@@ -35,6 +37,17 @@ def check_all(settings: Settings) -> None:
     for key in settings.accounts:
         if key in settings.rows:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
+
+
+def _check_seeds(settings: Settings, plan: str) -> None:
+    """A plan's seeds end before those of its repetition or of searches begin; what is repeated is there."""
+    repeats = plan.endswith(REPEATED)
+    if repeats:
+        _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
+    first = REPEATED_SEED if repeats else PLANNED_SEED
+    end = REPEATED_SEED if plan + REPEATED in settings.plans else SEARCHED_SEED
+    if first + (seeds := settings.plans[plan].seeds) > end:
+        raise ValueError(f"plans.{plan}.seeds: {seeds}; allowed: at most {end - first}")
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:
@@ -128,8 +141,11 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
     """A planned row is of its plan's table, and each of its levels has as many seeds as was planned."""
     _exists(f"{where}.plan", plan, settings.plans)
-    if plan != f"{row.paper}-{row.table}":
-        raise ValueError(f"{where}.plan: {plan!r}; allowed: '{row.paper}-{row.table}', its paper and table")
+    first = f"{row.paper}-{row.table}"
+    if plan != first and not row.repeats:
+        raise ValueError(
+            f"{where}.plan: {plan!r}; allowed: '{first}', its paper and table, or '{first}{REPEATED}'"
+        )
     for count in (row.seeds, *(level["seeds"] for level in row.levels if "seeds" in level)):
         if count != settings.plans[plan].seeds:
             raise ValueError(

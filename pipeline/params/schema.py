@@ -24,9 +24,12 @@ class _Level(BaseModel):
 
 _LEVELS = TypeAdapter(list[_Level])
 
-# A planned row's first seed. Rows without a plan count from 0, and searches from 1000, so that no replica of
-# a planned row has been seen before its plan.
+# The first seeds of planned rows, of rows that repeat what a plan left undecided, and of searches. Rows without
+# a plan count from 0, so that no replica of a planned row has been seen before its plan.
 PLANNED_SEED = 100
+REPEATED_SEED = 200
+SEARCHED_SEED = 1000
+REPEATED = "-repeated"  # what the key of a plan that repeats another ends on
 
 
 class Source(Strict):
@@ -144,7 +147,7 @@ class Row(Line):
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    # the plan under which it is trained, 'PAPER-TABLE'; None: exploratory
+    # the plan under which it is trained, 'PAPER-TABLE' or 'PAPER-TABLE-repeated'; None: exploratory
     plan: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
     # noise smaller by as much (Sander et al. 2022, section 3.4)
@@ -167,10 +170,15 @@ class Row(Line):
         """The settings with ``changes``, the last first; how many seeds a level has is none of them."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
 
+    @property
+    def repeats(self) -> bool:
+        """Whether its plan repeats, with new seeds, what the plan of its table left undecided."""
+        return self.plan == f"{self.paper}-{self.table}{REPEATED}"
+
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:
         """The settings and the seed of each replica, level by level."""
-        first = PLANNED_SEED if self.plan else 0
+        first = 0 if self.plan is None else REPEATED_SEED if self.repeats else PLANNED_SEED
         return tuple(
             (settings, seed)
             for level, settings in zip(self.levels, self.resolved, strict=True)
@@ -181,8 +189,8 @@ class Row(Line):
 class Plan(Strict):
     """What was settled for a paper's table before any row that names it was trained (`Row.plan`)."""
 
-    # of every level of every row alike; more than 900 would reach the seeds of searches
-    seeds: Annotated[int, Field(ge=5, le=900, strict=True)]
+    # of every level of every row alike
+    seeds: Annotated[int, Field(ge=5, strict=True)]
     # how far ours may lie from a printed value and still agree with it, in the unit of the printed values:
     # percentage points of accuracy
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -17,7 +17,7 @@ from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowR
 from pipeline.results import records
 from pipeline.results.schema import Record
 
-PLANNED = "planned"  # what the label of a planned row says beside its line
+PLANNED = ("planned", "repeated")  # what labels of planned rows say beside their line
 OBJECT = TypeAdapter(dict[str, Any])
 
 
@@ -85,7 +85,7 @@ def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[Li
             line, variant = table.line_of(declared.label)
             if isinstance(declared, Row) and declared.plan:
                 # beside its line or beside a variant, a planned row does nothing else differently
-                variant = VARIANT.join(part for part in variant.split(VARIANT) if part != PLANNED)
+                variant = VARIANT.join(part for part in variant.split(VARIANT) if part not in PLANNED)
             row = _row(key, declared, line, variant, table, sources)
             rows.setdefault(line.label if line else declared.label, []).append(row)
     return [LineResult(label, known.get(label), tuple(of_line)) for label, of_line in rows.items()]

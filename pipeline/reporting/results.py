@@ -91,6 +91,11 @@ class RowResult:
         return replace(self, cells=self.also[metric])
 
     @property
+    def repeats(self) -> bool:
+        """Whether it repeats, with new seeds, what its table's plan left undecided."""
+        return isinstance(self.declared, Row) and self.declared.repeats
+
+    @property
     def waits(self) -> bool:
         """Whether it needs a GPU, and was not run."""
         return self.record is None and isinstance(self.declared, Row) and self.declared.needs == "gpu"
@@ -147,12 +152,20 @@ class LineResult:
         """The row by which values and claims are judged at a level; None where none is declared.
 
         Of the variant's rows the first that ran there, before one that didn't; planned ones before others,
-        full budgets before reduced ones, comparable rows before others. What came out plays no part.
+        and of these the one that repeats, with more seeds, what the first plan left undecided; full budgets
+        before reduced ones, comparable rows before others. What came out plays no part.
         """
 
         def order(row: RowResult) -> tuple[bool, ...]:
             cell = row.cells.get(level)
-            return cell is None, not (cell and cell.planned), not row.counts, not row.comparable
+            planned = cell is not None and cell.planned
+            return (
+                cell is None,
+                not planned,
+                not (planned and row.repeats),
+                not row.counts,
+                not row.comparable,
+            )
 
         rows = [row for row in self.rows if row.variant == self.variant]
         return min((row for row in rows if level in {*row.levels, *row.cells}), key=order, default=None)

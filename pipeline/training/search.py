@@ -22,6 +22,7 @@ from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution, Guarantee
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import PARAMS, Search, Settings, pick
+from pipeline.params.schema import SEARCHED_SEED
 from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
 from pipeline.results import records
@@ -30,9 +31,6 @@ from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
 from pipeline.training.rows import check_inputs, provenance_of
 from pipeline.training.side_by_side import train_replicas
-
-# The row's own seeds stay unseen until its settings are fixed.
-FIRST_SEED = 1000
 
 
 def search(
@@ -57,7 +55,8 @@ def search(
     identity = digest_json([definition.model_dump(mode="json"), source.config, source.made_by, source.data])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
     choices = list(_candidates(name, definition, settings))
-    seeds = range(FIRST_SEED, FIRST_SEED + definition.seeds)
+    # the row's seeds stay unseen until its settings are fixed
+    seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
     replicas = [
         Replica(f"{row.level(configured)}/{index}", seed, configured)
         for index, (_, configured) in enumerate(choices)

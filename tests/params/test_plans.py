@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline import params
-from pipeline.training.search import FIRST_SEED
+from pipeline.params.schema import SEARCHED_SEED
 from tests.params.good import GOOD
 from tests.refusal import refusal_of
 from tests.there import there
@@ -28,14 +28,14 @@ def test_planned_seeds_are_none_that_a_row_without_a_plan_or_a_search_has() -> N
     assert seeds == [*range(100, 105)] * 2  # at each of two levels
     assert before.isdisjoint(seeds)
     most = params.parse(planned({"seeds": 900}, {"seeds": 900})).rows["one"]
-    assert max(seed for _, seed in most.trainings) == FIRST_SEED - 1
+    assert max(seed for _, seed in most.trainings) == SEARCHED_SEED - 1
 
 
 @pytest.mark.parametrize(
     ("plan", "row", "line"),
     [
         ({"seeds": 4}, {"seeds": 4}, "plans.davody2020-t5.seeds: 4 is not allowed"),
-        ({"seeds": 901}, {"seeds": 901}, "plans.davody2020-t5.seeds: 901 is not allowed"),
+        ({"seeds": 901}, {"seeds": 901}, "plans.davody2020-t5.seeds: 901; allowed: at most 900"),
         ({"margin": 0}, {}, "plans.davody2020-t5.margin: 0 is not allowed"),
         ({"margin": "inf"}, {}, "plans.davody2020-t5.margin"),
         ({"budget": ""}, {}, "plans.davody2020-t5.budget"),
@@ -51,6 +51,29 @@ def test_what_is_not_as_planned_is_refused_in_one_line(
     plan: dict[str, Any], row: dict[str, Any], line: str
 ) -> None:
     assert line in refusal_of(lambda: params.parse(planned(plan, row)))
+
+
+def repeated(first: int = 5, again: int = 60) -> dict[str, Any]:
+    """GOOD, where row `one` repeats what a plan of ``first`` seeds left undecided."""
+    raw = planned({"seeds": first}, {"plan": "davody2020-t5-repeated", "seeds": again})
+    raw["plans"]["davody2020-t5-repeated"] = {**PLAN, "seeds": again}
+    return raw
+
+
+def test_a_repetition_has_seeds_of_its_own() -> None:
+    row = params.parse(repeated(100, 800)).rows["one"]
+    assert [seed for _, seed in row.trainings] == [*range(200, SEARCHED_SEED)] * 2
+
+
+def test_a_repetition_needs_room_for_its_seeds_and_a_plan_to_repeat() -> None:
+    line = "plans.davody2020-t5.seeds: 101; allowed: at most 100"
+    assert line in refusal_of(lambda: params.parse(repeated(101)))
+    line = "plans.davody2020-t5-repeated.seeds: 801; allowed: at most 800"
+    assert line in refusal_of(lambda: params.parse(repeated(again=801)))
+    raw = repeated()
+    del raw["plans"]["davody2020-t5"]
+    line = "plans.davody2020-t5-repeated: no such entry 'davody2020-t5'"
+    assert line in refusal_of(lambda: params.parse(raw))
 
 
 @pytest.mark.parametrize(

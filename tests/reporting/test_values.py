@@ -142,9 +142,35 @@ def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     assert tally.metrics(planned(5))["decided_as_planned"] == 1
 
 
+@pytest.mark.parametrize(("seeds", "decides"), [(8, "again"), (7, "first")])
+def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
+    seeds: int, decides: str
+) -> None:
+    plans = PLAN | {"toys-t-repeated": PLAN["toys-t"] | {"seeds": 8}}
+    declared = toys.settings(
+        first={"label": "One, planned", "plan": "toys-t", "seeds": 5},
+        again={"label": "One, planned, repeated", "plan": "toys-t-repeated", "seeds": 8},
+        plans=plans,
+    )
+    made = []
+    for key, accuracies in {"first": SURE + SURE[:2], "again": (80.0, 100.0, *SURE, *SURE)[:seeds]}.items():
+        record = toys.record(key, declared, sigma_0=accuracies)
+        origin = record.origins[0].model_copy(update={"plan": declared.plan_digest(key)})
+        made.append(record.model_copy(update={"origins": (origin,)}))
+    (value,) = values.judge(toys.judged(toys.paper(values=PRINTED), declared, *made))
+    assert value.row
+    assert (value.row.key, value.planned) == (decides, True)
+    assert value.status == {"again": "inconclusive", "first": "agrees"}[decides]
+
+
 @pytest.mark.parametrize(
     ("label", "variant"),
-    [("One, planned", ""), ("One, planned, longer", "longer"), ("One, public, planned", "public")],
+    [
+        ("One, planned", ""),
+        ("One, planned, longer", "longer"),
+        ("One, public, planned", "public"),
+        ("One, planned, repeated", ""),
+    ],
 )
 def test_planned_is_no_change_wherever_a_label_says_it(label: str, variant: str) -> None:
     declared = toys.settings(row={"label": label, "plan": "toys-t", "seeds": 5}, plans=PLAN)
