@@ -24,8 +24,8 @@ class _Level(BaseModel):
 
 _LEVELS = TypeAdapter(list[_Level])
 
-# The first seeds of planned rows, of rows that repeat what a plan left undecided, and of searches. Rows without
-# a plan count from 0, so that no replica of a planned row has been seen before its plan.
+# The first seeds of planned rows, of rows that repeat what a plan left undecided, and of searches. Rows
+# without a plan count from 0, so that no replica of a planned row has been seen before its plan.
 PLANNED_SEED = 100
 REPEATED_SEED = 200
 SEARCHED_SEED = 1000

@@ -51,14 +51,13 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
     levels = []
     for level, settings in zip(row.levels, row.resolved, strict=True):
         chosen = choice.get(row.level(settings), {})
-        typed = {f"model.{name}": value for name, value in row.model} | level
         for name, value in chosen.items():
-            if typed.get(name, value) != value:
+            if level.get(name, value) != value:
                 raise ValueError(
-                    f"rows.{key}: {name} is {typed[name]!r} at {row.level(settings)!r}, where search "
+                    f"rows.{key}: {name} is {level[name]!r} at {row.level(settings)!r}, where search "
                     f"{row.search!r} chose {value!r}"
                 )
-        levels.append(level | {name: value for name, value in chosen.items() if name not in typed})
+        levels.append(level | chosen)
     if levels == row.levels:
         return row
     return Row.model_validate({**row.model_dump(exclude_unset=True), "levels": levels})

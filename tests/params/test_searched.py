@@ -44,14 +44,6 @@ def test_what_is_typed_against_the_search_is_refused() -> None:
     )
 
 
-def test_a_model_is_typed_and_must_be_what_was_chosen() -> None:
-    chosen = {"grid": {"epsilon=8": {"model.normalization": "layer"}}}
-    good = with_levels({"epsilon": 8}, model={"name": "lenet5", "normalization": "layer"})
-    assert params.parse(good, choices=chosen).row_digest("one") == params.parse(good).row_digest("one")
-    line = refusal_of(lambda: params.parse(GOOD, choices=chosen))
-    assert "rows.one: model.normalization is 'none' at 'epsilon=8', where" in line
-
-
 def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
     assert read_choices(tmp_path) == {}
     folder = tmp_path / "reports" / "searches"
