@@ -62,9 +62,9 @@ class Ran:
         if printed is not None and not (why := self._why_not(untried, len(replicas), planned)):
             margin, rounding = self.table.margin_at(printed), printed.rounding(self.table.decimals)
             verdict = judge(values, self.accounted, converged, printed, margin, rounding)
-            less = next((mark.words for mark in self.marks if mark.fewer_data), None)
+            less = any(mark.fewer_data for mark in self.marks)
             if less and verdict and verdict.name == "below":
-                verdict, why = None, f"below, which decides nothing: {less}"
+                verdict, why = None, "below, but on too small a part of the data"
             elif verdict is None:
                 why = f"the paper prints {printed.words!r} there"
         return Cell(

@@ -107,8 +107,9 @@ def _claiming(results: Sequence[PaperResult]) -> Iterator[tuple[RowResult, Guara
 
 
 def _grounds(judged: Sequence[Value], status: Status) -> str:
-    """On what strength values of a status are decided, and how many of them by a plan."""
-    rows = [(value.row.strength, value.planned) for value in judged if value.status == status and value.row]
+    """On what strength values of a status are decided, how many by a plan, and how many on less data."""
+    grounds = [(value.row, value.planned) for value in judged if value.status == status and value.row]
+    rows = [(row.strength, planned) for row, planned in grounds]
     parts = []
     for strength, (words, _) in STRENGTHS.items():
         planned = [had for of_row, had in rows if of_row == strength]
@@ -116,6 +117,8 @@ def _grounds(judged: Sequence[Value], status: Status) -> str:
         counts = [f"{count} {kind}" for kind, count in kinds.items() if count]
         if planned:
             parts.append(f"{len(planned)} {words}" + (f" ({', '.join(counts)})" * (strength != "accounting")))
+    if fewer := sum(any(mark.fewer_data for mark in row.marks) for row, _ in grounds):
+        parts.append(f"{fewer} of them on a part of the paper's data")
     return ", ".join(parts)
 
 

@@ -211,7 +211,7 @@ def convergence_rule(result: TableResult) -> str:
 
 
 def verdict_words(cell: Cell) -> str:
-    """``agrees, 0.4 above``, ``below``, ``inconclusive, 9 seeds would decide``, or why there is none."""
+    """``agrees, 0.4 above``, ``inconclusive, about 9 seeds would decide``, or why there is none."""
     verdict = cell.verdict
     if verdict is None:
         return cell.why
@@ -221,7 +221,7 @@ def verdict_words(cell: Cell) -> str:
             f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
         )
     if not verdict.decided:
-        enough = f"{verdict.seeds} seeds would" if verdict.seeds else f"{MOST_SEEDS} seeds would not"
+        enough = f"about {verdict.seeds} seeds would" if verdict.seeds else f"{MOST_SEEDS} seeds would not"
         words += f", {enough} decide"
     return words + (f" ({verdict.share})" if verdict.share else "")
 

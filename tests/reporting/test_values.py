@@ -41,14 +41,14 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
         (90.0, (90.5, 90.5, 90.5), ("agrees", "agrees, 0.5 above")),
         (90.0, (92.7, 92.9, 93.1), ("above", "above")),
         (90.0, (86.9, 87.1, 87.3), ("below", "below")),
-        (90.0, (89.0, 90.0, 91.0), ("inconclusive", "inconclusive, 7 seeds would decide")),
+        (90.0, (89.0, 90.0, 91.0), ("inconclusive", "inconclusive, about 7 seeds would decide")),
         (90.0, (89.0, 91.0, 93.0), ("inconclusive", "inconclusive, 100 seeds would not decide")),
         ("90.0 ± 1.0", SURE, ("inconclusive", "inconclusive, 100 seeds would not decide")),
         ("No-convergence", (90.0, 90.0, 90.0), ("above", "above (3 of 3 seeds converge)")),
         (
             90.0,
             (90.0, 90.0, 10.0),
-            ("inconclusive", "inconclusive, 11 seeds would decide (2 of 3 seeds converge)"),
+            ("inconclusive", "inconclusive, about 11 seeds would decide (2 of 3 seeds converge)"),
         ),
         ("No-convergence", (10.0, 10.0, 10.0), ("not judged", "too few step sizes tried")),
         (90.0, (90.0,), ("not judged", "one seed")),
@@ -72,7 +72,7 @@ def test_fewer_data_cannot_help_so_that_only_below_decides_nothing() -> None:
     fewer = {"examples": 100_000}
     assert of(90.0, *(90.1,) * 3, table=fewer)[0] == "agrees"
     assert of(90.0, *(93.0,) * 3, table=fewer)[0] == "above"
-    said = "below, which decides nothing: trained on 55,000 of 100,000 examples"
+    said = "below, but on too small a part of the data"
     assert of(90.0, *(85.0,) * 3, table=fewer) == ("not judged", said)
     # more training would not help
     said = "too small a part of the data"
@@ -279,3 +279,5 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     ):
         counts = tally.metrics(judged({"row": SURE}, table=table))
         assert [name for _, name in tally.STRENGTHS.values() if counts[name]] == [strength]
+    grounds = tally.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
+    assert grounds == "1 at a budget of our own (1 exploratory), 1 of them on a part of the paper's data"

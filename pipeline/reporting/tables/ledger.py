@@ -14,16 +14,18 @@ HEAD = (
     "claimed ε",
     "proven ε ≤",
     "spends ε ≥",
-    "verdict",
+    "verdict on what ε covers",
     "attack: shown ≥ (of ≤)",
     "floating point",
-    "not covered, at worst",
+    "what ε leaves out, at worst",
 )
 
 TONES = {word.text: word.tone for words in (LEDGERS, SEVERITIES) for word in words.values()}
 READ = (
-    "None of these verdicts says that an ε is small, and all of them take computers' numbers for real "
-    "ones: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
+    "These verdicts judge the weights that a training releases. What else is published beside them, such as "
+    "exact training curves, no ε covers, and the last column grades it: a sound training can still have its "
+    "claim broken there. No verdict says that an ε is small, and all of them take floats for real "
+    "numbers: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
     "an attack on its arithmetic showed. What was attacked is the row's own code, often with fewer "
     "examples and steps than the row, and then its own ε stands in brackets. An ε holds at its "
     "row's δ (`delta` in ledger.csv) for its row's neighbours (the row's page), and compares with no other."
