@@ -1,6 +1,6 @@
 """How much of the paper's training a row has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,8 @@ from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
-LENGTHS: tuple[Literal["epochs", "steps"], ...] = ("epochs", "steps")
+Length = Literal["epochs", "steps"]
+LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 
 
 def of_row(row: Row | Account, table: Table) -> Budget:
@@ -34,18 +35,30 @@ def share(key: str, row: Row, settings: Settings, table: Table, budget: str) -> 
     The whole is the row that the reduced one is a part of, else what the paper's file says. Rows that train
     as long have smaller batches: ``batch 8 of 4096``. ``budget`` is what the row's counts as in this table.
     """
-    lengths = [(name, values) for name in LENGTHS if (values := _values(row.resolved, name))]
-    trained = " and ".join(_counted(values, name) for name, values in lengths)
     if budget == "own":
-        return f"own budget: {trained}"
+        return own(row.resolved)
+    lengths = _lengths(row.resolved)
     whole = whole_of(key, row, settings)
-    for name, values in lengths:
+    for name, values in lengths.items():
         full = _values(whole.resolved, name) if whole else [table.budget.get(name, 0.0)]
         if any(full) and full != values:
             return f"{_range(values)} of {_counted(full, name)}"
     if whole and (batches := _values(row.resolved, "batch")) != (full := _values(whole.resolved, "batch")):
         return f"batch {_range(batches)} of {_range(full)}"
-    return f"reduced budget: {trained}"
+    return f"reduced budget: {_trained(row.resolved)}"
+
+
+def own(levels: Sequence[Any]) -> str:
+    """``own budget: 1 to 8 epochs``, of some levels of a row."""
+    return f"own budget: {_trained(levels)}"
+
+
+def _trained(levels: Sequence[Any]) -> str:
+    return " and ".join(_counted(values, name) for name, values in _lengths(levels).items())
+
+
+def _lengths(levels: Sequence[Any]) -> dict[Length, list[float]]:
+    return {name: values for name in LENGTHS if (values := _values(levels, name))}
 
 
 def _values(levels: Iterable[Any], name: str) -> list[float]:

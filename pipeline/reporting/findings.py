@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 
 from pipeline.params import Row
-from pipeline.reporting import wording
+from pipeline.reporting import budgets, wording
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import Guarantee
@@ -131,8 +131,12 @@ def _filled(finding: Finding, quotes: Mapping[str, Quote], tables: Sequence[Tabl
 
 def _stands_on(quote: Quote) -> str:
     """The budget of a cell, and whether it was planned: ``own budget: 8 epochs, exploratory``."""
-    if not isinstance(quote.row.declared, Row):
+    declared = quote.row.declared
+    if not isinstance(declared, Row):
         return "accounting, nothing trained"
-    budget = next((mark.words for mark in quote.row.marks if mark.budget), None)
+    if quote.row.budget == "own":
+        budget = budgets.own([each for each in declared.resolved if declared.level(each) == quote.cell.level])
+    else:
+        budget = next((mark.words for mark in quote.row.marks if mark.budget), "")
     stands = "an experiment of our own" if quote.table.table.own else budget or "at the paper's settings"
     return f"{stands}, {'planned' if quote.cell.planned else 'exploratory'}"

@@ -134,9 +134,10 @@ def sentences(finding: dict[str, Any], accuracy: float = 90.0, seeds: int = 3, *
 
 
 def test_a_finding_has_seeds_intervals_and_budget_in_it() -> None:
-    assert sentences({"cells": CELLS}) == [
-        "90.20 ± 0.25 % (n = 3) and 90.10 ± 0.25 % (n = 3): agrees (Own budget: 50 epochs, exploratory.)"
-    ]
+    said = "90.20 ± 0.25 % (n = 3) and 90.10 ± 0.25 % (n = 3): agrees (Own budget: 50 epochs, exploratory.)"
+    assert sentences({"cells": CELLS}) == [said]
+    # that of the cell: another level of the row may have been trained for longer
+    assert sentences({"cells": CELLS}, levels=[{"sigma": 0}, {"sigma": 1, "epochs": 80}]) == [said]
 
 
 # the last stands beside a row that was searched
