@@ -82,6 +82,7 @@ def models(data: Prepared, model: Model, own: MethodSettings) -> tuple[Tensors, 
     ("model", "own"),
     [
         (Model(name=LENET), DPSGD),
+        (Model(name=LENET), DPSGD.model_copy(update={"optimizer": "adam", "momentum": 0.0})),
         (Model(name=LENET, normalization="public_bn"), DPSGD),
         (Model(name=LENET, normalization="noisy_bn"), DPSGD),
         (Model(name=LENET, normalization="group", groups=2), TAN),

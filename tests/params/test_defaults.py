@@ -27,8 +27,9 @@ from pipeline.privacy.account_settings import AccountSettings
         ),
         (
             DpsgdSettings,
-            {"schedule": "constant", "momentum": 0.0, "clip": 1.0, "delta": 1e-5, "accountant": "rdp",
-             "statistics_weight": 1.0, "activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1},
+            {"schedule": "constant", "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
+             "accountant": "rdp", "statistics_weight": 1.0, "activation_range": 8.0, "statistics_share": 0.5,
+             "averaging": 0.1},
         ),
         (
             NoisyWeightsSettings,

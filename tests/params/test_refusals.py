@@ -23,6 +23,11 @@ from tests.refusal import refusal_of
         ("rows/one/settings/delta", 1, "rows.one.settings.delta: 1 is not allowed: Input should be less"),
         ("rows/one/settings/delta", 0.001, "settings.delta: 0.001 means nothing; allowed: below 1/1000"),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
+        (
+            "rows/one/levels",
+            [{"epsilon": 1, "optimizer": "adam", "momentum": 0.5}],
+            "settings.momentum: 0.5; allowed with 'optimizer: adam', which has its own: 0",
+        ),
         ("rows/one/settings/batch", 1001, "1001 is larger than the training split of 'mnist'; allowed: 1 to"),
         ("rows/one/model/normalization", "batch", "'batch' is not allowed: String should match pattern '^("),
         ("rows/one/model/name", "lenet6", "no model 'lenet6'; allowed: adlm_cnn, bilstm, convnet, lenet5"),

@@ -1,8 +1,8 @@
 """DP-SGD (Abadi et al. 2016), with the normalisation layers of Davody et al. 2020.
 
 Each step takes a Poisson sample of expected size B from the N training examples, clips every example's
-gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends. What an example's gradient is, where batch
-norm is in the network, is said in `pipeline.methods.dpsgd.statistics`.
+gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends by SGD, or by Adam. What an example's
+gradient is, where batch norm is in the network, is said in `pipeline.methods.dpsgd.statistics`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
-from pipeline.methods.optimizers import Sgd
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.privacy.accounting import noise_for
@@ -36,7 +36,9 @@ class Dpsgd(PrivateSteps):
         self.broken = self.statistics.broken
         # of each tensor inside the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
-        self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
+        self.optimizer: Optimizer = Adam()
+        if self.first.optimizer == "sgd":
+            self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
 
     def noise_multiplier(self, settings: DpsgdSettings) -> float:
         """As much as spends the target epsilon, by the accountant that the settings name."""
@@ -58,7 +60,7 @@ class Dpsgd(PrivateSteps):
         return self.statistics.clipper()
 
     def init(self) -> State:
-        """Initial parameters, no momentum, and running averages where the normalisation keeps any."""
+        """Initial parameters, what the optimiser keeps, and running averages where there are any."""
         running = self.statistics.running().items()
         replicas = self.task.replicas
         return {

@@ -22,11 +22,12 @@ class DpsgdSettings(EpochSettings):
     )
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
-    audited_without: ClassVar[dict[str, Any]] = {"momentum": 0.0}
+    audited_without: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "momentum": 0.0}
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "accountant"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
-    momentum: Share = 0.0
+    optimizer: Literal["sgd", "adam"] = "sgd"  # what becomes of a noisy gradient spends nothing
+    momentum: Share = 0.0  # sgd only
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
     epsilon: Epsilon
@@ -51,6 +52,8 @@ class DpsgdSettings(EpochSettings):
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
+        if self.optimizer == "adam" and self.momentum > 0:
+            return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
         if circumstances.normalization == "noisy_bn" and not self.private:
             return "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
         if self.private and (problem := delta_problem(self.delta, circumstances)):
