@@ -174,6 +174,13 @@ class EpochSettings(MethodSettings):
         return int(step * self.epochs / steps)
 
 
+def momentum_problem(optimizer: str, momentum: float) -> str | None:
+    """Why an optimiser can't have this momentum; None where it can."""
+    if optimizer == "adam" and momentum > 0:
+        return f"settings.momentum: {momentum}; allowed with 'optimizer: adam', which has its own: 0"
+    return None
+
+
 def delta_problem(delta: float, circumstances: Circumstances) -> str | None:
     """Why ``delta`` means nothing for so many examples; None where it does.
 

@@ -152,7 +152,7 @@ class LineResult:
         """The row by which values and claims are judged at a level; None where none is declared.
 
         Of the variant's rows the first that ran there, before one that didn't; planned ones before others,
-        and of these the one that repeats, with more seeds, what the first plan left undecided; full budgets
+        and of these the one that repeats, with new seeds, what the first plan left undecided; full budgets
         before reduced ones, comparable rows before others. What came out plays no part.
         """
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from pipeline.fields import Positive, Share
-from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem, momentum_problem
 from pipeline.privacy.parameters import Delta, Epsilon
 
 
@@ -52,8 +52,8 @@ class DpsgdSettings(EpochSettings):
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
-        if self.optimizer == "adam" and self.momentum > 0:
-            return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
+        if problem := momentum_problem(self.optimizer, self.momentum):
+            return problem
         if circumstances.normalization == "noisy_bn" and not self.private:
             return "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
         if self.private and (problem := delta_problem(self.delta, circumstances)):

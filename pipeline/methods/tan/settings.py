@@ -4,7 +4,7 @@ import math
 from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Count, NotNegative, Positive, Share
-from pipeline.methods.settings import Circumstances, MethodSettings, delta_problem
+from pipeline.methods.settings import Circumstances, MethodSettings, delta_problem, momentum_problem
 from pipeline.privacy.parameters import Delta
 
 
@@ -78,8 +78,8 @@ class TanSettings(MethodSettings):
                 f"settings.copies: {self.copies} of an example that is not augmented; allowed with 'augment: "
                 "none': 1"
             )
-        if self.optimizer == "adam" and self.momentum > 0:
-            return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
+        if problem := momentum_problem(self.optimizer, self.momentum):
+            return problem
         if self.momentum == 0 and self.dampening > 0:
             return f"settings.dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"
         if self.learning_rate * self.weight_decay >= 1:
