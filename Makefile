@@ -86,7 +86,7 @@ hooks: $(STAMP) ## check every commit, by pre-commit
 .PHONY: lock
 lock: $(STAMP) ## write requirements.lock anew, keeping the versions that still fit
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		$(addprefix --extra ,dev lab cluster text postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
+		$(addprefix --extra ,dev lab cluster text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
 
 .PHONY: upgrade
 upgrade: ## the same with the newest versions; `make test` says whether they do

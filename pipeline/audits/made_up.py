@@ -18,7 +18,9 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
     """
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)
-    shape = entry.shape
+    text, shape = split.text, entry.shape
+    if text is not None and text.vectors is not None:
+        shape = text.stored_shape
     generator = np.random.default_rng(0)
 
     def drawn(size: int) -> np.ndarray:
@@ -26,7 +28,7 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
             return generator.random((size, *features_shape(row.model)), dtype=np.float32)
         if shape is None:
             return generator.integers(1, 50, (size, TOKENS), dtype=np.int32)
-        if entry.features is not None:
+        if entry.features is not None or text is not None:
             return generator.random((size, *shape), dtype=np.float32)
         return generator.integers(0, 256, (size, *shape), dtype=np.uint8)
 

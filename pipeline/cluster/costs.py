@@ -50,7 +50,7 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
     for trained, _ in row.trainings:
         if stored is None:
             assert split.text is not None
-            shape: tuple[int, ...] = (split.text.tokens, split.text.vocabulary)
+            shape: tuple[int, ...] = split.text.input_shape
         else:
             shape = trained.input_shape(stored)
         steps = trained.total_steps(split.train)

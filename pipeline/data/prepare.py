@@ -6,6 +6,7 @@ checks the splits, and no training reads them.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,16 @@ def _write_arrays(
 ) -> dict[str, Any]:
     """Write inputs, labels and indices of every split; return what the manifest says of them."""
     about: dict[str, Any] = {}
-    encoder = None
+    encoder: Callable[[np.ndarray], np.ndarray] | None = None
     if data.text is not None:
-        from pipeline.data.text import Encoder  # brings torch with it
+        from pipeline.data.text import Encoder, VectorEncoder  # brings torch with it
 
-        encoder = Encoder.of(_examples(selections["train"], sets)[0], data.text)
-        about["text"] = encoder.write(folder / "vocabulary.txt")
+        if data.text.vectors is not None:
+            encoder = vectors = VectorEncoder(data.text.tokens, data.text.vectors)
+            about["text"] = vectors.about()
+        else:
+            encoder = words = Encoder.of(_examples(selections["train"], sets)[0], data.text)
+            about["text"] = words.write(folder / "vocabulary.txt")
     digests = {}
     # one split after the other: features of many images fill a memory twice
     for split, chosen in selections.items():

@@ -2,9 +2,8 @@
 
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W), features float32 of
-shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding; labels are
-int64 of shape (N,). A data set of ``starts``
-has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
+shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding, or float32
+vectors of their words of shape (N, 1, T, E); labels are int64 of shape (N,). A data set of ``starts`` has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
 float32 of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
 ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
 """
@@ -53,9 +52,17 @@ class Prepared:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """What a network is built for: (C, H, W) of an image; (T, V) of a text, V its vocabulary's size."""
+        """What a network is built for: (C, H, W) of an image; (T, V) of a text, V its vocabulary's size.
+
+        (1, T, E) of a text that is the vectors of its words.
+        """
         shape = self.splits["train"].inputs.shape[1:]
-        return (*shape, self.manifest["text"]["vocabulary"]) if "text" in self.manifest else shape
+        return (*shape, self.manifest["text"]["vocabulary"]) if self.has_vocabulary else shape
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether inputs are numbers of words that the training texts decided."""
+        return "vocabulary" in self.manifest.get("text", {})
 
     @property
     def classes(self) -> int:
@@ -113,9 +120,10 @@ class _Raw(BaseModel):
 
 
 class _Text(BaseModel):
-    """What a manifest says of texts: how many tokens their vocabulary has."""
+    """What a manifest says of texts: how many tokens their vocabulary has, or whose vectors words are."""
 
-    vocabulary: Count
+    vocabulary: Count | None = None
+    vectors: str | None = None
 
 
 class _Features(BaseModel):

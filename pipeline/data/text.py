@@ -1,7 +1,8 @@
-"""Texts to token numbers with torchtext 0.6, the version the papers' text experiments were written for.
+"""Texts to numbers with torchtext 0.6, the version the papers' text experiments were written for.
 
-The vocabulary is the training split's own words, as in those papers: it is computed on private text without
-noise, so no epsilon covers it, and the manifest says so.
+To token numbers of a vocabulary, which is the training split's own words, as in those papers: it is computed on
+private text without noise, so no epsilon covers it, and the manifest says so. Or to public word vectors, with
+which no private text decides what words there are.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ import numpy as np
 from torchtext.data import get_tokenizer
 from torchtext.vocab import Vocab
 
+from pipeline.data import word_vectors
 from pipeline.files import digest_file, write_text
 from pipeline.params import Text
 
@@ -60,4 +62,33 @@ class Encoder:
             "vocabulary": len(self.vocabulary),
             "digest": digest_file(path),
             "note": NOTE,
+        }
+
+
+@dataclass(frozen=True)
+class VectorEncoder:
+    """Public word vectors by name, and the length that every text is cut or padded to."""
+
+    tokens: int
+    vectors: str
+
+    def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
+        """Vectors, float32 (N, 1, tokens, E), of a text's first words that have one; zeros where it ended."""
+        tokenize = get_tokenizer(TOKENIZER)
+        rows, table = word_vectors.load(self.vectors)
+        encoded = np.zeros((len(texts), 1, self.tokens, table.shape[1]), np.float32)
+        for image, text in zip(encoded, texts, strict=True):
+            known = [rows[token] for token in tokenize(text) if token in rows][: self.tokens]
+            image[0, : len(known)] = table[known]
+        return encoded
+
+    def about(self) -> dict[str, Any]:
+        """What to say of it."""
+        origin = word_vectors.VECTORS[self.vectors]
+        return {
+            "tokenizer": f"torchtext 0.6.0 {TOKENIZER}",
+            "tokens": self.tokens,
+            "vectors": self.vectors,
+            "digest": origin.table[1],
+            "note": f"{origin.about}, of {origin.package} {origin.version}",
         }

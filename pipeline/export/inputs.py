@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.data.own import images, npz, texts
 from pipeline.data.own.files import IMAGES, check_regular
 from pipeline.data.prepared import PREPARED, Prepared
-from pipeline.data.text import Encoder
+from pipeline.data.text import Encoder, VectorEncoder
 from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
@@ -26,6 +26,7 @@ class Preparation(Strict):
     resize: bool = False  # whether images are cut around their centre and scaled
     clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
+    vectors: str | None = None  # public word vectors that its words become
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
@@ -38,17 +39,18 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
         told["array"] = source.inputs
     if isinstance(source, OwnTexts):
         told["column"] = source.text
-    tokens = data.splits["train"].inputs.shape[1] if "text" in data.manifest else None
-    return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize, tokens=tokens)
+    if (text := settings.split(row.data).text) is not None:
+        told |= {"tokens": text.tokens, "vectors": text.vectors}
+    return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize)
 
 
 def vocabulary_of(data: Prepared) -> bytes | None:
-    """The file of the data's vocabulary; None of images.
+    """The file of the data's vocabulary; None of images, and of texts that are word vectors.
 
     Raises:
         UserError: it is missing, or not what was prepared.
     """
-    if "text" not in data.manifest:
+    if not data.has_vocabulary:
         return None
     path, again = PREPARED / data.name / VOCABULARY, f"run `dprepro prepare {data.name}` again"
     with reading(path, again):
@@ -68,7 +70,7 @@ def read_inputs(
         shape: (C, H, W) of the network's images or features.
         floats: whether it takes features.
         preparation: how files become inputs.
-        vocabulary: of texts.
+        vocabulary: of texts whose tokens are numbered.
 
     Raises:
         UserError: the file is missing, of another type, or its images are of another shape.
@@ -76,7 +78,7 @@ def read_inputs(
     ending = path.suffix.lower()
     takes: str
     allowed: tuple[str, ...]
-    if vocabulary is not None:
+    if preparation.tokens is not None:
         takes, allowed = "texts", (".csv",)
     elif not floats and shape[0] in (1, 3):
         takes, allowed = "images", (*IMAGES, ".npz")
@@ -91,9 +93,11 @@ def read_inputs(
         raise UserError(f"{path}: of unknown type; the network takes {takes}; allowed: {', '.join(allowed)}")
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
-    if vocabulary is not None:
-        assert preparation.tokens is not None
+    if preparation.tokens is not None:
         (sentences,) = texts.columns(path, preparation.column)
+        if preparation.vectors is not None:
+            return VectorEncoder(preparation.tokens, preparation.vectors)(sentences)
+        assert vocabulary is not None, "checked with the other files"
         return Encoder.read(vocabulary, preparation.tokens)(sentences)
     if ending != ".npz":
         channels, height, width = shape

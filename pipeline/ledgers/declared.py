@@ -115,9 +115,8 @@ def _task(
         stored = shape = features_shape(model)
         dtype = torch.float32
     elif split.text is not None:
-        # and the two tokens for padding and for unknown ones
-        stored, shape = (split.text.tokens,), (split.text.tokens, split.text.vocabulary + 2)
-        dtype = torch.int32
+        stored, shape = split.text.stored_shape, split.text.input_shape
+        dtype = torch.int32 if split.text.vectors is None else torch.float32
     else:
         assert raw.shape is not None, "what is no text has a shape"
         stored = shape = raw.shape

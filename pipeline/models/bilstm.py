@@ -77,20 +77,27 @@ class BiLSTM(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Tokens (B, T), integers, to logits (B, classes)."""
+    """Tokens (B, T), integers, or vectors of words (B, 1, T, E), zeros where there is none, to logits (B, classes)."""
 
-    def __init__(self, model: Model, vocabulary: int, classes: int):
+    def __init__(self, model: Model, shape: tuple[int, ...], classes: int):
         """Fresh weights; of what ``unnormalized`` counts the dense layer is the last, the LSTM before it."""
         super().__init__()
         epsilon = model.epsilon if model.normalization == "layer" else None
-        self.embedding = nn.Embedding(vocabulary, EMBEDDING, padding_idx=PADDING)
-        self.lstm = BiLSTM(EMBEDDING, HIDDEN, epsilon if model.unnormalized <= 1 else None)
+        takes_tokens = len(shape) == 2
+        width = EMBEDDING if takes_tokens else shape[2]
+        self.embedding = nn.Embedding(shape[1], EMBEDDING, padding_idx=PADDING) if takes_tokens else None
+        self.lstm = BiLSTM(width, HIDDEN, epsilon if model.unnormalized <= 1 else None)
         self.dense = nn.Linear(2 * HIDDEN, classes)
         self.dense_norm = _norm(classes, epsilon if model.unnormalized == 0 else None)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """Logits from the final hidden states of both directions."""
-        return self.dense_norm(self.dense(self.lstm(self.embedding(tokens), tokens != PADDING)))
+        if self.embedding is not None:
+            words, present = self.embedding(inputs), inputs != PADDING
+        else:
+            words = inputs.squeeze(1)
+            present = (words != 0).any(2)
+        return self.dense_norm(self.dense(self.lstm(words, present)))
 
 
 def _norm(size: int, epsilon: float | None) -> nn.Module:
@@ -98,13 +105,14 @@ def _norm(size: int, epsilon: float | None) -> nn.Module:
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Embedding 100, BiLSTM 32 a direction, one dense layer on the final hidden states of both.
+    """Embedding 100 (or public vectors), BiLSTM 32 a direction, one dense layer on the final hidden states of both.
 
     Layer normalisation comes after every weight matrix: two in each direction, and the dense one.
 
     Args:
         model: its normalisation is 'none' or 'layer'.
-        shape: (T, V), tokens of a text and size of the vocabulary, padding included.
+        shape: (T, V), tokens of a text and size of the vocabulary, padding included; or (1, T, E), where inputs
+            are vectors of words, which are not trained.
         classes: number of logits.
 
     Raises:
@@ -112,4 +120,4 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """
     if model.normalization not in ("none", "layer"):
         raise ValueError(f"normalization {model.normalization!r} is for images; allowed: none, layer")
-    return Classifier(model, shape[1], classes)
+    return Classifier(model, shape, classes)

@@ -30,6 +30,7 @@ def check_all(settings: Settings) -> None:
         _check_relevance(settings, name, relevance)
     for key in settings.plans:
         _check_seeds(settings, key)
+    _check_planned_once(settings)
     for key, row in settings.rows.items():
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
@@ -48,6 +49,22 @@ def _check_seeds(settings: Settings, plan: str) -> None:
     end = REPEATED_SEED if plan + REPEATED in settings.plans else SEARCHED_SEED
     if first + (seeds := settings.plans[plan].seeds) > end:
         raise ValueError(f"plans.{plan}.seeds: {seeds}; allowed: at most {end - first}")
+
+
+def _check_planned_once(settings: Settings) -> None:
+    """No value has two plans, of which the kinder one could be told; a plan's repetition counts with it."""
+    plans: dict[tuple[str, ...], str] = {}
+    for key, row in settings.rows.items():
+        if row.plan is None:
+            continue
+        first, line = row.plan.removesuffix(REPEATED), row.label.partition(",")[0]
+        for resolved in row.resolved:
+            level = row.level(resolved)
+            if (other := plans.setdefault((row.paper, row.table, line, level), first)) != first:
+                raise ValueError(
+                    f"rows.{key}.plan: {row.plan!r}, but {other!r} has {line!r} at {level!r} too; "
+                    "allowed: one plan for a value, and its repetition"
+                )
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:
@@ -141,10 +158,11 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
     """A planned row is of its plan's table, and each of its levels has as many seeds as was planned."""
     _exists(f"{where}.plan", plan, settings.plans)
-    first = f"{row.paper}-{row.table}"
-    if plan != first and not row.repeats:
+    table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
+    if first != table and not first.startswith(f"{table}-"):
         raise ValueError(
-            f"{where}.plan: {plan!r}; allowed: '{first}', its paper and table, or '{first}{REPEATED}'"
+            f"{where}.plan: {plan!r}; allowed: '{table}', its paper and table, '{table}-PART', or either with "
+            f"'{REPEATED}'"
         )
     for count in (row.seeds, *(level["seeds"] for level in row.levels if "seeds" in level)):
         if count != settings.plans[plan].seeds:

@@ -58,11 +58,38 @@ class Public(Strict):
     count: Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 
+# Public word vectors (`pipeline.data.word_vectors`), and how many numbers a word is
+WORD_VECTORS = {"glove-6b-50d": 50}
+
+
+def _known_vectors(name: str) -> str:
+    if name not in WORD_VECTORS:
+        raise ValueError(f"no word vectors {name!r}; allowed: {', '.join(WORD_VECTORS)}")
+    return name
+
+
 class Text(Strict):
-    """How a text data set becomes integers."""
+    """How a text data set becomes numbers: integers of a vocabulary, or public word vectors."""
 
     tokens: Count  # tokens kept of each text; shorter ones are padded
-    vocabulary: Count  # most frequent training tokens kept
+    vocabulary: Count | None = None  # most frequent training tokens kept
+    vectors: Annotated[str, AfterValidator(_known_vectors)] | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> "Text":
+        if (self.vocabulary is None) == (self.vectors is None):
+            raise ValueError("vocabulary, vectors: both or neither; allowed: one of the two")
+        return self
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Of one text: (T,) token numbers; (1, T, E) the vectors of its words, laid out as an image is."""
+        return (self.tokens,) if self.vectors is None else (1, self.tokens, WORD_VECTORS[self.vectors])
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """What a network is built for, as `Prepared.input_shape`; two tokens are for padding and unknown words."""
+        return self.stored_shape if self.vocabulary is None else (*self.stored_shape, self.vocabulary + 2)
 
 
 class Data(Strict):
@@ -147,7 +174,8 @@ class Row(Line):
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    # the plan under which it is trained, 'PAPER-TABLE' or 'PAPER-TABLE-repeated'; None: exploratory
+    # the plan under which it is trained: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either with
+    # '-repeated'; None: exploratory
     plan: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
     # noise smaller by as much (Sander et al. 2022, section 3.4)
@@ -172,8 +200,8 @@ class Row(Line):
 
     @property
     def repeats(self) -> bool:
-        """Whether its plan repeats, with new seeds, what the plan of its table left undecided."""
-        return self.plan == f"{self.paper}-{self.table}{REPEATED}"
+        """Whether its plan repeats, with new seeds, what an earlier plan left undecided."""
+        return self.plan is not None and self.plan.endswith(REPEATED)
 
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:

@@ -35,7 +35,7 @@ class Settings(Strict):
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
-    plans: dict[Key, Plan] = Field(default_factory=dict)  # by 'PAPER-TABLE' or 'PAPER-TABLE-repeated'
+    plans: dict[Key, Plan] = Field(default_factory=dict)  # by names as `Row.plan` has them
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)

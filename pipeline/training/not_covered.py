@@ -10,8 +10,10 @@ from pipeline.privacy.statements import Statement, statement
 def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
     """What a training with these settings on these data looks at without counting it."""
     manifest = data.manifest
-    if "text" in manifest:
+    if data.has_vocabulary:
         yield statement("vocabulary")
+    elif "text" in manifest:
+        yield statement("public_vectors", vectors=manifest["text"]["vectors"])
     if "features" in manifest and manifest["features"]["range"] is None:
         yield statement("feature_range")
     if (

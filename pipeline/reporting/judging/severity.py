@@ -30,6 +30,7 @@ SEVERITY: dict[str, Severity] = {
     "validation": "weakening",
     "own_public": "weakening",
     "public_start": "weakening",
+    "public_vectors": "weakening",
     "public_relevance": "weakening",
     # what is told of it is accounted, and it is no part of what this row publishes
     "informed_relevance": "theoretical",

