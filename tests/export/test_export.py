@@ -28,7 +28,7 @@ from tests.keeping import stripes
 from tests.refusal import refusal_of
 
 NOTHING = "raw: {}\ndata: {}\nrows: {}\n"  # declared
-IMAGES, TEXTS = "stripes", "words"
+IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
 
 
 def run(line: str) -> str:
@@ -61,11 +61,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
         run(f"new row {IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
         run(f"new row {TEXTS} --data said --model bilstm {dpsgd}")
-        declared = Path("params.yaml").read_text()
-        Path("params.yaml").write_text(
-            declared.replace("accountant: pld", "accountant: rdp")
-        )  # takes no seconds
-        for row in (IMAGES, TEXTS):
+        declared = YAML().load(Path("params.yaml"))
+        declared["data"]["known"] = {
+            **declared["data"]["said"],
+            "text": {"tokens": 8, "vectors": "glove-6b-50d"},
+        }
+        declared["rows"][VECTORS] = {**declared["rows"][TEXTS], "data": "known"}
+        for row in declared["rows"].values():
+            row["settings"]["accountant"] = "rdp"  # takes no seconds
+        YAML().dump(declared, Path("params.yaml"))
+        run("prepare known")
+        for row in (IMAGES, TEXTS, VECTORS):
             for stage in ("train", "evaluate", "ledger"):
                 run(f"{stage} {row}")
             run(f"export {row} out/{row}")
@@ -84,7 +90,10 @@ def predicted(network: str, *files: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(("row", "data", "files"), [(IMAGES, "mine", "new.npz"), (TEXTS, "said", "new.csv")])
+@pytest.mark.parametrize(
+    ("row", "data", "files"),
+    [(IMAGES, "mine", "new.npz"), (TEXTS, "said", "new.csv"), (VECTORS, "known", "new.csv")],
+)
 def test_an_exported_network_reaches_the_measured_accuracy(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, data: str, files: str
 ) -> None:
@@ -239,7 +248,8 @@ def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
     assert not Path("no.csv").exists()
     Path("other.csv").write_text("said\nhello\n")
     assert "other.csv: no column 'body'" in refused(f"predict out/{TEXTS} other.csv")
-    assert "mine.npz: of unknown type; the network takes texts" in refused(f"predict out/{TEXTS} mine.npz")
+    for row in (TEXTS, VECTORS):
+        assert "mine.npz: of unknown type; the network takes texts" in refused(f"predict out/{row} mine.npz")
 
 
 def test_a_laboratory_brings_its_models_whatever_else_it_declares(

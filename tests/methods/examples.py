@@ -18,9 +18,11 @@ Shape = tuple[int, ...] | None
 
 
 def shape_of(row: Row, settings: Settings) -> Shape:
-    """Of the row's images as stored, (C, H, W); None for texts."""
-    raw = settings.split(row.data).raw
-    return catalog()[settings.raw[raw].of or raw].shape
+    """Of the row's images as stored, (C, H, W), or of texts that are word vectors; None for other texts."""
+    split = settings.split(row.data)
+    if split.text is not None and split.text.vectors is not None:
+        return split.text.stored_shape
+    return catalog()[settings.raw[split.raw].of or split.raw].shape
 
 
 def made_up(model: Model, shape: Shape, folder: Path) -> Prepared:

@@ -113,3 +113,14 @@ def test_parameters_and_where_norms_are(normalization: str, unnormalized: int, n
 def test_refuses_normalisations_of_images() -> None:
     with pytest.raises(UserError, match=r"'group' is for images; allowed: none, layer"):
         build_net(model("group"), (32, 10), 4)
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+def test_vectors_of_words_are_what_an_embedding_makes_of_their_tokens(normalization: str) -> None:
+    by_tokens = build_net(model(normalization), (6, 9), 4)
+    by_vectors = build_net(model(normalization), (1, 6, bilstm.EMBEDDING), 4)
+    weights = by_tokens.state_dict()
+    table = weights.pop("embedding.weight")
+    by_vectors.load_state_dict(weights)
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 8], [2, 7, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    torch.testing.assert_close(by_vectors(table[tokens][:, None]), by_tokens(tokens))

@@ -42,6 +42,7 @@ def test_planned_seeds_are_none_that_a_row_without_a_plan_or_a_search_has() -> N
         ({"sead": 5}, {}, "plans.davody2020-t5.sead: unknown key"),
         ({}, {"plan": "davody2020-t6"}, "rows.one.plan: no such entry 'davody2020-t6'; allowed: davody2020"),
         ({}, {"table": "t7"}, "rows.one.plan: 'davody2020-t5'; allowed: 'davody2020-t7', its paper and"),
+        ({}, {"plan": "davody2020-t5x"}, "rows.one.plan: no such entry 'davody2020-t5x'"),
         ({}, {"seeds": 6}, "rows.one.seeds: 6; allowed: 5 at each level, as planned"),
         ({}, {"levels": [{"epsilon": 1}, {"epsilon": 2, "seeds": 8}]}, "rows.one.seeds: 8; allowed: 5"),
         ({}, {"budget": "reduced"}, "rows.one.budget: 'reduced'; allowed with a plan: 'full', 'own'"),
@@ -74,6 +75,21 @@ def test_a_repetition_needs_room_for_its_seeds_and_a_plan_to_repeat() -> None:
     del raw["plans"]["davody2020-t5"]
     line = "plans.davody2020-t5-repeated: no such entry 'davody2020-t5'"
     assert line in refusal_of(lambda: params.parse(raw))
+
+
+def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None:
+    raw = planned()
+    raw["plans"] |= {"davody2020-t5-private": PLAN, "davody2020-t5-private-repeated": PLAN}
+    one, other = raw["rows"]["one"], {**raw["rows"]["one"], "plan": "davody2020-t5-private"}
+    raw["rows"]["other"] = other
+    line = "rows.other.plan: 'davody2020-t5-private', but 'davody2020-t5' has "
+    assert line in refusal_of(lambda: params.parse(raw))
+    one["levels"], other["levels"] = one["levels"][:1], one["levels"][1:]
+    again = {**other, "plan": "davody2020-t5-private-repeated", "label": f"{other['label']}, repeated"}
+    raw["rows"]["again"] = again
+    rows = params.parse(raw).rows
+    assert [rows[key].repeats for key in ("one", "other", "again")] == [False, False, True]
+    assert [rows[key].trainings[0][1] for key in ("one", "other", "again")] == [100, 100, 200]
 
 
 @pytest.mark.parametrize(
