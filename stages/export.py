@@ -22,5 +22,5 @@ def export(
     exported = write(row, level, seed, folder, params.load())
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")
     print(f"  {headline(exported.privacy)}")
-    if exported.preparation.tokens is not None:
+    if "vocabulary.txt" in exported.files:
         print("  vocabulary.txt has words of the private training texts, which no epsilon covers")

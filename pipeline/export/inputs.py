@@ -14,6 +14,7 @@ from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
 from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnTexts, Row, Settings
+from pipeline.params.schema import KnownVectors
 
 VOCABULARY: Final = "vocabulary.txt"
 
@@ -26,7 +27,7 @@ class Preparation(Strict):
     resize: bool = False  # whether images are cut around their centre and scaled
     clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
-    vectors: str | None = None  # public word vectors that its words become
+    vectors: KnownVectors | None = None  # public word vectors that its words become
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:

@@ -23,9 +23,10 @@ def model_card(record: Record, replica: Replica, data: Prepared, statement: Priv
     yaml.dump(_metadata(record, replica, about), content)
     raw = next(iter(about["raw"].values()))
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
-    takes = "a CSV of texts" if "text" in about else "an image, or an npz of images"
-    if data.splits["train"].inputs.dtype == np.float32:
-        takes = "an npz of features"
+    floats = data.splits["train"].inputs.dtype == np.float32
+    takes = "an npz of features" if floats else "an image, or an npz of images"
+    if "text" in about:
+        takes = "a CSV of texts"
     return f"""---
 {content.getvalue()}---
 

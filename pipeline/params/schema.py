@@ -68,12 +68,15 @@ def _known_vectors(name: str) -> str:
     return name
 
 
+KnownVectors = Annotated[str, AfterValidator(_known_vectors)]
+
+
 class Text(Strict):
     """How a text data set becomes numbers: integers of a vocabulary, or public word vectors."""
 
     tokens: Count  # tokens kept of each text; shorter ones are padded
     vocabulary: Count | None = None  # most frequent training tokens kept
-    vectors: Annotated[str, AfterValidator(_known_vectors)] | None = None
+    vectors: KnownVectors | None = None
 
     @model_validator(mode="after")
     def _either(self) -> "Text":

@@ -24,7 +24,7 @@ NEWS = {
     "text": {"tokens": 12, "vocabulary": 50},
 }
 
-SETTINGS = {"batch": 10, "epochs": 1, "learning_rate": 0.1, "epsilon": 1}
+SETTINGS = DpsgdSettings(batch=10, epochs=1, learning_rate=0.1, epsilon=1)
 
 # Of MNIST's 200 training positions at seed 0, as little-endian int64.
 PERMUTED = "sha256:60a8b396ab7c966fc5fd6adff4d271069a0922d1aa53f91a0e7e2f6ef6ecbab4"
@@ -127,7 +127,7 @@ def test_text_as_public_word_vectors_has_no_vocabulary_of_private_words(params, 
         assert split.inputs.dtype == np.float32
     labels = run(params, tmp_path / "tokens", news=NEWS).splits["train"].labels
     np.testing.assert_array_equal(done.splits["train"].labels, labels)  # split alike
-    assert [use.key for use in data_uses(done, DpsgdSettings(**SETTINGS))] == ["public_vectors", "own_public"]
+    assert [use.key for use in data_uses(done, SETTINGS)] == ["public_vectors", "own_public"]
 
 
 @pytest.mark.parametrize(

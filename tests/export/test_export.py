@@ -227,6 +227,14 @@ def test_what_this_installation_computes_otherwise_is_refused(
     assert says in refused(f"predict {tmp_path}/model mine.npz")
 
 
+def test_of_word_vectors_no_vocabulary_is_handed_on(here: Path) -> None:
+    assert Path(f"out/{TEXTS}/vocabulary.txt").exists()
+    assert not Path(f"out/{VECTORS}/vocabulary.txt").exists()
+    for row, told in ((TEXTS, True), (VECTORS, False)):
+        assert ("vocabulary.txt has words of" in run(f"export {row} again/{row}")) is told
+        assert "a CSV of texts" in Path(f"out/{row}/README.md").read_text()
+
+
 def test_files_that_are_no_inputs_are_a_line_each(here: Path) -> None:
     Image.fromarray(stripes(1)[0][0][:20]).save("low.png")
     Image.new("RGB", (28, 28), (9, 99, 0)).save("green.png")
