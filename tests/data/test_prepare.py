@@ -116,10 +116,10 @@ def test_text(params, tmp_path):
 
 
 def test_text_as_public_word_vectors_has_no_vocabulary_of_private_words(params, tmp_path):
-    text = {"tokens": 12, "vectors": "glove-6b-50d"}
-    done = run(params, tmp_path, news=NEWS | {"text": text})
+    text = Text(tokens=12, vectors="glove-6b-50d")
+    done = run(params, tmp_path, news=NEWS | {"text": {"tokens": 12, "vectors": "glove-6b-50d"}})
     assert not (tmp_path / "data/prepared/news/vocabulary.txt").exists()
-    assert done.input_shape == Text(**text).input_shape == Text(**text).stored_shape == (1, 12, 50)
+    assert done.input_shape == text.input_shape == text.stored_shape == (1, 12, 50)
     assert not done.has_vocabulary
     assert "GloVe 6B, 50 dimensions" in done.manifest["text"]["note"]
     for split in done.splits.values():
