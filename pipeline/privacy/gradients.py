@@ -17,13 +17,7 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from pipeline.models.functional import functional_call
-from pipeline.privacy.layer_gradients import (
-    Gradients,
-    Tensors,
-    rule_for,
-    squares,
-    weighted_sum,
-)
+from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 
 # What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
@@ -110,11 +104,26 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
 
 def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
     """Clip gradients that are written out, (B, ...) each, and sum them."""
-    square_norms = torch.stack([squares(value) for value in gradients.values()], 1)
+    return clip_and_sum({name: Full(value) for name, value in gradients.items()}, losses, mask, bounds)
+
+
+def clip_and_sum(
+    gradients: dict[str, Gradients],
+    losses: Tensor,
+    mask: Tensor,
+    bounds: Bounds,
+    single_replica: bool = False,
+) -> ClippedSum:
+    """Clip gradients, in the order of the tensors of ``bounds``, and sum them; ``gradients`` is emptied.
+
+    ``single_replica``: outside `vmap`, where one may ask whether all norms are finite.
+    """
+    square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
     factors, norms = clip_factors(square_norms, mask, bounds)
+    finite = single_replica and bool(torch.isfinite(norms).all())
     sums = {
-        name: weighted_sum(value, weights, finite=False)
-        for weights, (name, value) in zip(factors.T, gradients.items(), strict=True)
+        name: gradients.pop(name).weighted_sum(weights, finite)
+        for weights, name in zip(factors.T, list(gradients), strict=True)
     }
     return ClippedSum(sums, norms, losses)
 
@@ -267,14 +276,8 @@ class BookKeeping:
             for key, value in self.rules[name](layer, layer_inputs, output_gradients, layer_tensors).items():
                 if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
-        squares = torch.stack([gradients[name].square_norms() for name in tensors], 1)
-        factors, norms = clip_factors(squares, mask, bounds)
-        finite = self.single_replica and bool(torch.isfinite(norms).all())
-        sums = {
-            name: gradients.pop(name).weighted_sum(weights, finite)
-            for weights, name in zip(factors.T, tensors, strict=True)
-        }
-        return ClippedSum(sums, norms, losses)
+        ordered = {name: gradients.pop(name) for name in tensors}
+        return clip_and_sum(ordered, losses, mask, bounds, self.single_replica)
 
     def _losses(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> Tensor:
         logits = functional_call(self.net, tensors, (inputs,))

@@ -61,6 +61,27 @@ class Outer(NamedTuple):
         return (left * factors[:, None]).T @ right.to(factors)
 
 
+class AtOutputs(NamedTuple):
+    """Per-example gradients of a matrix, left^T right each, where every example has a gradient at all J.
+
+    So it is where the J examples of a batch share statistics. No gradient is written out: norms are by inner
+    products of the J (the ghost norm of Li et al. 2022, arXiv:2110.05679), and what is summed is ``left``,
+    whose sum is still to be multiplied by ``right``, once for all examples.
+    """
+
+    left: Tensor  # (B, J, O) of each example's loss, at the outputs of all J
+    products: Tensor  # (J, J) right right^T, of the inputs (J, I) of all J
+
+    def square_norms(self) -> Tensor:
+        """(B,) squared Frobenius norms, added up in double precision."""
+        mixed = torch.bmm(self.products.expand(len(self.left), -1, -1), self.left)
+        return (mixed * self.left).sum((1, 2), dtype=torch.float64).clamp_min(0).to(self.left.dtype)
+
+    def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
+        """(J, O) the sum of ``left`` over examples, each times its own factor."""
+        return weighted_sum(self.left, factors, finite)
+
+
 class Rows(NamedTuple):
     """Per-example gradients of an embedding table (V, E), of whose rows an example looks up but a few."""
 

@@ -120,19 +120,22 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
     mask[5] = 0  # padding must leave no trace, in the statistics either
     found = own.clipper()(parameters, inputs, labels, mask, bounds(method, 0.2))
     public = as_input(method.task.public)
-    total = torch.zeros(())
+    total, norms = torch.zeros(()), []
     for index in range(5):
         leaves = {n: v.clone().requires_grad_() for n, v in parameters.items()}
         with measuring(method.task.net, torch.ones(5 + len(public))):
             logits = functional_call(method.task.net, leaves, (torch.cat([inputs[:5], public]),))
         loss = F.cross_entropy(logits[index : index + 1], labels[index : index + 1])
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
-        total = total + gradient * torch.clamp(0.2 / gradient.norm(), max=1)
+        norms.append(gradient.norm())
+        total = total + gradient * torch.clamp(0.2 / norms[-1], max=1)
+    torch.testing.assert_close(found.norms[:5, 0], torch.stack(norms), rtol=1e-4, atol=0)
     torch.testing.assert_close(
         torch.cat([found.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
     )
     # and so one record moves all of them: see `test_every_row.py`
     assert isinstance(own, JointStatistics)
+    assert len(own.linear) == 3, "these layers' gradients aren't written out"
     assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 

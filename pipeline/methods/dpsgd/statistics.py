@@ -4,7 +4,7 @@ Each class here is one answer; all functions take and return one replica's tenso
 """
 
 import math
-from functools import partial
+from collections import Counter
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,9 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.clippers import clipper_factory
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
-from pipeline.privacy.layers import watch_layers
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum
+from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
+from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.statements import Statement, statement
 
 
@@ -124,6 +125,7 @@ class JointStatistics(NoStatistics):
         """As the others; some batch norm must be trained."""
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
+        self.linear = _linear_layers(self.net, self.example)
 
     def clipper(self) -> Clipper:
         """Clipped sums through the joint batch."""
@@ -132,16 +134,49 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        values, pullback = vjp(partial(self.losses, inputs=inputs, labels=labels, mask=mask), tensors)[:2]
-        at_once = max(1, self.examples_at_once // (len(labels) + len(self.public)))
+        """Of every example's gradient through the joint batch, piece by piece: all at once would not fit.
+
+        A linear layer's gradient is the product of its inputs and the gradients at its outputs, which are
+        those of zeros that are added to them, 'taps'. Only the other layers' gradients are written out.
+        """
+        joint = len(labels) + len(self.public)
+        layers = {name: layer for name, layer in self.linear.items() if f"{name}.weight" in tensors}
+        from_taps = {f"{name}.{key}" for name in layers for key in ("weight", "bias")}
+        others = {name: value for name, value in tensors.items() if name not in from_taps}
+        taps = {name: inputs.new_zeros(joint, layer.out_features) for name, layer in layers.items()}
+
+        def losses(others: Tensors, taps: Tensors) -> tuple[Tensor, Tensors]:
+            layer_inputs: Tensors = {}
+
+            def tap(name: str, layer_input: Tensor, output: Tensor) -> Tensor:
+                layer_inputs[name] = layer_input
+                return output + taps[name]
+
+            with watch_layers(layers, tap):
+                return self.losses({**tensors, **others}, inputs, labels, mask), layer_inputs
+
+        values, pullback, layer_inputs = vjp(losses, others, taps, has_aux=True)  # type: ignore[misc]
+        products = {name: value @ value.T for name, value in layer_inputs.items()}
+        at_once = max(1, self.examples_at_once // joint)
         examples = torch.eye(len(mask), device=mask.device).split(at_once)
         parts: list[ClippedSum] = []
-        # in a plain loop: every example's gradient at once would not fit
-        pieces = zip(examples, mask.split(at_once), values.split(at_once), strict=True)
-        for cotangents, piece_mask, piece_losses in pieces:
-            gradients = vmap(lambda cotangent: pullback(cotangent)[0])(cotangents)
-            parts.append(clipped(gradients, piece_losses, piece_mask, bounds))
-        return ClippedSum.of(parts)._replace(losses=values)
+        for cotangents, piece_mask, piece_losses in zip(
+            examples, mask.split(at_once), values.split(at_once), strict=True
+        ):
+            written_out, at_taps = vmap(pullback)(cotangents)
+            gradients: dict[str, Gradients] = {name: Full(value) for name, value in written_out.items()}
+            for name, left in at_taps.items():
+                gradients[f"{name}.weight"] = AtOutputs(left, products[name])
+                gradients[f"{name}.bias"] = Full(left.sum(1))
+            ordered = {name: gradients[name] for name in tensors}
+            parts.append(clip_and_sum(ordered, piece_losses, piece_mask, bounds))
+        total = ClippedSum.of(parts)
+        # that an example whose norm is not finite adds nothing holds for its inputs too
+        weights = {
+            f"{name}.weight": total.sums[f"{name}.weight"].T @ torch.nan_to_num(value)
+            for name, value in layer_inputs.items()
+        }
+        return ClippedSum({**total.sums, **weights}, total.norms, values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
@@ -244,6 +279,22 @@ class NoisyAverages(JointStatistics):
             if name.endswith(".var"):
                 averages[name] = averages[name].clamp_min(0)
         return averages
+
+
+def _linear_layers(net: nn.Module, example: Tensor) -> dict[str, nn.Linear]:
+    """Those that are trained, share no parameter and take one vector of each example, by name."""
+    try:
+        layers = {name: layer for name, layer in trained_layers(net).items() if type(layer) is nn.Linear}
+    except NotImplementedError:
+        return {}
+    vectors: Counter[str] = Counter()
+
+    def count(name: str, inputs: Tensor, output: Tensor) -> None:
+        vectors[name] += inputs[..., 0].numel()
+
+    with torch.no_grad(), watch_layers(layers, count):
+        net(example)
+    return {name: layer for name, layer in layers.items() if vectors[name] == 1}
 
 
 def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
