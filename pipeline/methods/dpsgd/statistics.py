@@ -29,6 +29,9 @@ from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.statements import Statement, statement
 
+# Examples whose gradients through a joint batch are taken at once: fewer don't keep a processor busy
+FEWEST_AT_ONCE = 4
+
 
 class NoStatistics:
     """No batch norm: examples don't see each other. The base of the others."""
@@ -157,7 +160,7 @@ class JointStatistics(NoStatistics):
 
         values, pullback, layer_inputs = vjp(losses, others, taps, has_aux=True)  # type: ignore[misc]
         products = {name: value @ value.T for name, value in layer_inputs.items()}
-        at_once = max(1, self.examples_at_once // joint)
+        at_once = max(FEWEST_AT_ONCE, self.examples_at_once // joint)
         examples = torch.eye(len(mask), device=mask.device).split(at_once)
         parts: list[ClippedSum] = []
         for cotangents, piece_mask, piece_losses in zip(
