@@ -159,4 +159,6 @@ def _declared(value: Any) -> OwnFiles:
         raise Inside([line.removeprefix(": ") for line in problem_lines(problem)]) from problem
 
 
-Own = Annotated[OwnFiles, PlainValidator(_declared), PlainSerializer(lambda own: own.model_dump(mode="json"))]
+Own = Annotated[
+    OwnFiles, PlainValidator(_declared), PlainSerializer(lambda files: files.model_dump(mode="json"))
+]

@@ -38,13 +38,18 @@ def _of_laboratory(path: Path) -> list[Beside]:
     try:
         lines = pd.read_csv(path, dtype=numbers)
         decided = lines[lines["decides"] & (lines["metric"] == "test_accuracy") & lines["proven"].notna()]
-        found = decided[~decided["privacy"].isin(unbounded)].to_dict("records")
+        results = decided[~decided["privacy"].isin(unbounded)].to_dict("records")
         names = {
             key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in decided["paper"].unique()
         }
         return [
-            Beside(f"{names[one['paper']]}, {one['line']}, run here", one["data"], one["proven"], one["ours"])
-            for one in found
+            Beside(
+                f"{names[result['paper']]}, {result['line']}, run here",
+                result["data"],
+                result["proven"],
+                result["ours"],
+            )
+            for result in results
         ]
     except (OSError, KeyError, ValueError) as problem:
         raise UserError(f"{path}: no summary of a report; run `dprepro report` there") from problem

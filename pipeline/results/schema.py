@@ -148,7 +148,7 @@ class Attack(Strict):
     @property
     def epsilon(self) -> float:
         """The largest that assumes nothing of the mechanism."""
-        return max((one.epsilon for one in self.bounds if not one.assumes_gaussian), default=0.0)
+        return max((bound.epsilon for bound in self.bounds if not bound.assumes_gaussian), default=0.0)
 
     @property
     def largest(self) -> float:
@@ -282,7 +282,7 @@ class Run(Kept):
     def _belongs_together(self) -> "Run":
         if not self.replicas:
             raise ValueError("replicas: none")
-        if any(one.origin >= len(self.origins) for one in self.replicas):
+        if any(replica.origin >= len(self.origins) for replica in self.replicas):
             raise ValueError("replicas: one has no origin")
         return self
 

@@ -129,7 +129,9 @@ class _Drawing:
         made, trained = record.origins[first.origin], record.method != ACCOUNTING
         level = None if kind == "row" else first.level
         seed = first.seed if trained and level is not None and not below else None
-        states = {guarantee(own, made.reproducible).state for own in _by_level(replicas)}
+        states = {
+            guarantee(level_replicas, made.reproducible).state for level_replicas in _by_level(replicas)
+        }
         which = {"level": level, "seed": None if seed is None else str(seed)}
         tags = {
             "row": record.row,

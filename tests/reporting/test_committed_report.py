@@ -1,6 +1,7 @@
 """The committed report is what the code makes of the committed records; `make report` writes it anew."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,17 @@ def test_a_figure_of_each_kind_has_the_same_bytes_wherever_it_is_drawn(
     else:
         drawn = drawing.draw(table) if drawing else curves.draw(row, table)
     assert drawn == (ROOT / report.REPORTS / f"figures/{name}.svg").read_text(encoding="utf-8")
+
+
+def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) -> None:
+    causes = 0
+    for table in (table for paper in papers_here for table in paper.tables):
+        ran = {row.declared.label for row in table.rows if row.record is not None}
+        for line in table.table.lines:
+            told = line.differs or ""
+            if re.search(r"\bmoves? it\b", told):
+                tried = {f"{line.label}, {name}" for name in re.findall(r"row '([^']+)'", told)}
+                assert tried, f"{line.label}: {told}"
+                assert tried <= ran, f"{line.label}: {told}"
+                causes += 1
+    assert causes >= 2
