@@ -15,7 +15,7 @@ from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Sea
 
 PARAMS = Path("params.yaml")
 PAPERS = Path("papers")  # beside it: what papers print and claim
-NAMED = 20  # entries that a refusal lists
+NAMED = 8  # entries that a refusal lists
 T = TypeVar("T")
 Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
