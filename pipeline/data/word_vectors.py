@@ -21,10 +21,9 @@ class Vectors:
 
     package: str  # as pip calls it
     version: str
-    words: tuple[
-        str, str
-    ]  # parquet file below the site's packages, a word a row in its first column; its sha256
-    table: tuple[str, str]  # npy file, a vector a row; its sha256
+    # files below the site's packages, each with its sha256
+    words: tuple[str, str]  # parquet, a word a row in its first column
+    table: tuple[str, str]  # npy, a vector a row
     about: str
 
 
