@@ -157,10 +157,16 @@ def test_a_finding_may_rest_on_how_a_claim_came_out(status: str, said: bool) -> 
     assert sentences({"says": "So.", "claims": {"c": status}}) == (["So."] if said else [])
 
 
-def test_every_finding_of_the_papers_is_said_by_the_records_here() -> None:
+def test_every_finding_whose_rows_ran_is_said_by_the_records_here() -> None:
     for result in gather(load_params(ROOT / "params.yaml"), ROOT):
         said = findings.said(result.paper.findings, result.tables, assess(result))
-        assert len(said) == len(result.paper.findings) > 0, result.key
+        waits = {row.key for table in result.tables for row in table.rows if row.record is None}
+        told = [
+            finding
+            for finding in result.paper.findings
+            if waits.isdisjoint(cell.row for cell in finding.cells.values())
+        ]
+        assert len(said) == len(told) > 0, result.key
 
 
 def test_the_readme_says_what_the_records_say_and_nothing_else(papers_here: list[PaperResult]) -> None:
