@@ -143,10 +143,9 @@ class JointStatistics(NoStatistics):
         those of zeros that are added to them, 'taps'. Only the other layers' gradients are written out.
         """
         joint = len(labels) + len(self.public)
-        layers = {name: layer for name, layer in self.linear.items() if f"{name}.weight" in tensors}
-        from_taps = {f"{name}.{key}" for name in layers for key in ("weight", "bias")}
+        from_taps = {f"{name}.{key}" for name in self.linear for key in ("weight", "bias")}
         others = {name: value for name, value in tensors.items() if name not in from_taps}
-        taps = {name: inputs.new_zeros(joint, layer.out_features) for name, layer in layers.items()}
+        taps = {name: inputs.new_zeros(joint, layer.out_features) for name, layer in self.linear.items()}
 
         def losses(others: Tensors, taps: Tensors) -> tuple[Tensor, Tensors]:
             layer_inputs: Tensors = {}
@@ -155,7 +154,7 @@ class JointStatistics(NoStatistics):
                 layer_inputs[name] = layer_input
                 return output + taps[name]
 
-            with watch_layers(layers, tap):
+            with watch_layers(self.linear, tap):
                 return self.losses({**tensors, **others}, inputs, labels, mask), layer_inputs
 
         values, pullback, layer_inputs = vjp(losses, others, taps, has_aux=True)  # type: ignore[misc]
@@ -285,9 +284,13 @@ class NoisyAverages(JointStatistics):
 
 
 def _linear_layers(net: nn.Module, example: Tensor) -> dict[str, nn.Linear]:
-    """Those that are trained, share no parameter and take one vector of each example, by name."""
+    """Those whose matrix is trained, that share no parameter and take one vector of each example, by name."""
     try:
-        layers = {name: layer for name, layer in trained_layers(net).items() if type(layer) is nn.Linear}
+        layers = {
+            name: layer
+            for name, layer in trained_layers(net).items()
+            if type(layer) is nn.Linear and layer.weight.requires_grad
+        }
     except NotImplementedError:
         return {}
     vectors: Counter[str] = Counter()
