@@ -95,6 +95,7 @@ class Context:
     show: Show  # called whenever the history gets a line, and about once a second in between
     checkpoint: Path  # folder
     checkpoint_every: float  # seconds between checkpoints: what a kill loses at most
+    final_only: bool = False  # whether validation accuracy is measured, and logged, after the last step alone
 
 
 def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[list[Replica]]:
@@ -200,7 +201,9 @@ def train_group(
             state, metrics = method.step(state, step)
         steps_done, current_time = step + 1, time.monotonic()
         epoch = steps_done * settings.batch / examples
-        is_logged = settings.logs_after(steps_done, examples) or steps_done == steps
+        is_logged = steps_done == steps or (
+            not context.final_only and settings.logs_after(steps_done, examples)
+        )
         if is_logged or current_time - shown_at >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
             if is_logged:

@@ -63,7 +63,15 @@ def search(
         for seed in seeds
     ]
     context = Context(
-        row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every=60
+        row.model,
+        row.method,
+        row.reproducible,
+        data,
+        execution,
+        show,
+        checkpoint,
+        checkpoint_every=60,
+        final_only=True,  # by which candidates are judged; it can cost more than training does
     )
     trained: dict[ReplicaKey, _Outcome] = {}
     with checkpoint_lock(checkpoint):

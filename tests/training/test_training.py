@@ -490,6 +490,19 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
 
 
+def test_a_search_measures_after_the_last_step_alone(project: Path, cpu: Execution) -> None:
+    own, data = loaded(project)
+    raw = own.model_dump(mode="json", exclude_none=True)
+    raw["searches"]["quick"]["settings"] = {"epochs": 2}
+    logged: list[int] = []
+
+    def show(state: Progress) -> None:
+        logged.extend([state.step] if state.logged else [])
+
+    search.search("quick", params.parse(raw), data, cpu, show, project)
+    assert logged == [20, 20, 20]
+
+
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
