@@ -50,17 +50,17 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     origins, measured_by = record.origins, versions.MEASURING - 1
     if not account and not by_other_version:
         trained_by = versions.training(record.method, record.model["name"])
-        origins = tuple(one.model_copy(update={"made_by": trained_by}) for one in origins)
+        origins = tuple(origin.model_copy(update={"made_by": trained_by}) for origin in origins)
         measured_by = versions.MEASURING
     entries = tuple(
         Entry(
-            level=one.level,
-            seed=one.seed,
-            ledger=one.ledger,
-            settings=one.settings if account else {},
-            metrics=one.metrics if account else {},
+            level=replica.level,
+            seed=replica.seed,
+            ledger=replica.ledger,
+            settings=replica.settings if account else {},
+            metrics=replica.metrics if account else {},
         )
-        for one in record.replicas
+        for replica in record.replicas
     )
     ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, replicas=entries)
     records.write(ledgers, root)
@@ -68,25 +68,25 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         return
     trained = tuple(
         Trained(
-            level=one.level,
-            seed=one.seed,
-            settings=one.settings,
-            steps=one.ledger.steps,
+            level=replica.level,
+            seed=replica.seed,
+            settings=replica.settings,
+            steps=replica.ledger.steps,
             spending=None,
-            delta=one.ledger.delta,
-            claimed_by=one.ledger.claimed_by,
-            broken=one.ledger.reasons,
-            not_covered=one.ledger.not_covered,
-            protects=one.ledger.protects,
-            noise=one.noise,
-            accounted_then=one.ledger,
+            delta=replica.ledger.delta,
+            claimed_by=replica.ledger.claimed_by,
+            broken=replica.ledger.reasons,
+            not_covered=replica.ledger.not_covered,
+            protects=replica.ledger.protects,
+            noise=replica.noise,
+            accounted_then=replica.ledger,
             weights=None,
-            seconds=one.seconds,
-            started=one.started or 0.0,
-            ended=one.ended or 0.0,
-            origin=one.origin,
+            seconds=replica.seconds,
+            started=replica.started or 0.0,
+            ended=replica.ended or 0.0,
+            origin=replica.origin,
         )
-        for one in record.replicas
+        for replica in record.replicas
     )
     curves = records.history_path(record.row, root)
     run = Run(
@@ -100,7 +100,13 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     )
     records.write(run, root)
     measured = tuple(
-        Evaluated(level=one.level, seed=one.seed, weights=None, measured_by=measured_by, metrics=one.metrics)
-        for one in record.replicas
+        Evaluated(
+            level=replica.level,
+            seed=replica.seed,
+            weights=None,
+            measured_by=measured_by,
+            metrics=replica.metrics,
+        )
+        for replica in record.replicas
     )
     records.write(Evaluation(row=record.row, replicas=measured), root)

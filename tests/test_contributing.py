@@ -47,25 +47,28 @@ def test_a_model_is_one_file_and_a_private_method_one_room(
     rooms = {Path(name).parent.as_posix() for name in WRITTEN}
     assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (
-        "from pipeline import params; from pipeline.data import fetch, prepare; own = params.load(); "
-        "[fetch.fetch(name, own) for name in own.raw]; prepare.prepare('mnist', own)"
+        "from pipeline import params; from pipeline.data import fetch, prepare; settings = params.load(); "
+        "[fetch.fetch(name, settings) for name in settings.raw]; prepare.prepare('mnist', settings)"
     )
     run(f'python -c "{data}"')
     for stage in ("train", "evaluate", "ledger", "audit"):
         run(f"dprepro {stage} my-perceptron")
     ran = read(laboratory, "runs")
     assert (ran["method"], ran["model"]["name"]) == ("private_signs", "perceptron")
-    accuracies = [one["metrics"]["test_accuracy"] for one in read(laboratory, "evaluations")["replicas"]]
+    accuracies = [
+        replica["metrics"]["test_accuracy"] for replica in read(laboratory, "evaluations")["replicas"]
+    ]
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
     # its ledger bounds what its attacks show
     epsilons = {
-        one["level"]: one["ledger"]["epsilon_upper"] for one in read(laboratory, "ledgers")["replicas"]
+        replica["level"]: replica["ledger"]["epsilon_upper"]
+        for replica in read(laboratory, "ledgers")["replicas"]
     }
     assert 0 < epsilons["sigma=4"] < epsilons["sigma=1"]
     attacks = read(laboratory, "audits")["attacks"]
-    assert {one["attack"] for one in attacks} == {"canaries", "pair", "floating_point"}
-    for attack in (one for one in attacks if one["attack"] != "floating_point"):
+    assert {attack["attack"] for attack in attacks} == {"canaries", "pair", "floating_point"}
+    for attack in (attack for attack in attacks if attack["attack"] != "floating_point"):
         assert all(bound["epsilon"] <= attack["epsilon_upper"] for bound in attack["bounds"])
     # a search, a new row, the cost and the figure's key
     searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
@@ -75,8 +78,8 @@ def test_a_model_is_one_file_and_a_private_method_one_room(
     assert "declared" in run(row)
     script = (
         "from pipeline import params; from pipeline.cluster.costs import costs; "
-        "from pipeline.methods.rooms import method_settings; own = params.load(); "
-        "print(len(costs(own.rows['begun'], own)), method_settings()['private_signs'].title)"
+        "from pipeline.methods.rooms import method_settings; settings = params.load(); "
+        "print(len(costs(settings.rows['begun'], settings)), method_settings()['private_signs'].title)"
     )
     assert "1 private SignSGD\n" in run(f'python -c "{script}"')
     # the same model by another private method, at the page's settings but for their length and number

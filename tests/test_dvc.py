@@ -258,11 +258,11 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
     assert "Running stage 'train@other'" not in said
     assert (bare.folder / "reports/runs/other.json").read_bytes() == other
     run = json.loads((bare.folder / "reports/runs/toy.json").read_text())
-    assert [one["seed"] for one in run["replicas"]] == [0, 1]
+    assert [replica["seed"] for replica in run["replicas"]] == [0, 1]
     assert run["replicas"][0] == before["replicas"][0]
     assert [path.stem for path in (bare.folder / "runs/toy").iterdir()] == ["epsilon=inf,seed=1"]
     record = there(records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder))
-    assert [one.seed for one in record.replicas] == [0, 1]
+    assert [replica.seed for replica in record.replicas] == [0, 1]
 
 
 def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, workshop: Path) -> None:
@@ -303,8 +303,8 @@ def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
     # DVC misses the data, and holds everything else for signed; it keeps the weights
-    found = clone.status("train@toy", "evaluate@toy", "ledger@toy")
-    changes = [change for stage in found.values() for why in stage for change in why.values()]
+    stages = clone.status("train@toy", "evaluate@toy", "ledger@toy")
+    changes = [change for stage in stages.values() for why in stage for change in why.values()]
     told = {path: how for change in changes for path, how in change.items()}
     assert told == {"data/prepared/toy": "deleted"}
 
@@ -321,8 +321,8 @@ def test_demo_has_the_stages_of_the_real_thing() -> None:
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
 def test_every_stage_has_its_digest_as_its_only_parameter(folder: Path) -> None:
     yaml = YAML(typ="safe")
-    found = yaml.load(folder / "dvc.yaml")
-    stages = {name: stage.get("do", stage) for name, stage in found["stages"].items()}
+    declared = yaml.load(folder / "dvc.yaml")
+    stages = {name: stage.get("do", stage) for name, stage in declared["stages"].items()}
     assert stages.pop("identity")["always_changed"]
     keys = entries(params.load(folder / "params.yaml")).keys()
     for name, stage in stages.items():

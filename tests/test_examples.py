@@ -31,12 +31,14 @@ def by_hand() -> ModuleType:
 
 
 def test_its_step_is_the_engines(by_hand: ModuleType, tiny: Prepared, cpu: Execution) -> None:
-    own = dpsgd(clip=0.4, learning_rate=0.3)
-    task = make_task([Replica("epsilon=3", 0, own)], Model(name="lenet5"), True, tiny, cpu)
-    method = Dpsgd(task, [own], "none")
+    configured = dpsgd(clip=0.4, learning_rate=0.3)
+    task = make_task([Replica("epsilon=3", 0, configured)], Model(name="lenet5"), True, tiny, cpu)
+    method = Dpsgd(task, [configured], "none")
     before = method.init()["parameters"]
     chosen = torch.from_numpy(task.streams.poisson(7, 200, 0.1)[0])
-    sigma = accounting.noise_for(own.epsilon, own.delta, 0.1, own.total_steps(200), "rdp")
+    sigma = accounting.noise_for(
+        configured.epsilon, configured.delta, 0.1, configured.total_steps(200), "rdp"
+    )
     expected = by_hand.private_step(
         task.net,
         {name: value[0] for name, value in before.items()},
@@ -60,9 +62,9 @@ def test_it_trains_and_says_what_it_spent(tiny: Prepared, tmp_path: Path, warm: 
     source = PATH.read_text().replace("BATCH, EPOCHS, RATE = 1024, 8", "BATCH, EPOCHS, RATE = 20, 1")
     assert source != PATH.read_text()
     (tmp_path / "short.py").write_text(source)
-    found = subprocess.run(
+    result = subprocess.run(
         [warm / "python", tmp_path / "short.py", tmp_path], capture_output=True, text=True, check=True
     )
     event = accounting.poisson_gaussian(0.1, 0.9, 10)
-    assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in found.stdout
-    assert "test accuracy" in found.stdout
+    assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in result.stdout
+    assert "test accuracy" in result.stdout

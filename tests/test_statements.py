@@ -48,8 +48,12 @@ def committed() -> Iterator[Statement]:
     """Every statement of the runs and the ledgers that git has."""
     rows = [path.stem for path in ROOT.joinpath(records.RUNS).glob("*.json")]
     for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
-        for one in run.replicas:
-            yield from (*one.broken, *one.not_covered, *([one.protects] if one.protects else []))
+        for replica in run.replicas:
+            yield from (
+                *replica.broken,
+                *replica.not_covered,
+                *([replica.protects] if replica.protects else []),
+            )
     lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
     for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):
         for entry in ledgers.replicas:
@@ -64,18 +68,18 @@ def test_every_key_has_words_with_a_place_for_every_value() -> None:
     for call in calls():
         for key in keys(call.args[0]):
             places = {name for _, name, *_ in Formatter().parse(WORDS.statements[key]) if name}
-            assert places == {one.arg for one in call.keywords}, key
+            assert places == {keyword.arg for keyword in call.keywords}, key
 
 
 def test_every_word_is_said_by_something() -> None:
-    said = {key for call in calls() for key in keys(call.args[0])} | {one.key for one in SAID}
+    said = {key for call in calls() for key in keys(call.args[0])} | {each.key for each in SAID}
     assert WORDS.statements.keys() == said
 
 
 def test_what_is_committed_speaks() -> None:
     assert SAID
-    for one in SAID:
-        assert words(one)
+    for said in SAID:
+        assert words(said)
 
 
 def test_several_are_one_sentence_and_none_is_none() -> None:

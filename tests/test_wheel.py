@@ -59,8 +59,8 @@ class Installed:
         pip: list[Any] = [sys.executable, "-m", "pip", "--python", self.python]
         subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
         self.site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-        (own,) = distributions(name="dprepro", path=[str(self.site)])
-        for needed in {each.name: each for each in _closure(own, extras)}.values():
+        (package,) = distributions(name="dprepro", path=[str(self.site)])
+        for needed in {each.name: each for each in _closure(package, extras)}.values():
             for top in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
                 if not top.endswith(".pth") and not (self.site / top).exists():
                     (self.site / top).symlink_to(str(needed.locate_file(top)))

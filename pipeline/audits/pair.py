@@ -45,7 +45,7 @@ class Absent(Streams):
 
 
 @dataclass(frozen=True)
-class Found:
+class PairAttack:
     """What the pair of data sets shows."""
 
     scores: Scores
@@ -69,7 +69,7 @@ class Found:
 
 def audit_pair(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid"
-) -> Found:
+) -> PairAttack:
     """Scores of short trainings on either side, and how far the record moved the sums of a step."""
     small = config.shortened(BATCH, STEPS)
     data = {
@@ -115,7 +115,7 @@ def audit_pair(
     (sums, release), (others, _) = exact
     apart = {name: (value - others[name])[0] for name, value in sums.items()}
     moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]
-    return Found(scored, moves, measured(release, draws), draws)
+    return PairAttack(scored, moves, measured(release, draws), draws)
 
 
 def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:

@@ -90,10 +90,10 @@ def crowd() -> AuditedEpsilon:
 def labels() -> AuditedEpsilon:
     """By the noise on two coefficients of the loss, at delta 0: half of an epsilon of 4."""
     row = SETTINGS.rows[ILM]
-    own = row.resolved[0].model_copy(update={"epsilon": 4.0})
-    found = releases.opposites(row, own, SETTINGS, "planted", examples=4000)
-    assert found.labels is not None
-    return bounds.by_thresholds(*found.labels, ALPHA, 0.0), own.loss_share * 4.0
+    configured = row.resolved[0].model_copy(update={"epsilon": 4.0})
+    attack = releases.opposites(row, configured, SETTINGS, "planted", examples=4000)
+    assert attack.labels is not None
+    return bounds.by_thresholds(*attack.labels, ALPHA, 0.0), configured.loss_share * 4.0
 
 
 def floats() -> AuditedEpsilon:
@@ -110,8 +110,8 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
     def audit() -> AuditedEpsilon:
         row = SETTINGS.rows[key]
         with patch.object(pair, "RUNS", seeds):
-            found = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
-        return bounds.of_mu(found.mu(ALPHA), DELTA), epsilon_upper(found.scores)
+            attack = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
+        return bounds.of_mu(attack.mu(ALPHA), DELTA), epsilon_upper(attack.scores)
 
     return audit
 
@@ -122,7 +122,7 @@ def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsil
 
 def epsilon_upper(scores: Scores) -> float:
     known, _ = bounds_of(scores.spending, scores.steps, DELTA)
-    return min(one.epsilon for one in known.values() if one.epsilon is not None)
+    return min(accountant.epsilon for accountant in known.values() if accountant.epsilon is not None)
 
 
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
@@ -186,8 +186,8 @@ def same_in_pairs(self: Streams, step: int, size: int, bits: Sequence[int]) -> T
 
 
 def same_for_all(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
-    found = NORMAL(self, step, size, bits)
-    return found[:1].expand_as(found)
+    noise = NORMAL(self, step, size, bits)
+    return noise[:1].expand_as(noise)
 
 
 def quieter(self: Streams, step: int, count: int, scales: np.ndarray, purpose: str) -> Any:
@@ -235,18 +235,18 @@ def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.nd
 
 def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
-    found = CLIPPED(self, parameters, sample, bounds, step)
-    return found._replace(sums={name: 5 * value for name, value in found.sums.items()})
+    batch = CLIPPED(self, parameters, sample, bounds, step)
+    return batch._replace(sums={name: 5 * value for name, value in batch.sums.items()})
 
 
 def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
-    found = CLIPPED(self, parameters, sample, bounds, step)
+    batch = CLIPPED(self, parameters, sample, bounds, step)
     count = sample.mask[0].sum().clamp_min(1)
     # the mean of the unclipped, clipped to C, times the batch
-    total = torch.stack([value.square().sum() for value in found.sums.values()]).sum().sqrt()
+    total = torch.stack([value.square().sum() for value in batch.sums.values()]).sum().sqrt()
     factor = self.first.clip * count / total.clamp_min(1e-12)
-    return found._replace(sums={name: value * factor for name, value in found.sums.items()})
+    return batch._replace(sums={name: value * factor for name, value in batch.sums.items()})
 
 
 CLIPPED = Tan.clipped_sums
@@ -458,12 +458,12 @@ def main() -> None:
     for name, bug in BUGS.items():
         begun = time.monotonic()
         with bug.there():
-            found, epsilon_upper = bug.audit()
+            shown, epsilon_upper = bug.audit()
         clean, _ = bug.audit()
-        if found <= epsilon_upper or clean > epsilon_upper:
+        if shown <= epsilon_upper or clean > epsilon_upper:
             missed.append(name)
         print(
-            f"{name}: epsilon >= {found:.3g} shown of {epsilon_upper:.3g} accounted, without the bug "
+            f"{name}: epsilon >= {shown:.3g} shown of {epsilon_upper:.3g} accounted, without the bug "
             f">= {clean:.3g} ({time.monotonic() - begun:.0f} s)",
             flush=True,
         )

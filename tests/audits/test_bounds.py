@@ -27,8 +27,8 @@ def mu_of(epsilon: float) -> float:
 # all canaries right and delta 0: e^-e = (1 / alpha)^(1 / m) - 1
 @pytest.mark.parametrize("canaries", [100, 1000, 5000])
 def test_all_right_shows_what_the_formula_says(canaries: int) -> None:
-    found = bounds.one_run(canaries, canaries, canaries, ALPHA, 0.0)
-    assert found == pytest.approx(-log(ALPHA ** (-1 / canaries) - 1), abs=1e-3)
+    actual = bounds.one_run(canaries, canaries, canaries, ALPHA, 0.0)
+    assert actual == pytest.approx(-log(ALPHA ** (-1 / canaries) - 1), abs=1e-3)
 
 
 # what a perfect attacker shows who guesses on all canaries or a fixed share of them, simulated elsewhere, 5
@@ -40,11 +40,11 @@ def test_all_right_shows_what_the_formula_says(canaries: int) -> None:
 def test_what_a_perfect_attacker_shows(
     epsilon: float, canaries: int, once: float, curve: float, gaussian: float
 ) -> None:
-    found = []
+    shown = []
     mu = mu_of(epsilon)
     for seed in range(3):
         without, within = scores(mu, canaries, seed)
-        found.append(
+        shown.append(
             [
                 bounds.by_one_run(without, within, ALPHA, DELTA),
                 bounds.by_one_run_curve(without, within, ALPHA, DELTA),
@@ -52,8 +52,8 @@ def test_what_a_perfect_attacker_shows(
             ]
         )
     # here half of the trials find the threshold, and the surest guesses are tests of their own
-    assert (np.mean(found, 0) > 0.65 * np.array([once, curve, gaussian])).all()
-    assert (np.array(found) < epsilon).all()
+    assert (np.mean(shown, 0) > 0.65 * np.array([once, curve, gaussian])).all()
+    assert (np.array(shown) < epsilon).all()
 
 
 def test_shares_of_the_canaries_share_the_confidence() -> None:

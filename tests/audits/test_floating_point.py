@@ -83,11 +83,11 @@ def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
 def after_a_step(noise: Noise, replicas: int) -> Errors:
     """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
     examples = 1024
-    own = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
+    configured = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
     present = torch.arange(examples) % 2 == 1
     names = [f"reader/{replica}" for replica in range(replicas)]
     task = canaries.task(canaries.many(examples, examples, present), names, 1, noise=noise)
-    method = Tan(task, [own] * replicas, "none")
+    method = Tan(task, [configured] * replicas, "none")
     state = method.init()
     state["parameters"] = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
     state, _ = method.step(state, 0)
@@ -140,10 +140,10 @@ def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
 def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_does(key: str) -> None:
     row = SETTINGS.rows[key]
     with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
-        found = list(attacks_on(key, row, row.resolved[-1], SETTINGS))
-    others = [attack.noise for attack in found if attack.attack != FLOATING_POINT]
+        shown = list(attacks_on(key, row, row.resolved[-1], SETTINGS))
+    others = [attack.noise for attack in shown if attack.attack != FLOATING_POINT]
     assert set(others) == {"grid"}
-    attacks = {attack.noise: attack for attack in found if attack.attack == FLOATING_POINT}
+    attacks = {attack.noise: attack for attack in shown if attack.attack == FLOATING_POINT}
     for attack in attacks.values():
         assert attack.epsilon_upper is not None
         assert sum(attack.trials) >= 30_000
@@ -154,5 +154,5 @@ def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_d
 def test_a_row_with_seeded_noise_is_attacked_with_the_noise_that_it_has() -> None:
     row = SETTINGS.rows["davody-t5-lenet5"].model_copy(update={"reproducible": True})
     with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
-        found = list(attacks_on("seeded", row, row.resolved[-1], SETTINGS))
-    assert {attack.noise for attack in found} == {"float32"}
+        attacks = list(attacks_on("seeded", row, row.resolved[-1], SETTINGS))
+    assert {attack.noise for attack in attacks} == {"float32"}

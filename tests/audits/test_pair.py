@@ -16,7 +16,7 @@ SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
 @cache
-def found(key: str, place: int = -1) -> pair.Found:
+def attack_on(key: str, place: int = -1) -> pair.PairAttack:
     row = SETTINGS.rows[key]
     with patch.object(pair, "RUNS", 24):
         return pair.audit_pair(row, row.resolved[place], SETTINGS, key)
@@ -24,21 +24,21 @@ def found(key: str, place: int = -1) -> pair.Found:
 
 @pytest.mark.parametrize("key", ["davody-t5-ln-lenet5", "davody-t5-bn-lenet5"])
 def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
-    one = found(key)
-    noise = one.scores.spending.noise_multiplier
-    assert 0.95 / noise < one.mu(ALPHA) <= (1 + 1e-3) / noise
+    attack = attack_on(key)
+    noise = attack.scores.spending.noise_multiplier
+    assert 0.95 / noise < attack.mu(ALPHA) <= (1 + 1e-3) / noise
 
 
 def test_where_batch_statistics_couple_examples_it_moves_them_further() -> None:
-    one = found("davody-t5-bn-lenet5-literal")
-    assert one.mu(ALPHA) > 1.1 / one.scores.spending.noise_multiplier
+    attack = attack_on("davody-t5-bn-lenet5-literal")
+    assert attack.mu(ALPHA) > 1.1 / attack.scores.spending.noise_multiplier
 
 
 def test_running_averages_leave_without_noise_and_are_seen() -> None:
-    one = found("nguyen-f12b-bc-alc-reduced")
-    assert one.scores.without.max() < one.scores.within.min()
+    attack = attack_on("nguyen-f12b-bc-alc-reduced")
+    assert attack.scores.without.max() < attack.scores.within.min()
     # which the released sums don't show
-    assert one.mu(ALPHA) <= (1 + 1e-3) / one.scores.spending.noise_multiplier
+    assert attack.mu(ALPHA) <= (1 + 1e-3) / attack.scores.spending.noise_multiplier
 
 
 def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_no_false_alarm_in_repetitions(count: int) -> None:
         every = {"": (scores.without, scores.within), **scores.others}
         alarms += any(
             shown > epsilon_upper
-            for shown, epsilon_upper in (planted.told(scores, one) for one in every.values())
+            for shown, epsilon_upper in (planted.told(scores, score) for score in every.values())
         )
     assert alarms <= 1 + count // 20
 
@@ -64,5 +64,5 @@ def test_scores_of_right_code_are_log_likelihood_ratios() -> None:
 
 def test_a_shared_noise_hides_nothing_in_a_batch() -> None:
     row = planted.SETTINGS.rows["phan-f4a-ilm-code-reduced"]
-    found = releases.shared(row, row.resolved[0], planted.SETTINGS, "shared", pairs=50)
-    assert found.without.max() < found.within.min()
+    attack = releases.shared(row, row.resolved[0], planted.SETTINGS, "shared", pairs=50)
+    assert attack.without.max() < attack.within.min()

@@ -34,9 +34,9 @@ def test_plain_sgd_has_torchs_batch_norm() -> None:
 
 def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
     impossible = Contender("lenet-300-100", OURS, 4, device="nowhere")
-    found, problem = compare([Contender("lenet-300-100", PLAIN, 4), impossible], 1, 0.0)
-    assert isinstance(found, Measured)
-    assert 0 < found.wall < 10
+    speeds, problem = compare([Contender("lenet-300-100", PLAIN, 4), impossible], 1, 0.0)
+    assert isinstance(speeds, Measured)
+    assert 0 < speeds.wall < 10
     assert isinstance(problem, Exception)
 
 

@@ -27,9 +27,9 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     rows = settings.rows.values()
     assert set(papers.load("davody2020").tables) <= {row.table for row in rows}
     assert {row.method for row in rows} == set(method_settings())
-    for method, own in method_settings().items():
+    for method, settings_type in method_settings().items():
         shown = {row.model.normalization for row in rows if row.method == method}
-        assert shown - {"group"} == set(own.normalizations) - {"group"}
+        assert shown - {"group"} == set(settings_type.normalizations) - {"group"}
     assert {row.model.name for row in rows} == architectures().keys()
     assert settings.accounts
 
@@ -37,11 +37,13 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
 @pytest.mark.parametrize("method", ["adlm", "batch_clipping", "ilm", "tan"])
 def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
-    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
+    shown = [
+        configured for row in settings.rows.values() if row.method == method for configured in row.resolved
+    ]
     every_method = {"schedule", "epochs", "learning_rate"}
     plain_numbers = {"averaging", "delta"}  # which take no other way through the code
     for name, field in method_settings()[method].model_fields.items():
-        values = {getattr(own, name) for own in shown}
+        values = {getattr(configured, name) for configured in shown}
         if name in every_method | plain_numbers:
             continue
         if get_origin(field.annotation) is Literal:
@@ -52,10 +54,12 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
 
 @pytest.mark.parametrize("method", ["adlm", "ilm"])
 def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
-    shown = [own for row in settings.rows.values() if row.method == method for own in row.resolved]
-    assert {type(own.sensitivity) for own in shown} == {str, float, type(None)}
-    assert {own.sensitivity for own in shown} >= {"maps", "neurons"}
-    assert method == "adlm" or {own.private for own in shown} == {True, False}
+    shown = [
+        configured for row in settings.rows.values() if row.method == method for configured in row.resolved
+    ]
+    assert {type(configured.sensitivity) for configured in shown} == {str, float, type(None)}
+    assert {configured.sensitivity for configured in shown} >= {"maps", "neurons"}
+    assert method == "adlm" or {configured.private for configured in shown} == {True, False}
 
 
 def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:

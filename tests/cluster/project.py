@@ -68,13 +68,13 @@ def row(number: int, epochs: float, **changes: Any) -> dict[str, Any]:
     return ROW | {"settings": settings} | changes
 
 
-def make(folder: Path, rows: dict[str, Any], own: bool = False) -> None:
+def make(folder: Path, rows: dict[str, Any], with_files: bool = False) -> None:
     """Make the checkout: settings and stages, no data and no results.
 
     Args:
         folder: where.
         rows: those of `CHAIN` have the data they need.
-        own: whether there are somebody's own files, the data `mine`.
+        with_files: whether there are somebody's own files, the data `mine`.
     """
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def make(folder: Path, rows: dict[str, Any], own: bool = False) -> None:
     }
     if "relevant" not in rows:
         settings["relevances"] = {}
-    if own:
+    if with_files:
         images, labels = stripes(700)
         np.savez(folder / "mine.npz", inputs=images, labels=labels)
         said = describe("mine", "npz", {"path": "mine.npz"}, folder)
@@ -104,15 +104,15 @@ def make(folder: Path, rows: dict[str, Any], own: bool = False) -> None:
 
 def unbroken(folder: Path, row: str) -> dict[str, Any]:
     """Prepare a checkout's data, train and measure a row in this process, and return what counts of it."""
-    own = params.load(folder / "params.yaml")
-    for name in own.raw:
-        fetch(name, own, folder)
-    for name in own.data:
-        prepare(name, own, folder)
+    settings = params.load(folder / "params.yaml")
+    for name in settings.raw:
+        fetch(name, settings, folder)
+    for name in settings.data:
+        prepare(name, settings, folder)
     cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
-    data = prepared.load(own.rows[row].data, folder)
-    rows.train(row, own, data, cpu, lambda _: None, 60.0, folder)
-    evaluation.evaluate(row, own, data, cpu, folder)
+    data = prepared.load(settings.rows[row].data, folder)
+    rows.train(row, settings, data, cpu, lambda _: None, 60.0, folder)
+    evaluation.evaluate(row, settings, data, cpu, folder)
     return numbers(folder)
 
 
@@ -131,12 +131,12 @@ def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def numbers(folder: Path) -> dict[str, Any]:
     """What counts of every run and evaluation."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for path in sorted([*folder.glob("reports/runs/*.json"), *folder.glob("reports/evaluations/*.json")]):
-        found[path.relative_to(folder).as_posix()] = lasting(json.loads(path.read_text()))
+        values[path.relative_to(folder).as_posix()] = lasting(json.loads(path.read_text()))
     for path in sorted(folder.glob("reports/histories/*.csv")):
-        found[path.relative_to(folder).as_posix()] = path.read_text()
-    return found
+        values[path.relative_to(folder).as_posix()] = path.read_text()
+    return values
 
 
 def workers(folder: Path) -> Iterator[tuple[int, str]]:

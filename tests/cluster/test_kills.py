@@ -51,7 +51,7 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     folder, unbroken = tmp_path / "grid", tmp_path / "unbroken"
     long = project.row(0, epochs=12, data="mine")  # so long that no signal comes too late
     misfit = project.row(1, epochs=1, model={"name": "lenet5_tanh"})  # a network for larger images
-    project.make(folder, {ROW: long, "misfit": misfit}, own=True)
+    project.make(folder, {ROW: long, "misfit": misfit}, with_files=True)
     shutil.copytree(folder, unbroken)
     expected = project.unbroken(unbroken, ROW)
     shutil.copytree(unbroken / "data", folder / "data")

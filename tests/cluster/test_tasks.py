@@ -33,12 +33,12 @@ def test_the_longest_way_comes_first_and_nothing_before_its_inputs() -> None:
         task("joined", 0, "behind", "relevance@there"),
         task("behind", 5),
     ]
-    assert [one.name for one in longest_way_first(chain)] == ["behind", "joined", "last", "long", "short"]
+    assert [task.name for task in longest_way_first(chain)] == ["behind", "joined", "last", "long", "short"]
 
 
 def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"row-00": project.row(0, epochs=5), "row-01": project.row(1, epochs=5, data="mine")}
-    project.make(tmp_path, rows | project.CHAIN, own=True)
+    project.make(tmp_path, rows | project.CHAIN, with_files=True)
     monkeypatch.chdir(tmp_path)
     settings = params.load()
     todo = tasks.todo(settings, ["adlm"], options=("--device", "cpu"))

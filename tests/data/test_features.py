@@ -63,7 +63,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     assert measured.replicas[0].metrics["test_accuracy"] > 0.4  # a third is chance
     audit_row("row", settings)
     audit = there(records.read_audit("row"))
-    shown = {one.attack: (one.largest, one.epsilon_upper) for one in audit.attacks}
+    shown = {attack.attack: (attack.largest, attack.epsilon_upper) for attack in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
     assert costs(settings.rows["row"], settings)[0].operations > 0
@@ -85,17 +85,17 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_pat
 
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
     write(tmp_path, (1, 8, 8))
-    found = declared(tmp_path, public=8)
-    found["own"]["mine"]["kind"] = "npz"
-    line = refusal_of(lambda: fetch("mine", settings_of(found), tmp_path))
+    declaration = declared(tmp_path, public=8)
+    declaration["own"]["mine"]["kind"] = "npz"
+    line = refusal_of(lambda: fetch("mine", settings_of(declaration), tmp_path))
     assert "has float32; own.mine.kind in params.yaml says 'npz'" in line
     augmented = {"batch": 32, "steps": 9, "learning_rate": 1, "augment": "crop_flip"}
     tan = {"model": {"name": "convnet"}, "method": "tan", "levels": [{"sigma": 2}], "settings": augmented}
-    found["rows"] = {"row": ROW | tan}
-    found["own"]["mine"] |= {"kind": "features", "shape": [3, 4]}
+    declaration["rows"] = {"row": ROW | tan}
+    declaration["own"]["mine"] |= {"kind": "features", "shape": [3, 4]}
     with pytest.raises(UserError, match=r"own\.mine\.shape"):  # a line for each way to be one
-        settings_of(found)
-    found["own"]["mine"]["shape"] = [1, 8, 8]
+        settings_of(declaration)
+    declaration["own"]["mine"]["shape"] = [1, 8, 8]
     assert "settings.augment: is for images, and 'mine' has features" in refusal_of(
-        lambda: settings_of(found)
+        lambda: settings_of(declaration)
     )

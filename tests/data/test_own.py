@@ -133,8 +133,8 @@ def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_
     assert "--size cuts and scales" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
     declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
     assert declared["own"]["mine"]["shape"] == [1, 10, 10]
-    found = made(tmp_path, settings_of(declared))
-    assert found.input_shape == (1, 10, 10)
+    data = made(tmp_path, settings_of(declared))
+    assert data.input_shape == (1, 10, 10)
     del declared["own"]["mine"]["resize"]
     assert "12x20 pixels instead of 10x10" in refused(tmp_path, declared)
 

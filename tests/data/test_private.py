@@ -86,11 +86,11 @@ def test_what_git_has_is_refused(project: Path) -> None:
     assert "mine.npz: private, and git tracks it" in refusal_of(lambda: new("--npz", "mine.npz"))
     git("rm", "--cached", "--quiet", "mine.npz")
     new("--npz", "mine.npz")
-    assert not [found for found in verification.verify(params.load()) if found.wrong]
+    assert not [check for check in verification.verify(params.load()) if check.wrong]
     Path("copies").mkdir()
     Path("copies/some other name").write_bytes(Path("mine.npz").read_bytes())
     git("add", "-A")
-    (wrong,) = [found for found in verification.verify(params.load()) if found.wrong]
+    (wrong,) = [check for check in verification.verify(params.load()) if check.wrong]
     assert wrong.subject == "own.mine"
     assert str(wrong.wrong).startswith("copies/some other name: private, and git tracks it")
     hook = [sys.executable, "-m", "pipeline.data.own.private"]

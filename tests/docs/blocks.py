@@ -119,12 +119,12 @@ def _dprepro(words: list[str], names: set[str]) -> str | None:
     if "--help" in words:
         return None
     try:
-        found = command.make_context(command.name, list(words), parent=context)
+        subcontext = command.make_context(command.name, list(words), parent=context)
     except Exception as problem:  # of whichever click typer brings
         return f"{' '.join(words)}: {problem}"
     options = {each.name for each in command.params if type(each).__name__ == "TyperArgument"}
-    for name in options & found.params.keys():
-        given = found.params[name]
+    for name in options & subcontext.params.keys():
+        given = subcontext.params[name]
         for value in given if isinstance(given, list | tuple) else [given]:
             if isinstance(value, str) and value not in names and not value.isupper():
                 return f"{value!r} is declared nowhere"

@@ -47,15 +47,15 @@ def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
 
 def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
-    found = {one.subject: one.wrong for one in verification.verify(params.load())}
-    assert {"data/raw/mine", "data/prepared/mine", "my-row"} <= found.keys()
-    assert set(found.values()) == {None}
+    wrong = {check.subject: check.wrong for check in verification.verify(params.load())}
+    assert {"data/raw/mine", "data/prepared/mine", "my-row"} <= wrong.keys()
+    assert set(wrong.values()) == {None}
 
 
 def test_the_entries_are_those_of_the_page(project: Path) -> None:
     typed = of("yaml")[0].text
-    found = (project / "params.yaml").read_text()
-    there = re.sub(r'"sha256:\w+"', '"sha256:..."', found[found.index("own:") : found.index("starts:")])
+    text = (project / "params.yaml").read_text()
+    there = re.sub(r'"sha256:\w+"', '"sha256:..."', text[text.index("own:") : text.index("starts:")])
     assert there == typed
     digest = params.load(project / "params.yaml").own["mine"].digest
     assert digest == digest_file(project / "mine.npz")
@@ -73,5 +73,5 @@ def test_its_search_is_one(project: Path) -> None:
     typed = YAML(typ="safe").load(of("yaml")[1].text)["searches"]
     declared = YAML(typ="safe").load(project / "params.yaml")
     declared["rows"]["my-row"]["search"] = "my-row"
-    found = params.parse({**declared, "searches": typed})
-    assert found.searches[of("console")[1].commands[0].split()[-1]].row == "my-row"
+    settings = params.parse({**declared, "searches": typed})
+    assert settings.searches[of("console")[1].commands[0].split()[-1]].row == "my-row"

@@ -33,7 +33,7 @@ def test_its_numbers_stand_in_the_tables_it_links(page: Path) -> None:
     linked = [page.parent / link for link in re.findall(r"\]\(([^)]+/tables/[^)]+)\)", text)]
     assert all(path.name.startswith(page.stem) for path in linked)
     tables = "\n".join(path.read_text(encoding="utf-8") for path in linked)
-    typed = [next(filter(None, found)) for found in NUMBER.findall(text)]
+    typed = [next(filter(None, groups)) for groups in NUMBER.findall(text)]
     assert typed
     for number in typed:
         assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", tables), number
@@ -50,7 +50,7 @@ def test_its_times_are_those_that_were_measured(page: Path) -> None:
             continue
         run = records.read_run(key, ROOT)
         assert run is not None, key
-        spans = {(one.started, one.ended) for one in run.replicas}
+        spans = {(replica.started, replica.ended) for replica in run.replicas}
         measured = sum(ended - started for started, ended in spans)
         number, unit = told.split()
         assert measured / 2 < int(number) * UNITS[unit] < 2 * measured, f"{key}: {measured / 60:.0f} minutes"

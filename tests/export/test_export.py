@@ -106,7 +106,9 @@ def test_an_exported_network_reaches_the_measured_accuracy(
         with open(tmp_path / files, "w") as file:
             said = Path("texts.csv").read_text().splitlines()[1:]
             part = np.sort(np.argsort(np.random.PCG64(0).random_raw(300), kind="stable")[:50])
-            csv.writer(file).writerows([("body",), *((said[part[one]].split(",")[0],) for one in indices)])
+            csv.writer(file).writerows(
+                [("body",), *((said[part[index]].split(",")[0],) for index in indices)]
+            )
     shutil.copytree(f"out/{row}", tmp_path / "model")
     classes = prepared.load(data).manifest["classes"]
     monkeypatch.chdir(tmp_path)
@@ -117,7 +119,7 @@ def test_an_exported_network_reaches_the_measured_accuracy(
 
 
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
-    (ledger, *_) = (one.ledger for one in records.read_ledgers(IMAGES).replicas)
+    (ledger, *_) = (replica.ledger for replica in records.read_ledgers(IMAGES).replicas)
     told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
     assert ledger.epsilon_upper is not None
     assert ledger.accountant is not None
@@ -156,13 +158,13 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
     run(f"audit {IMAGES}")
     run(f"export {IMAGES} out/audited")
-    attacks = [one for one in records.read_audit(IMAGES).attacks if one.whole]
+    attacks = [attack for attack in records.read_audit(IMAGES).attacks if attack.whole]
     told = json.loads(Path("out/audited/config.json").read_text())["privacy"]
-    assert told["audited"] == max(one.epsilon for one in attacks if one.attack != "floating_point")
+    assert told["audited"] == max(attack.epsilon for attack in attacks if attack.attack != "floating_point")
     assert any(
-        "a thousand canaries in one run, seeing every step, on the whole" in one for one in told["audits"]
+        "a thousand canaries in one run, seeing every step, on the whole" in audit for audit in told["audits"]
     )
-    assert any("one release" in one for one in told["audits"])
+    assert any("one release" in audit for audit in told["audits"])
 
 
 def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:

@@ -31,8 +31,8 @@ def test_the_weights_and_the_settings_are_enough(key: str, tmp_path: Path) -> No
     trained, architecture = trained_on(key, data)
     wanted = probe(architecture, trained)
     kept = {name: value.clone() for name, value in tensors_of(trained).items()}
-    own = rebuilt(architecture, kept)
-    assert same(wanted, probe(architecture, own)) == (key not in JOINED)
+    net = rebuilt(architecture, kept)
+    assert same(wanted, probe(architecture, net)) == (key not in JOINED)
     # the whole of it matters: a network with other weights is another
     other = rebuilt(architecture, {name: value + 0.1 for name, value in kept.items()})
     assert not same(wanted, probe(architecture, other))

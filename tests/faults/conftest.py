@@ -23,7 +23,7 @@ def made() -> Path:
 
 
 @pytest.fixture
-def own(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workspace(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, as the current folder."""
     folder = shutil.copytree(made, tmp_path / "own")
     monkeypatch.chdir(folder)

@@ -116,15 +116,15 @@ class Unbroken:
 
 def left_in(folder: Path) -> dict[str, str]:
     """Digest of every file that counts, by its path; of runs less what may differ, of MLflow what it says."""
-    found = store(folder)
+    stored = store(folder)
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         name = path.relative_to(folder).as_posix()
         if name.startswith("reports/runs/"):
             content = json.dumps(lasting(json.loads(path.read_bytes())), sort_keys=True)
-            found[name] = digest(content.encode())
+            stored[name] = digest(content.encode())
         elif not name.endswith(".lock") and not name.startswith(("mlflow.db", "mlartifacts", "mlruns")):
-            found[name] = digest_file(path)
-    return found
+            stored[name] = digest_file(path)
+    return stored
 
 
 def store(folder: Path) -> dict[str, str]:
@@ -140,7 +140,7 @@ def store(folder: Path) -> dict[str, str]:
             " FROM runs JOIN experiments USING (experiment_id) WHERE runs.lifecycle_stage = 'active'"
         ).fetchall()
         names = {run: name for run, _, name, _ in runs}
-        found: dict[str, str] = {}
+        stored: dict[str, str] = {}
         for run, experiment, name, status in runs:
             said = [status]
             for table in ("params", "tags"):
@@ -151,12 +151,12 @@ def store(folder: Path) -> dict[str, str]:
             points = asked.execute("SELECT key, step, value FROM metrics WHERE run_uuid = ?", (run,))
             said += sorted(f"metric {key} {step} {value!r}" for key, step, value in points)
             key = f"mlflow.db: {experiment}, {name}"
-            while key in found:
+            while key in stored:
                 key += ", again"
-            found[key] = "\n".join(said)
-    return found
+            stored[key] = "\n".join(said)
+    return stored
 
 
 def _named(value: str, names: dict[str, str]) -> str:
     """A value with the names of runs instead of their numbers, which are drawn anew."""
-    return re.sub(r"\b[0-9a-f]{32}\b", lambda found: names.get(found[0], found[0]), value)
+    return re.sub(r"\b[0-9a-f]{32}\b", lambda match: names.get(match[0], match[0]), value)

@@ -84,9 +84,9 @@ def drawn(seed: int) -> tuple[nn.Module, Tensor]:
     for _ in range(chance.randint(1, 4)):
         for layer in _block(chance, example.shape[1]):
             with suppress(RuntimeError, ValueError), torch.no_grad():  # it doesn't fit there
-                if (found := layer(example.clone())).numel():
+                if (fitted := layer(example.clone())).numel():
                     layers.append(layer)
-                    example = found
+                    example = fitted
     width = example[0].numel()
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 6), nn.Tanh(), nn.Linear(6, CLASSES)), inputs
 
@@ -163,16 +163,16 @@ def check(seed: int) -> None:
     determined = distance(expected, precise) <= TOLERANCE
     for reference in (False, True):
         for _ in range(2):  # the first call leaves the network as it was
-            found = dprepro.clipped_sum(net, inputs.clone(), labels, CLIP, reference=reference)
-            assert found.sums.keys() == expected.keys()
+            actual = dprepro.clipped_sum(net, inputs.clone(), labels, CLIP, reference=reference)
+            assert actual.sums.keys() == expected.keys()
             if determined:
                 torch.testing.assert_close(
-                    found.norms[:, 0], norms, rtol=0, atol=TOLERANCE * float(norms.max())
+                    actual.norms[:, 0], norms, rtol=0, atol=TOLERANCE * float(norms.max())
                 )
-                assert distance(found.sums, expected) <= TOLERANCE
+                assert distance(actual.sums, expected) <= TOLERANCE
         without = dprepro.clipped_sum(net, inputs[1:].clone(), labels[1:], CLIP, reference=reference)
         if determined:  # a record moves the sum by no more than the clip
-            assert distance(found.sums, without.sums) <= 1 + TOLERANCE
+            assert distance(actual.sums, without.sums) <= 1 + TOLERANCE
 
 
 def distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:

@@ -62,15 +62,15 @@ def settings() -> Settings:
 def make() -> None:
     """Make the project in the current folder: from raw files to a pack, and a checkpoint."""
     Path("params.yaml").write_text(PARAMS)
-    own = settings()
-    for name in own.raw:
-        fetch(name, own)
-    prepare("mnist", own)
+    declared = settings()
+    for name in declared.raw:
+        fetch(name, declared)
+    prepare("mnist", declared)
     train()
     evaluate()
-    row_ledgers(ROW, own)
-    account("counted", own)
-    pack(own, [ROW], PACK)
+    row_ledgers(ROW, declared)
+    account("counted", declared)
+    pack(declared, [ROW], PACK)
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez(MINE, inputs=images, labels=np.arange(120) % 4)
     save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))

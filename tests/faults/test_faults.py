@@ -34,20 +34,20 @@ CPU = torch.device("cpu")
 
 def damaged(good: bytes, chance: random.Random) -> bytes:
     """``good`` with something flipped, cut out, put in, repeated or cut off."""
-    found = bytearray(good)
-    at, length = chance.randrange(len(found)), chance.choice([1, 1, 2, 8, 100])
+    content = bytearray(good)
+    at, length = chance.randrange(len(content)), chance.choice([1, 1, 2, 8, 100])
     what = chance.randrange(5)
     if what == 0:
-        found[at] ^= 1 << chance.randrange(8)
+        content[at] ^= 1 << chance.randrange(8)
     elif what == 1:
-        del found[at : at + length]
+        del content[at : at + length]
     elif what == 2:
-        found[at:at] = chance.randbytes(length)
+        content[at:at] = chance.randbytes(length)
     elif what == 3:
-        found[at:at] = found[at : at + length] * chance.choice([1, 2, 50])
+        content[at:at] = content[at : at + length] * chance.choice([1, 2, 50])
     else:
-        del found[at:]
-    return bytes(found)
+        del content[at:]
+    return bytes(content)
 
 
 def repacked(good: bytes, chance: random.Random) -> bytes:
@@ -66,7 +66,7 @@ READ: dict[str, tuple[Path, Callable[[bytes, random.Random], bytes], Callable[[]
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_damage_is_one_line_or_harmless(own: Path, kind: str) -> None:
+def test_damage_is_one_line_or_harmless(workspace: Path, kind: str) -> None:
     path, damage, read = READ[kind]
     good = path.read_bytes()
     for seed in range(40):
@@ -80,7 +80,7 @@ def test_an_epsilon_at_the_edge_is_bounded_from_both_sides() -> None:
         chance = random.Random(seed)
         examples = chance.choice([1, 2, 1000, 60_000, 2**31, 10**12])
         with suppress(UserError):
-            own = dpsgd_settings(
+            configured = dpsgd_settings(
                 chance.choice([0, 5e-324, 1e-6, 0.1, 1.1, 100, 1e6, 1e308]),
                 examples=examples,
                 batch=chance.choice([1, 2, examples // 2, examples - 1, examples, examples + 1]),
@@ -88,9 +88,11 @@ def test_an_epsilon_at_the_edge_is_bounded_from_both_sides() -> None:
                 delta=chance.choice([0, 5e-324, 1e-300, 1e-15, 1e-14, 1e-5, 0.5, 1 - 1e-16, 1]),
                 sampling=chance.choice(["poisson", "fixed", "shuffled"]),
             )
-            ledger = make_ledger(spending_of(own), own.total_steps, own.delta, own.claimed_by)
+            ledger = make_ledger(
+                spending_of(configured), configured.total_steps, configured.delta, configured.claimed_by
+            )
             if ledger.epsilon_upper is not None and ledger.epsilon_lower is not None:
-                assert ledger.epsilon_lower <= ledger.epsilon_upper, own
+                assert ledger.epsilon_lower <= ledger.epsilon_upper, configured
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -99,8 +101,8 @@ def test_a_random_networks_clipped_sums_are_those_of_one_backward_pass_an_exampl
 
 
 def read_first_weights() -> object:
-    (one,) = there(records.read_run(ROW)).replicas
-    return read_weights(weights_path(ROW, one.level, one.seed), one.weights, CPU)
+    (replica,) = there(records.read_run(ROW)).replicas
+    return read_weights(weights_path(ROW, replica.level, replica.seed), replica.weights, CPU)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def read_first_weights() -> object:
         (PACK, lambda: archive.read(PACK, Path(".dprepro/flips"))),
     ],
 )
-def test_no_flipped_bit_goes_unnoticed(own: Path, path: Path, read: Callable[[], object]) -> None:
+def test_no_flipped_bit_goes_unnoticed(workspace: Path, path: Path, read: Callable[[], object]) -> None:
     good = path.read_bytes()
     for seed in range(20):
         chance, flipped = random.Random(seed), bytearray(good)
@@ -168,7 +170,7 @@ def other(value: Any) -> Any:
         (records.ledger_path("counted"), 4),  # each account is computed again
     ],
 )
-def test_no_changed_value_goes_unnoticed(own: Path, path: Path, count: int) -> None:
+def test_no_changed_value_goes_unnoticed(workspace: Path, path: Path, count: int) -> None:
     """One valid value changed to another, as by somebody who wants another result: `dprepro verify` tells."""
     good, declared = path.read_bytes(), settings()
     # accounts are not computed again for what is changed of a row
@@ -192,13 +194,13 @@ WORK: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("command", WORK)
-def test_a_killed_command_ends_as_an_unbroken_one(own: Path, tmp_path: Path, command: str) -> None:
+def test_a_killed_command_ends_as_an_unbroken_one(workspace: Path, tmp_path: Path, command: str) -> None:
     work, made_by_it = WORK[command]
     if Path(made_by_it).is_dir():
         shutil.rmtree(made_by_it)
     else:
         Path(made_by_it).unlink(missing_ok=True)
-    unbroken = Unbroken(work, own, tmp_path)
+    unbroken = Unbroken(work, workspace, tmp_path)
     # the last: all was written, and nobody was told
     for place in {2, unbroken.changes, unbroken.changes + 1}:
         unbroken.check_killed(Kill(before_change=place))
@@ -209,10 +211,10 @@ def publish() -> None:
 
 
 def test_a_store_that_is_killed_while_sqlite_writes_ends_as_an_unbroken_one(
-    own: Path, made: Path, empty_store: Path, tmp_path: Path
+    workspace: Path, made: Path, empty_store: Path, tmp_path: Path
 ) -> None:
     shutil.copy(empty_store, "mlflow.db")
-    unbroken = Unbroken(publish, own, tmp_path)
+    unbroken = Unbroken(publish, workspace, tmp_path)
     assert [name for name in unbroken.left if name.startswith("mlflow.db")]
     unbroken.check_killed(Kill(after=0.5 * unbroken.seconds))
     # and where it is made, which takes seconds

@@ -25,7 +25,7 @@ Members = dict[str, bytes]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_placed(own: Path) -> Iterator[None]:
+def nothing_is_placed(workspace: Path) -> Iterator[None]:
     """In the project without its results."""
     shutil.rmtree("reports")
     shutil.rmtree("runs")
@@ -33,7 +33,7 @@ def nothing_is_placed(own: Path) -> Iterator[None]:
     assert not Path("reports").exists()
     assert not Path("runs").exists()
     assert not list(Path(".dprepro").glob(".adopt*"))
-    assert not (own.parent / "evil").exists()
+    assert not (workspace.parent / "evil").exists()
 
 
 def as_it_is(_: Members) -> None:

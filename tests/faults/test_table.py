@@ -42,18 +42,18 @@ def first(content: Any) -> Any:
 
 def wrong(declared: Settings | None = None, measure: bool = False) -> dict[str, str]:
     """What `dprepro verify` says is wrong, by its subject."""
-    found = verification.verify(declared or settings(), measure)
-    return {one.subject: one.wrong for one in found if one.wrong is not None}
+    checks = verification.verify(declared or settings(), measure)
+    return {check.subject: check.wrong for check in checks if check.wrong is not None}
 
 
-def test_a_lock_that_dvc_did_not_write_is_one_line(own: Path) -> None:
+def test_a_lock_that_dvc_did_not_write_is_one_line(workspace: Path) -> None:
     for content in ("stages: [x]", "stages: {a: 3}", "- 1", "stages: {a: {outs: [3]}}"):
         dvclock.LOCK.write_text(content)
         with pytest.raises(UserError, match=r"dvc\.lock"):
             list(dvclock.changed())
 
 
-def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(own: Path) -> None:
+def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(workspace: Path) -> None:
     ledger, account = records.ledger_path("counted"), settings().accounts["counted"]
     kept = ledger.read_bytes()
     for change in (
@@ -73,7 +73,7 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(ow
         records.read("counted", account)
 
 
-def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
+def test_another_rows_weights_are_not_evaluated(workspace: Path) -> None:
     path = weights_path(ROW, "epsilon=3", 0)
     write_weights(path, {"w": torch.full((3,), float("nan"))})
     MEASURED.unlink()
@@ -85,7 +85,7 @@ def test_another_rows_weights_are_not_evaluated(own: Path) -> None:
         project.evaluate()
 
 
-def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
+def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
     before = records.ledger_path(ROW).read_bytes()
     edit(
         RUN,
@@ -118,7 +118,7 @@ def test_a_run_that_says_another_noise_has_no_ledger(own: Path) -> None:
     ],
 )
 def test_what_no_command_writes_is_one_line_for_every_reader(
-    own: Path, path: Path, change: Callable[[Any], None], said: str
+    workspace: Path, path: Path, change: Callable[[Any], None], said: str
 ) -> None:
     edit(path, change)
     readers = (
@@ -153,15 +153,15 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
     ],
 )
 def test_what_ran_or_is_accounted_for_otherwise_is_told(
-    own: Path, path: Path, change: Callable[[Any], None], said: str
+    workspace: Path, path: Path, change: Callable[[Any], None], said: str
 ) -> None:
     edit(path, change)
-    found = wrong()
-    assert found.keys() == {ROW}
-    assert said in found[ROW]
+    told = wrong()
+    assert told.keys() == {ROW}
+    assert said in told[ROW]
 
 
-def test_weights_that_nobody_measured_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(MEASURED, lambda x: first(x).update(weights=f"sha256:{0:064}"))
     tell_left_out(settings())  # `report` and `publish`
     (line,) = capsys.readouterr().out.splitlines()
@@ -169,17 +169,17 @@ def test_weights_that_nobody_measured_are_told(own: Path, capsys: pytest.Capture
     assert ROW in wrong()
 
 
-def test_a_changed_accuracy_is_seen_where_the_weights_are(own: Path) -> None:
+def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
     edit(MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=0.99))
-    unchecked = {one.subject: one.unchecked for one in verification.verify(settings())}
+    unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "--measure" in str(unchecked[ROW])
     assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
     shutil.rmtree("runs")
-    unchecked = {one.subject: one.unchecked for one in verification.verify(settings(), measure=True)}
+    unchecked = {check.subject: check.unchecked for check in verification.verify(settings(), measure=True)}
     assert "weights are not here" in str(unchecked[ROW])
 
 
-def test_rows_that_are_named_are_compared_alone(own: Path) -> None:
+def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
     edit(LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5))
     dvclock.LOCK.write_text("no lock")  # of everything, which is not asked for
     (line,) = verification.verify(settings(), lines=[ROW])
@@ -190,23 +190,23 @@ def test_rows_that_are_named_are_compared_alone(own: Path) -> None:
         list(verification.verify(settings(), lines=["smal"]))
 
 
-def test_what_is_as_it_was_made_is_right(own: Path) -> None:
+def test_what_is_as_it_was_made_is_right(workspace: Path) -> None:
     assert wrong() == {}
 
 
-def test_a_planned_replica_that_was_removed_is_missed(own: Path) -> None:
+def test_a_planned_replica_that_was_removed_is_missed(workspace: Path) -> None:
     planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
     changed = settings().model_copy(update={"rows": {ROW: planned}})
     assert "missing, though plan 'davody2020-t5' has it" in wrong(changed)[ROW]
 
 
-def test_a_lock_with_another_path_is_told(own: Path) -> None:
+def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
     entry = {"outs": [{"path": "reports/runs/smalk.json", "hash": "md5", "md5": "0" * 32, "size": 1}]}
     dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"train@{ROW}": {"cmd": "x", **entry}}}))
     assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
-def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) -> None:
+def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     here = f"-{os.getpid()}."
@@ -223,16 +223,16 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(own: Path) 
         assert other.exists()
 
 
-def test_what_was_being_replaced_comes_back(own: Path) -> None:
+def test_what_was_being_replaced_comes_back(workspace: Path) -> None:
     folder = prepared.PREPARED / "mnist"
     before = digest_file(folder / "manifest.json")
     folder.rename(beside(folder, "replaced"))
     clear_leftovers()
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
-    assert [one.name for one in prepared.PREPARED.iterdir()] == ["mnist"]
+    assert [path.name for path in prepared.PREPARED.iterdir()] == ["mnist"]
 
 
-def test_changed_data_are_told(own: Path) -> None:
+def test_changed_data_are_told(workspace: Path) -> None:
     (prepared.PREPARED / "mnist/train.indices.npy").write_bytes(b"other")
     assert wrong().keys() == {"data/prepared/mnist"}

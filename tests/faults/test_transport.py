@@ -37,9 +37,9 @@ def train(seeds: int) -> None:
 
 
 @pytest.fixture
-def away(own: Path) -> Path:
+def away(workspace: Path) -> Path:
     """The machine that trained; the current folder."""
-    return own
+    return workspace
 
 
 @pytest.fixture
@@ -126,9 +126,15 @@ def test_replicas_of_two_machines_are_one_row(
     (adopted,) = bring()
     assert adopted.replicas == 1
     record = there(records.read(ROW, settings().rows[ROW]))
-    assert [one.seed for one in record.replicas] == [0, 1, 2]
-    assert [record.origins[one.origin].adopted is None for one in record.replicas] == [True, True, False]
-    assert [one.metrics for one in record.replicas[:2]] == [one.metrics for one in here.replicas]
+    assert [replica.seed for replica in record.replicas] == [0, 1, 2]
+    assert [record.origins[replica.origin].adopted is None for replica in record.replicas] == [
+        True,
+        True,
+        False,
+    ]
+    assert [replica.metrics for replica in record.replicas[:2]] == [
+        replica.metrics for replica in here.replicas
+    ]
     assert {path: path.read_bytes() for path in kept} == kept
     assert weights_path(ROW, "epsilon=3", 2).exists()
     assert {seed for _, seed, *_ in read_history(Path(HISTORY))} == {0, 1, 2}

@@ -79,8 +79,8 @@ class Kind:
         """Of replicas of a kind that with the fewest options, and then most numbers of its own, is taken."""
         fields = type(self.level).model_fields
         told = [name for name in NUMBERS if name in fields]
-        own = [name for name in told if getattr(self.level, name) not in (0, fields[name].default)]
-        return -len(_options(self.row, self.level)), len(own)
+        changed = [name for name in told if getattr(self.level, name) not in (0, fields[name].default)]
+        return -len(_options(self.row, self.level)), len(changed)
 
 
 def kinds_of(key: str, row: Row, level: MethodSettings, settings: Settings) -> list[Kind]:
@@ -159,7 +159,7 @@ def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
         return Split(inputs, np.arange(count) % CLASSES)
 
     text = {"text": {"vocabulary": VOCABULARY}} if shape is None else {}
-    manifest = {"classes": [str(one) for one in range(CLASSES)], "digests": {}, "raw": {}, **text}
+    manifest = {"classes": [str(label) for label in range(CLASSES)], "digests": {}, "raw": {}, **text}
     data = Prepared("made up", {"train": split(EXAMPLES), "public": split(PUBLIC)}, manifest)
     if kind.row.data not in settings.starts:
         return data

@@ -35,9 +35,11 @@ def kept(kind: Kind) -> Kind:
     """The row and level whose golden values are kept, if they are still of this kind."""
     golden = read(kind.row.method)[kind.name]
     row = OWN.rows.get(golden["row"], kind.row)
-    levels = {row.level(own): own for own in row.resolved}
+    levels = {row.level(configured): configured for configured in row.resolved}
     level = levels.get(golden["level"], row.resolved[0])
-    return next((one for one in kinds_of(golden["row"], row, level, OWN) if one.name == kind.name), kind)
+    return next(
+        (other for other in kinds_of(golden["row"], row, level, OWN) if other.name == kind.name), kind
+    )
 
 
 def said(kind: Kind) -> str | None:
@@ -47,7 +49,7 @@ def said(kind: Kind) -> str | None:
     if golden is None:
         return f"{kind.key}: no golden values of its kind, {kind.name!r}: `python -m tests.golden {method}`"
     *_, steps = take(kept(kind), OWN, golden["steps"])
-    moved = sorted(differences(golden, steps), key=lambda one: -one[1])
+    moved = sorted(differences(golden, steps), key=lambda change: -change[1])
     if not moved:
         return None
     most = ", ".join(f"{name} by {gap:.1g} of its size" for name, gap in moved[:3])

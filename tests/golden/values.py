@@ -46,7 +46,7 @@ def read(method: str) -> dict[str, Any]:
 def write(method: str, values: dict[str, Any]) -> None:
     """Write a method's golden values, a list a line."""
     first, *lists = json.dumps(values, indent=1).split("[")
-    split = [one.partition("]") for one in lists]
+    split = [text.partition("]") for text in lists]
     text = first + "".join(f"[{' '.join(inside.split())}]{rest}" for inside, _, rest in split)
     path_of(method).write_text(text + "\n", encoding="utf-8")
 
@@ -80,8 +80,8 @@ def _values(kind: Kind, steps: Steps) -> dict[str, Any]:
         "metrics": {name: _rounded(value) for name, value in steps.metrics.items()},
         "tensors": {
             group: {
-                "norms": _rounded(one.norm for one in tensors.values()),
-                "projections": _rounded(one.projection for one in tensors.values()),
+                "norms": _rounded(tensor.norm for tensor in tensors.values()),
+                "projections": _rounded(tensor.projection for tensor in tensors.values()),
             }
             for group, tensors in steps.moved.items()
         },
@@ -108,7 +108,7 @@ def differences(
         return
     for group, tensors in steps.moved.items():
         kept_tensors = golden["tensors"][group]
-        floor = FLOOR * math.hypot(*(one.norm for one in tensors.values()))
+        floor = FLOOR * math.hypot(*(tensor.norm for tensor in tensors.values()))
         for (name, here), norm, projection in zip(
             tensors.items(), kept_tensors["norms"], kept_tensors["projections"], strict=True
         ):
@@ -118,7 +118,7 @@ def differences(
             gap = max(abs(norm - here.norm), abs(projection - here.projection))
             if not gap <= tolerance * size + max(floor, LAST * here.rounding):
                 yield f"{group}/{name}", gap / size
-    others = sum(one != other for one, other in zip(golden["classes"], steps.classes, strict=True))
+    others = sum(ours != other for ours, other in zip(golden["classes"], steps.classes, strict=True))
     if others > CLASSES:
         yield "predicted classes", others / len(steps.classes)
 

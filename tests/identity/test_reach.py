@@ -123,7 +123,9 @@ def test_other_versions_move_their_stage(
 ) -> None:
     monkeypatch.setattr(versions, name, getattr(versions, name) + 1)
     reached = {stage for stage in moved(flat(entries.entries(OWN))) if stage != "report"}
-    assert reached == {stage for stage in HERE if stage.startswith(tuple(f"{one}@" for one in stages))}
+    assert reached == {
+        stage for stage in HERE if stage.startswith(tuple(f"{stage_name}@" for stage_name in stages))
+    }
 
 
 def test_a_models_version_is_a_whole_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

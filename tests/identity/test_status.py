@@ -29,13 +29,13 @@ def test_each_row_is_in_one_place(settings: Settings) -> None:
     }
     declared = dpsgd.settings(**changes)
     records.evaluation_path(dpsgd.LAYER).unlink()
-    found = status(declared, gpu=False)
-    assert dpsgd.PLAIN in found.stand
-    assert found.waiting == (dpsgd.PUBLIC,)
-    assert found.untrained == (dpsgd.MISSING,)
-    assert found.changed == {"settings": (dpsgd.LITERAL,)}
-    assert found.unmeasured == (dpsgd.LAYER,)
-    told = list(lines(found))
+    overview = status(declared, gpu=False)
+    assert dpsgd.PLAIN in overview.stand
+    assert overview.waiting == (dpsgd.PUBLIC,)
+    assert overview.untrained == (dpsgd.MISSING,)
+    assert overview.changed == {"settings": (dpsgd.LITERAL,)}
+    assert overview.unmeasured == (dpsgd.LAYER,)
+    told = list(lines(overview))
     assert told[0] == "1 rows stand"
     assert f"1 wait for a GPU: {dpsgd.PUBLIC}" in told
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
@@ -45,9 +45,13 @@ def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyP
     """Every row of it, and what training is planned for is in it as `dprepro plan` has it."""
     monkeypatch.chdir(ROOT)
     declared = params.load()
-    found = status(declared, gpu=False)
-    assert len(list(lines(found))) <= 19  # and one that says what does it
-    assert all(len(line) < 300 for line in lines(found))
-    todo = {*found.waiting, *found.untrained, *(key for keys in found.changed.values() for key in keys)}
+    overview = status(declared, gpu=False)
+    assert len(list(lines(overview))) <= 19  # and one that says what does it
+    assert all(len(line) < 300 for line in lines(overview))
+    todo = {
+        *overview.waiting,
+        *overview.untrained,
+        *(key for keys in overview.changed.values() for key in keys),
+    }
     assert todo == {each.row for each in plan(declared, gpu=False)}
-    assert todo | {*found.stand, *found.unmeasured, *found.unaccounted} == declared.rows.keys()
+    assert todo | {*overview.stand, *overview.unmeasured, *overview.unaccounted} == declared.rows.keys()

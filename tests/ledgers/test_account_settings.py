@@ -16,18 +16,18 @@ ACCOUNT = {
 
 
 def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
-    found = params.parse({**GOOD, "accounts": {"two": ACCOUNT}})
-    account = found.accounts["two"]
-    assert [account.level(own) for own in account.resolved] == [
+    settings = params.parse({**GOOD, "accounts": {"two": ACCOUNT}})
+    account = settings.accounts["two"]
+    assert [account.level(configured) for configured in account.resolved] == [
         "noise_multiplier=2.5",
         "noise_multiplier=1.5",
     ]
     assert account.resolved[0].total_steps == 500
     assert account.configured({"noise_multiplier": 1, "epochs": None, "steps": 7}).total_steps == 7
-    assert found.lines.keys() == {"one", "two"}
+    assert settings.lines.keys() == {"one", "two"}
     more = {**ACCOUNT, "settings": {**ACCOUNT["settings"], "parts": 8}}  # type: ignore[dict-item]
     other = params.parse({**GOOD, "accounts": {"two": more}})
-    assert found.account_digest("two") != other.account_digest("two")
+    assert settings.account_digest("two") != other.account_digest("two")
 
 
 @pytest.mark.parametrize(

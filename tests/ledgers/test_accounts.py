@@ -34,16 +34,16 @@ ACCOUNT: dict[str, Any] = {
 
 
 def declared(**changes: Any) -> Settings:
-    found = {**ACCOUNT, "settings": ACCOUNT["settings"] | changes}
-    return parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"gdp": found}})
+    declaration = {**ACCOUNT, "settings": ACCOUNT["settings"] | changes}
+    return parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"gdp": declaration}})
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> schema.Record:
     accounts.account("gdp", declared(), tmp_path)
-    found = records.read("gdp", declared().accounts["gdp"], tmp_path)
-    assert found is not None
-    return found
+    account = records.read("gdp", declared().accounts["gdp"], tmp_path)
+    assert account is not None
+    return account
 
 
 def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
@@ -54,7 +54,9 @@ def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> Non
     ]
     assert record.provenance.config == declared().account_digest("gdp")
     assert record.provenance.examples == 54_000
-    assert all((one.started, one.ended, one.seconds) == (None, None, 0) for one in record.replicas)
+    assert all(
+        (replica.started, replica.ended, replica.seconds) == (None, None, 0) for replica in record.replicas
+    )
 
 
 def test_parts_share_the_noise(record: schema.Record) -> None:
@@ -72,7 +74,7 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
     assert ledger.mu == pytest.approx(0.52, abs=5e-3)
     assert ledger.claimed_by == "clt"
     assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
-    known = {one.accountant.split()[0]: one for one in ledger.accountants}
+    known = {accountant.accountant.split()[0]: accountant for accountant in ledger.accountants}
     assert set(known) == {"rdp", "pld", "unamplified", "clt"}
     assert "no bound" in str(known["clt"].note)
     assert ledger.epsilon_upper == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
@@ -109,32 +111,34 @@ def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes
     ],
 )
 def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names: list[str]) -> None:
-    found = ledger(sampling)
-    assert [one.accountant.split()[0] for one in found.accountants] == names
-    bounds = [one.epsilon for one in found.accountants[:3] if one.epsilon is not None]
-    assert found.epsilon_upper == min(bounds)
-    assert all(one.note for one in found.accountants if one.epsilon is None)
+    entry = ledger(sampling)
+    assert [accountant.accountant.split()[0] for accountant in entry.accountants] == names
+    bounds = [accountant.epsilon for accountant in entry.accountants[:3] if accountant.epsilon is not None]
+    assert entry.epsilon_upper == min(bounds)
+    assert all(accountant.note for accountant in entry.accountants if accountant.epsilon is None)
 
 
 def test_two_libraries_agree_on_poisson_samples() -> None:
-    own, opacus = (
-        found.epsilon for found in ledger("poisson").accountants if found.accountant.startswith("rdp (")
+    dp_accounting, opacus = (
+        accountant.epsilon
+        for accountant in ledger("poisson").accountants
+        if accountant.accountant.startswith("rdp (")
     )
-    assert own == pytest.approx(opacus, rel=0.01)
+    assert dp_accounting == pytest.approx(opacus, rel=0.01)
 
 
 def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
-    found = ledger("shuffled", noise=2.0)
-    assert found.claimed == pytest.approx(found.epsilon_upper)
-    assert found.mu == pytest.approx(5**0.5 / 2)
+    entry = ledger("shuffled", noise=2.0)
+    assert entry.claimed == pytest.approx(entry.epsilon_upper)
+    assert entry.mu == pytest.approx(5**0.5 / 2)
 
 
 def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
-    found = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), not_covered=(SEARCH,))
-    assert (found.epsilon_upper, found.accountant, found.reasons) == (None, None, (SEEDED,))
-    assert found.claimed == found.accountants[0].epsilon
-    assert found.not_covered == (SEARCH,)
-    assert (found.mu, found.tradeoff) == (None, ())
+    entry = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), not_covered=(SEARCH,))
+    assert (entry.epsilon_upper, entry.accountant, entry.reasons) == (None, None, (SEEDED,))
+    assert entry.claimed == entry.accountants[0].epsilon
+    assert entry.not_covered == (SEARCH,)
+    assert (entry.mu, entry.tradeoff) == (None, ())
 
 
 def test_accounting_needs_no_torch() -> None:
@@ -144,14 +148,16 @@ def test_accounting_needs_no_torch() -> None:
 
 
 def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:
-    found = ledger("poisson", noise=0.3, claimed_by="rdp")
-    own = [one for one in found.accountants if "opacus" not in one.accountant]
-    accountants = {one.accountant.split(" (")[0]: one for one in own}
+    entry = ledger("poisson", noise=0.3, claimed_by="rdp")
+    accountants_here = [
+        accountant for accountant in entry.accountants if "opacus" not in accountant.accountant
+    ]
+    accountants = {accountant.accountant.split(" (")[0]: accountant for accountant in accountants_here}
     names = ("tan", "pld", "rdp", "rdp, classic conversion")
     epsilons = [accountants[name].epsilon or 0.0 for name in names]
     assert epsilons == sorted(epsilons)
     assert 0 < epsilons[0] < epsilons[1]
-    assert (found.epsilon_upper, found.claimed) == (epsilons[1], epsilons[2])
+    assert (entry.epsilon_upper, entry.claimed) == (epsilons[1], epsilons[2])
     assert "no bound" in str(accountants["tan"].note)
 
 
@@ -170,18 +176,18 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.Replica:
     declaration = {
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
-    own = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
-    accounts.account("tan", own, tmp_path)
-    found = records.read("tan", own.accounts["tan"], tmp_path)
-    assert found is not None
-    return found.replicas[0]
+    settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
+    accounts.account("tan", settings, tmp_path)
+    account = records.read("tan", settings.accounts["tan"], tmp_path)
+    assert account is not None
+    return account.replicas[0]
 
 
 def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> None:
-    found = renyi_account(tmp_path, order=8)
-    assert found.ledger.steps == 2500
-    assert found.ledger.claimed_by == "rdp"
-    assert found.metrics["epsilon"] == found.ledger.claimed
+    account = renyi_account(tmp_path, order=8)
+    assert account.ledger.steps == 2500
+    assert account.ledger.claimed_by == "rdp"
+    assert account.metrics["epsilon"] == account.ledger.claimed
     expected = {
         "epsilon": 7.10,
         "epsilon_classic": 7.82,
@@ -191,7 +197,7 @@ def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> N
         "renyi": 8.35,
         "renyi_tan": 7.46,
     }
-    assert found.metrics == pytest.approx(expected, abs=0.02)
+    assert account.metrics == pytest.approx(expected, abs=0.02)
 
 
 def test_other_samples_have_no_tan_and_no_order(tmp_path: Path) -> None:

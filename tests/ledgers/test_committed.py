@@ -35,15 +35,15 @@ def rows() -> list[str]:
 
 
 def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
-    known = {(one.level, one.seed): one.ledger for one in kept}
-    for one in due:
-        ledger = known[one.level, one.seed]
+    known = {(replica.level, replica.seed): replica.ledger for replica in kept}
+    for replica in due:
+        ledger = known[replica.level, replica.seed]
         for name in ("claimed", "epsilon_upper", "epsilon_lower", "noise_multiplier"):
-            value = getattr(one.ledger, name)
+            value = getattr(replica.ledger, name)
             wanted = value if value is None else pytest.approx(value, rel=1e-6)
-            assert getattr(ledger, name) == wanted, (one.level, name)
+            assert getattr(ledger, name) == wanted, (replica.level, name)
         for name in ("steps", "delta", "reasons", "protects"):
-            assert getattr(ledger, name) == getattr(one.ledger, name), (one.level, name)
+            assert getattr(ledger, name) == getattr(replica.ledger, name), (replica.level, name)
 
 
 @pytest.mark.parametrize("key", rows())
@@ -74,7 +74,10 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     assert ran
     for key in ran:
         left = verification._row(key, OWN, measure=False)
-        here = all(weights_path(key, one.level, one.seed).exists() for one in records.read_run(key).replicas)
+        here = all(
+            weights_path(key, replica.level, replica.seed).exists()
+            for replica in records.read_run(key).replicas
+        )
         assert ("weights are not here" in str(left)) == (not here)
 
 
@@ -85,4 +88,7 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
     )
     kept = records.read_ledgers(key, ROOT)
     assert kept is not None
-    same(kept.replicas, [accounts.entry(line.level(own), own) for own in line.resolved[:1]])
+    same(
+        kept.replicas,
+        [accounts.entry(line.level(configured), configured) for configured in line.resolved[:1]],
+    )

@@ -38,22 +38,22 @@ def spending(sampling: str, noise: float, examples: int = EXAMPLES, batch: int =
 
 
 def candidates(
-    tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
+    tmp_path: Path, method: str, values: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
-    searched(tmp_path, method, own, tried, **changes)
+    searched(tmp_path, method, values, tried, **changes)
     return _searched("made-up", tmp_path)[0]
 
 
 def searched(
-    tmp_path: Path, method: str, own: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
+    tmp_path: Path, method: str, row_settings: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
 ) -> None:
     """Write the results of a search, with what the method itself says that each candidate spends."""
     model = {"name": "lenet5", "normalization": changes.pop("normalization", "none")}
     level, seeds = changes.pop("level", {"learning_rate": 0.1}), changes.pop("seeds", 2)
     row = {
         "paper": "nguyen2023", "table": "f4", "label": "made up", "data": "small", "method": method,
-        "model": model, "seeds": 1, "reproducible": False, "settings": own, "levels": [level],
+        "model": model, "seeds": 1, "reproducible": False, "settings": row_settings, "levels": [level],
         "axis": next(iter(level)),
     }  # fmt: skip
     settings = parse({"raw": {"mnist": {}}, "data": {"small": DATA}, "rows": {"made-up": row}})
@@ -62,7 +62,7 @@ def searched(
     guarantees = [
         declared(method, config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
     ]
-    found = {
+    results = {
         "candidates": [
             {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}
             for guarantee, config in zip(guarantees, configs, strict=True)
@@ -71,7 +71,7 @@ def searched(
     }
     path = search_path("made-up", tmp_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(results))
 
 
 def run_of(mechanism: SampledGaussian, steps: int) -> Run:
@@ -111,18 +111,18 @@ def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None
         (spending("poisson", 4.0).model_copy(update={"sets": 100}), 50),
         (spending("poisson", 2.0).model_copy(update={"sets": 2}), 50),
     ]
-    found = candidates(tmp_path, "batch_clipping", CLIPPED, tried)
-    assert found[::2] == found[1::2]  # each seed is a training
-    for one, (mechanism, steps) in zip(found[::2], expected, strict=True):
-        assert isinstance(one, tuple)
-        assert one[0].noise_multiplier == pytest.approx(mechanism.noise_multiplier)
-        assert one[0].model_copy(update={"noise_multiplier": mechanism.noise_multiplier}) == mechanism
-        assert one[1:] == (steps, 1e-5)
+    spent = candidates(tmp_path, "batch_clipping", CLIPPED, tried)
+    assert spent[::2] == spent[1::2]  # each seed is a training
+    for candidate, (mechanism, steps) in zip(spent[::2], expected, strict=True):
+        assert isinstance(candidate, tuple)
+        assert candidate[0].noise_multiplier == pytest.approx(mechanism.noise_multiplier)
+        assert candidate[0].model_copy(update={"noise_multiplier": mechanism.noise_multiplier}) == mechanism
+        assert candidate[1:] == (steps, 1e-5)
 
 
 def test_a_candidate_with_a_target_has_the_noise_that_keeps_it(tmp_path: Path) -> None:
-    (one, _) = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], level={"epsilon": 3.0})
-    assert one == (spending("poisson", noise_for(3.0, 1e-6, 0.02, 50, "rdp")), 50, 1e-6)
+    (candidate, _) = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], level={"epsilon": 3.0})
+    assert candidate == (spending("poisson", noise_for(3.0, 1e-6, 0.02, 50, "rdp")), 50, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_a_candidate_with_a_target_has_the_noise_that_keeps_it(tmp_path: Path) -
 def test_what_was_seeded_mixes_examples_or_is_not_private_has_no_bound(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    found = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], **{"level": {"epsilon": 3.0}, **changes})
-    assert found == [None, None]
+    spent = candidates(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], **{"level": {"epsilon": 3.0}, **changes})
+    assert spent == [None, None]
 
 
 # what was tried, and by hand: the noise over what one example moves, the sampling rate and the steps
@@ -218,10 +218,10 @@ def test_different_neighbours_are_made_the_same() -> None:
 
 def test_the_least_delta_of_any_holds_for_all() -> None:
     mechanism = spending("poisson", 2.0)
-    found = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])
-    assert found[1] == 1e-7
-    assert found[0] == composed_epsilon([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
-    assert found[0] > composed_epsilon([(mechanism, 50, 1e-5)] * 2)[0]
+    epsilon = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])
+    assert epsilon[1] == 1e-7
+    assert epsilon[0] == composed_epsilon([(mechanism, 50, 1e-7), (mechanism, 50, 1e-5)])[0]
+    assert epsilon[0] > composed_epsilon([(mechanism, 50, 1e-5)] * 2)[0]
 
 
 def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Path) -> None:
@@ -255,13 +255,18 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"replaced": [known.model_dump(mode="json")]}))
     alone = row_composition(run, None, tmp_path)
-    found = row_composition(run.model_copy(update={"replaced": (known, unknown)}), "made-up", tmp_path)
+    composition = row_composition(run.model_copy(update={"replaced": (known, unknown)}), "made-up", tmp_path)
     assert alone is None
-    assert found is not None
-    assert (found.trainings, found.searched, found.replaced, found.left_out) == (1, 1, 4, 2)
+    assert composition is not None
+    assert (composition.trainings, composition.searched, composition.replaced, composition.left_out) == (
+        1,
+        1,
+        4,
+        2,
+    )
     (candidate,) = candidates_of(tmp_path)
     together = composed_epsilon([*[(mechanism, 50, 1e-5)] * 5, candidate])[0]
-    assert found.epsilon == up(together)
+    assert composition.epsilon == up(together)
 
 
 def candidates_of(root: Path) -> list[Spent]:

@@ -82,12 +82,12 @@ def test_a_ledger_from_before_its_numbers_were_kept_speaks_todays_words() -> Non
 
 
 def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
-    own = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
-    bought = ledger.ledger_of(own, False, "s", [1, 10])
+    replica = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
+    bought = ledger.ledger_of(replica, False, "s", [1, 10])
     pure = 1 + 1 / 2 + 1 / 8 + 1 / 4
     assert (bought.claimed, bought.epsilon_upper, bought.delta) == (1.0, pure, 0.0)
     assert bought.spent == ((1, pure), (10, pure))
-    assert bought.protects == own.protects
-    assert ledger.ledger_of(own, True, None).protects is None
-    as_kept = Trained.model_validate_json(own.model_dump_json())
+    assert bought.protects == replica.protects
+    assert ledger.ledger_of(replica, True, None).protects is None
+    as_kept = Trained.model_validate_json(replica.model_dump_json())
     assert ledger.ledger_of(as_kept, False, "s", [1, 10]) == bought

@@ -33,14 +33,16 @@ def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None
     ("sampling", "noise", "delta"), [("poisson", 1e4, 1e-5), ("fixed", 1e4, 1e-5), ("poisson", 1.0, 0.5)]
 )
 def test_no_setting_hangs_or_has_a_negative_epsilon(sampling: str, noise: float, delta: float) -> None:
-    own = SampledGaussian.model_validate(
+    mechanism = SampledGaussian.model_validate(
         {"sampling": sampling, "noise_multiplier": noise, "examples": 60_000, "batch": 256}
     )
-    found = make_ledger(own, 100, delta, "rdp")
-    epsilons = [one.epsilon for one in found.accountants if one.epsilon is not None]
+    ledger = make_ledger(mechanism, 100, delta, "rdp")
+    epsilons = [accountant.epsilon for accountant in ledger.accountants if accountant.epsilon is not None]
     assert all(epsilon >= 0 and math.isfinite(epsilon) for epsilon in epsilons)
-    assert found.epsilon_upper == min(one.epsilon for one in found.accountants[:3] if one.epsilon is not None)
-    assert 0 <= (found.epsilon_lower or 0) <= (found.epsilon_upper or 0)
+    assert ledger.epsilon_upper == min(
+        accountant.epsilon for accountant in ledger.accountants[:3] if accountant.epsilon is not None
+    )
+    assert 0 <= (ledger.epsilon_lower or 0) <= (ledger.epsilon_upper or 0)
 
 
 def test_what_two_machines_differ_by_is_no_contradiction() -> None:

@@ -262,7 +262,7 @@ def test_a_plain_function_is_audited_by_what_it_claims() -> None:
 @pytest.mark.parametrize(("rate", "steps"), [(0.05, 60), (0.5, 30)])
 def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, steps: int) -> None:
     random, runs, size = np.random.default_rng(0), 300, 1000
-    found: dict[str, list[float]] = {}
+    p_values: dict[str, list[float]] = {}
     for _ in range(runs):
         batches = random.binomial(size // 2, rate, (steps, 2))
         crowd = batches + NOISE * random.normal(size=(steps, 2))
@@ -271,11 +271,11 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
         members = [np.flatnonzero(random.random(size) < rate) for _ in range(steps)]
         answers = recognise(crowd, blanks, size, rate, NOISE)
         for each in [*answers, *of_batches(members, size)]:
-            found.setdefault(each.name + " of batches" * (each not in answers), []).append(each.p)
-    assert set(found) == {
+            p_values.setdefault(each.name + " of batches" * (each not in answers), []).append(each.p)
+    assert set(p_values) == {
         "generator", "clipping", "divisor", "noise", "sampler", "sampler of batches", "weights of batches",
     }  # fmt: skip
-    for p in found.values():
+    for p in p_values.values():
         assert np.mean(np.array(p) < 0.1) < 0.15
         assert np.mean(np.array(p) < 0.01) < 0.03
 

@@ -108,19 +108,21 @@ def test_a_clipped_sum_is_that_of_one_example_at_a_time() -> None:
     expected = {name: torch.zeros_like(value) for name, value in tensors.items()}
     norms = []
 
-    def loss(weights: dict[str, torch.Tensor], one: int) -> torch.Tensor:
-        return F.cross_entropy(functional_call(net, weights, (inputs[one : one + 1],)), labels[one : one + 1])
+    def loss(weights: dict[str, torch.Tensor], index: int) -> torch.Tensor:
+        return F.cross_entropy(
+            functional_call(net, weights, (inputs[index : index + 1],)), labels[index : index + 1]
+        )
 
-    for one in range(6):
-        gradient = grad(loss)(tensors, one)
+    for index in range(6):
+        gradient = grad(loss)(tensors, index)
         norms.append(math.sqrt(sum(float(value.square().sum()) for value in gradient.values())))
         for name, value in gradient.items():
             expected[name] += value * min(1.0, 0.5 / norms[-1])
     for reference in (False, True):
-        found = dprepro.clipped_sum(net, inputs, labels, 0.5, reference=reference)
-        torch.testing.assert_close(found.norms[:, 0], torch.tensor(norms).double())
+        actual = dprepro.clipped_sum(net, inputs, labels, 0.5, reference=reference)
+        torch.testing.assert_close(actual.norms[:, 0], torch.tensor(norms).double())
         for name, value in expected.items():
-            torch.testing.assert_close(found.sums[name], value)
+            torch.testing.assert_close(actual.sums[name], value)
 
 
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
@@ -193,9 +195,9 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.Capture
     printed = capsys.readouterr().out
     said = re.findall(r"; (\d*\.\d+)", first)
     assert len(said) == 2
-    found = [float(number) for number in re.findall(r"\d+\.\d{4,}", printed)]
+    numbers = [float(number) for number in re.findall(r"\d+\.\d{4,}", printed)]
     for number in said:
-        assert any(round(one, len(number.partition(".")[2])) == float(number) for one in found), number
+        assert any(round(value, len(number.partition(".")[2])) == float(number) for value in numbers), number
     for block in others:
         exec(block, {})
 

@@ -37,18 +37,18 @@ def test_equals_torchvision_image_by_image(
     padding: Literal["constant", "reflect"], shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:
     images = some(40, *shape, dtype=dtype)
-    found = crop_flip(images, draws(40), padding=padding)
-    assert found.dtype == dtype
-    assert torch.equal(found, one_by_one(images, draws(40), padding=padding))
+    actual = crop_flip(images, draws(40), padding=padding)
+    assert actual.dtype == dtype
+    assert torch.equal(actual, one_by_one(images, draws(40), padding=padding))
 
 
 @pytest.mark.parametrize("side", [32, 36, 28, 20])
 @pytest.mark.parametrize("shape", [(3, 28, 28), (1, 28, 30)])
 def test_crops_of_another_size_equal_torchvision_too(shape: tuple[int, ...], side: int) -> None:
     images = some(40, *shape)
-    found = crop_flip(images, draws(40), side)
-    assert found.shape == (40, shape[0], side, side)
-    assert torch.equal(found, one_by_one(images, draws(40), side))
+    actual = crop_flip(images, draws(40), side)
+    assert actual.shape == (40, shape[0], side, side)
+    assert torch.equal(actual, one_by_one(images, draws(40), side))
 
 
 def test_a_crop_larger_than_the_padded_image_is_refused() -> None:
@@ -60,20 +60,20 @@ def test_a_crop_larger_than_the_padded_image_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None:
     images = some(2, 3, 1, 28, 24, dtype=dtype)
-    found = centred(images, side)
-    assert found.dtype == dtype
-    assert found.shape == (2, 3, 1, side, side)
+    actual = centred(images, side)
+    assert actual.dtype == dtype
+    assert actual.shape == (2, 3, 1, side, side)
     large, start = torch.zeros(2, 3, 1, 60, 60, dtype=dtype), (60 - side) // 2  # a black wall behind it
     top, left = (start + (side - size) // 2 for size in (28, 24))
     large[..., top : top + 28, left : left + 24] = images
-    assert torch.equal(found, large[..., start : start + side, start : start + side])
+    assert torch.equal(actual, large[..., start : start + side, start : start + side])
 
 
 def test_replicas_are_a_leading_dimension() -> None:
     images = some(2, 5, 3, 32, 32)
-    found = crop_flip(images, draws(10).reshape(2, 15))
-    assert torch.equal(found.flatten(0, 1), one_by_one(images.flatten(0, 1), draws(10)))
-    assert found.shape == images.shape
+    actual = crop_flip(images, draws(10).reshape(2, 15))
+    assert torch.equal(actual.flatten(0, 1), one_by_one(images.flatten(0, 1), draws(10)))
+    assert actual.shape == images.shape
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -90,8 +90,8 @@ def test_places_are_drawn_evenly() -> None:
     image = torch.zeros(1, 9, 9, dtype=torch.uint8)
     image[0, 4, 4] = 1  # wherever it goes it stays inside
     count = 40_500
-    found = crop_flip(image.expand(count, 1, 9, 9), draws(count))
-    seen = found.sum((0, 1), dtype=torch.long)
+    actual = crop_flip(image.expand(count, 1, 9, 9), draws(count))
+    seen = actual.sum((0, 1), dtype=torch.long)
     expected = count / 81
     assert seen.sum() == count
     assert (seen - expected).abs().max() < 5 * expected**0.5

@@ -36,19 +36,19 @@ def settings(**changes: object) -> BatchClippingSettings:
 
 
 def make(data: Prepared, model: Model, *wanted: BatchClippingSettings, how: Execution = CPU) -> BatchClipping:
-    members = [Replica(f"replica {number}", number, own) for number, own in enumerate(wanted)]
+    members = [Replica(f"replica {number}", number, configured) for number, configured in enumerate(wanted)]
     return BatchClipping(make_task(members, model, True, data, how), wanted, model.normalization)
 
 
 def begun(method: BatchClipping) -> tuple[dict, Bounds, Tensor]:
     """State, bounds and step sizes of the first step."""
-    rates = torch.tensor([own.learning_rate for own in method.settings])
+    rates = torch.tensor([configured.learning_rate for configured in method.settings])
     state = method.init()
     state |= method.new_bounds(state, rates, 0)
     return state, Bounds(*(state["bounds"][name] for name in Bounds._fields)), rates
 
 
-def one(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value[0] for name, value in tensors.items()}
 
 
@@ -67,18 +67,18 @@ def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | 
     method = make(tiny, model, settings(mini_set=size, sampling="shuffled", clip=0.05))
     state, bounds, _ = begun(method)
     after, _ = method.step(method.init(), 0)
-    own = method.first
+    configured = method.first
     total = {name: torch.zeros_like(value[0]) for name, value in state["parameters"].items()}
-    for index in method.task.streams.shuffled(0, 200, 12)[0].split(own.set_size):
+    for index in method.task.streams.shuffled(0, 200, 12)[0].split(configured.set_size):
         leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
-        found = torch.autograd.grad(batch_loss(method, leaves, index), list(leaves.values()))
-        for limit, name, g in zip(bounds.limits[0], leaves, found, strict=True):
+        actual = torch.autograd.grad(batch_loss(method, leaves, index), list(leaves.values()))
+        for limit, name, g in zip(bounds.limits[0], leaves, actual, strict=True):
             total[name] += g * min(1.0, limit.item() / g.norm().item())
     noise = method.task.streams.normal(0, sum(value.numel() for value in total.values()))[0]
     parts = noise.split([value.numel() for value in total.values()])
     for limit, part, (name, value) in zip(bounds.limits[0], parts, total.items(), strict=True):
         noisy = value + 2 * limit * 0.5 * part.reshape(value.shape)  # N(0, (2 C_h sigma)^2)
-        expected = state["parameters"][name][0] - 0.3 * noisy / own.sets
+        expected = state["parameters"][name][0] - 0.3 * noisy / configured.sets
         torch.testing.assert_close(after["parameters"][name][0], expected, rtol=1e-3, atol=1e-5)
 
 
@@ -86,7 +86,7 @@ def test_expected_norms_are_those_of_single_public_examples(tiny: Prepared) -> N
     """The fast way against one backward pass an example, with batch norm's statistics of D_pub."""
     method = make(tiny, BN, settings(note_norms=True))
     state, bounds, _ = begun(method)
-    parameters, public = one(state["parameters"]), method.public[0]
+    parameters, public = single(state["parameters"]), method.public[0]
     assert torch.equal(centred(tiny_images(tiny), 32), F.pad(tiny_images(tiny), (2,) * 4))
     with measuring(method.task.net, torch.ones(len(public))) as given:
         functional_call(method.task.net, parameters, (public,))
@@ -94,8 +94,8 @@ def test_expected_norms_are_those_of_single_public_examples(tiny: Prepared) -> N
     for image, label in zip(public, method.task.public_labels, strict=True):
         leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
         logits = functional_call(method.task.net, {**leaves, **given}, (image[None],))
-        found = torch.autograd.grad(F.cross_entropy(logits, label[None]), list(leaves.values()))
-        norms.append(torch.stack([g.norm() for g in found]))
+        actual = torch.autograd.grad(F.cross_entropy(logits, label[None]), list(leaves.values()))
+        norms.append(torch.stack([g.norm() for g in actual]))
     expected = torch.stack(norms).mean(0)
     torch.testing.assert_close(state["norms"]["layers"][0], expected, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(bounds.limits[0], 0.2 * expected / expected.max(), rtol=1e-3, atol=1e-6)
@@ -116,8 +116,8 @@ def test_norms_of_mini_sets_are_those_of_their_mean_gradients(tiny: Prepared) ->
     norms = []
     for index in (torch.arange(3), torch.arange(3, 6)):  # the seventh is too few for a set
         leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
-        found = torch.autograd.grad(batch_loss(theirs, leaves, index), list(leaves.values()))
-        norms.append(torch.stack([g.norm() for g in found]))
+        actual = torch.autograd.grad(batch_loss(theirs, leaves, index), list(leaves.values()))
+        norms.append(torch.stack([g.norm() for g in actual]))
     torch.testing.assert_close(method.public_norms(state, rates)[0], torch.stack(norms), rtol=1e-3, atol=1e-5)
 
 
@@ -147,13 +147,13 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     theirs = Dpsgd(make_task(members, Model(name="lenet5"), True, tiny, CPU), [private], "none")
     assert theirs.mechanism is not None
     multiplier = theirs.mechanism.spendings[0].noise_multiplier
-    own = settings(sampling="poisson", mini_set=1, clipping="full", sigma=multiplier / 2, side=None)
-    method = make(tiny, Model(name="lenet5"), own)
+    configured = settings(sampling="poisson", mini_set=1, clipping="full", sigma=multiplier / 2, side=None)
+    method = make(tiny, Model(name="lenet5"), configured)
     method.views.scale = None  # DP-SGD takes its images in [0, 1]
     expected, _ = theirs.step(theirs.init(), 4)
-    found, _ = method.step(method.init() | method.new_bounds(method.init(), torch.tensor([0.3]), 0), 4)
+    actual, _ = method.step(method.init() | method.new_bounds(method.init(), torch.tensor([0.3]), 0), 4)
     for name, value in expected["parameters"].items():
-        torch.testing.assert_close(found["parameters"][name], value, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(actual["parameters"][name], value, rtol=1e-4, atol=1e-6)
     spending = method.guarantee(0).spending
     assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})
     assert spending is not None
@@ -186,9 +186,9 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
     tiny: Prepared, sampling: str, size: int | None, clipping: str
 ) -> None:
     model = PLAIN if size == 1 else BN
-    own = settings(batch=4, sampling=sampling, mini_set=size, clipping=clipping, clip=1e-3)
+    configured = settings(batch=4, sampling=sampling, mini_set=size, clipping=clipping, clip=1e-3)
     furthest = torch.zeros(1)
-    method = make(tiny, model, own)
+    method = make(tiny, model, configured)
     state, bounds, _ = begun(method)
     for step in range(5):
         sets = method.sample(step)
@@ -201,11 +201,11 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
         if sampling == "poisson":  # the record leaves the sample
             mask = sets.mask.clone()
             mask[0].view(-1)[place] = 0
-            found = moved(method, state, bounds, sets, Sample(sets.chosen, mask), example)
+            movement = moved(method, state, bounds, sets, Sample(sets.chosen, mask), example)
         else:
-            found = moved(method, state, bounds, sets, None, example)
-        assert (found <= times * method.distance * (1 + 1e-3)).all()
-        furthest = torch.maximum(furthest, found.max())
+            movement = moved(method, state, bounds, sets, None, example)
+        assert (movement <= times * method.distance * (1 + 1e-3)).all()
+        furthest = torch.maximum(furthest, movement.max())
     # 2 C is needed, but for an example that is a mini-set of its own and leaves: then C is
     alone = sampling == "poisson" and size == 1
     assert furthest > (0.99 if alone else 1.05)
@@ -221,8 +221,8 @@ def test_a_shuffled_run_resumes_only_between_orders(tiny: Prepared) -> None:
 
 def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
     """Padding points at an example; neither its values nor its label may matter."""
-    own = settings(sampling="poisson", mini_set=4)
-    method = make(tiny, BN, own)
+    configured = settings(sampling="poisson", mini_set=4)
+    method = make(tiny, BN, configured)
     index = torch.tensor([[[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]]])
     mask = torch.tensor([[[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]])
     state, bounds, _ = begun(method)
@@ -254,8 +254,8 @@ def test_the_guarantee_pays_the_root_of_the_parts(
 
 
 def test_noise_has_the_papers_scale(tiny: Prepared) -> None:
-    for own in (settings(), settings(sampling="poisson", mini_set=1), settings(clipping="full")):
-        method = make(tiny, PLAIN, own)
+    for configured in (settings(), settings(sampling="poisson", mini_set=1), settings(clipping="full")):
+        method = make(tiny, PLAIN, configured)
         _, bounds, _ = begun(method)
         assert method.mechanism is not None
         expected = (bounds.members[0] @ (2 * 0.5 * bounds.limits[0]))[None]
@@ -263,10 +263,10 @@ def test_noise_has_the_papers_scale(tiny: Prepared) -> None:
 
 
 def test_what_is_not_private_says_so(tiny: Prepared) -> None:
-    for own in (settings(clipping="none", sigma=0), settings(sigma=0)):
-        found = make(tiny, BN, own).guarantee(0)
-        assert found.spending is None
-        assert found.broken
+    for configured in (settings(clipping="none", sigma=0), settings(sigma=0)):
+        actual = make(tiny, BN, configured).guarantee(0)
+        assert actual.spending is None
+        assert actual.broken
     assert make(tiny, BN, settings()).guarantee(0).broken == ()
     leaking = make(tiny, BN, settings(statistics="running")).guarantee(0)
     assert leaking.spending is not None
@@ -292,12 +292,12 @@ def test_only_running_averages_look_at_private_data_besides_the_released_sums(ti
 
 
 def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -> None:
-    own = settings(batch=20, epochs=3, rate_decay=0.9, clip_decay=0.5)
-    steps = own.total_steps(200)
-    assert [own.epoch_at(step, steps) for step in (0, 9, 10, 19, 20, 29)] == [0, 0, 1, 1, 2, 2]
-    assert own.rate_at(25, steps) == pytest.approx(0.3 * 0.81)
-    assert own.clip_at(10, steps) == pytest.approx(0.1)
-    method = make(tiny, PLAIN, own)
+    configured = settings(batch=20, epochs=3, rate_decay=0.9, clip_decay=0.5)
+    steps = configured.total_steps(200)
+    assert [configured.epoch_at(step, steps) for step in (0, 9, 10, 19, 20, 29)] == [0, 0, 1, 1, 2, 2]
+    assert configured.rate_at(25, steps) == pytest.approx(0.3 * 0.81)
+    assert configured.clip_at(10, steps) == pytest.approx(0.1)
+    method = make(tiny, PLAIN, configured)
     state = method.init()
     limits = []
     for step in range(21):
@@ -307,8 +307,8 @@ def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -
 
 
 def test_plain_sgd_is_torchs(tiny: Prepared) -> None:
-    own = settings(clipping="none", sigma=0, sampling="shuffled", learning_rate=0.05)
-    method = make(tiny, BN, own)
+    configured = settings(clipping="none", sigma=0, sampling="shuffled", learning_rate=0.05)
+    method = make(tiny, BN, configured)
     state = method.init()
     leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
     optimizer = torch.optim.SGD(leaves.values(), lr=0.05)

@@ -27,11 +27,14 @@ from tests.methods.conftest import CPU, check_ways
 
 def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Dpsgd:
     model = Model(name="lenet5", normalization=normalization, epsilon=0.1)
-    members = [Replica(f"epsilon={own.epsilon:g}", seed, own) for seed, own in enumerate(settings)]
+    members = [
+        Replica(f"epsilon={configured.epsilon:g}", seed, configured)
+        for seed, configured in enumerate(settings)
+    ]
     return Dpsgd(make_task(members, model, True, data, how), settings, normalization)
 
 
-def one(tensors: dict[str, torch.Tensor], index: int = 0) -> dict[str, torch.Tensor]:
+def single(tensors: dict[str, torch.Tensor], index: int = 0) -> dict[str, torch.Tensor]:
     return {name: value[index] for name, value in tensors.items()}
 
 
@@ -46,8 +49,8 @@ def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tens
 
 
 def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
-    own = dpsgd(learning_rate=0.3, clip=0.4)
-    method = make(tiny, [own], "layer")
+    configured = dpsgd(learning_rate=0.3, clip=0.4)
+    method = make(tiny, [configured], "layer")
     before = method.init()
     after, _ = method.step(before, 5)
     parameters = {n: v[0].clone().requires_grad_() for n, v in before["parameters"].items()}
@@ -57,11 +60,13 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
         loss = F.cross_entropy(functional_call(method.task.net, parameters, (inputs,)), labels)
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(parameters.values()))])
         total += gradient * min(1.0, 0.4 / gradient.norm().item())
-    noise = accounting.noise_for(own.epsilon, own.delta, 0.1, own.total_steps(200), "rdp")
+    noise = accounting.noise_for(
+        configured.epsilon, configured.delta, 0.1, configured.total_steps(200), "rdp"
+    )
     total += 0.4 * noise * method.task.streams.normal(5, len(total))[0]
     expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.3 * total / 20
-    found = torch.cat([v[0].flatten() for v in after["parameters"].values()])
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    actual = torch.cat([v[0].flatten() for v in after["parameters"].values()])
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn", "noisy_bn"])
@@ -73,8 +78,8 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalizati
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_optimizer_and_rate_are_torchs(tiny: Prepared, optimizer: str) -> None:
     momentum = 0.9 if optimizer == "sgd" else 0.0
-    own = dpsgd(epsilon="inf", optimizer=optimizer, momentum=momentum, learning_rate=0.05)
-    method = make(tiny, [own], "none")
+    configured = dpsgd(epsilon="inf", optimizer=optimizer, momentum=momentum, learning_rate=0.05)
+    method = make(tiny, [configured], "none")
     state = method.init()
     leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
     theirs = (
@@ -99,13 +104,13 @@ def test_optimizer_and_rate_are_torchs(tiny: Prepared, optimizer: str) -> None:
 
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(statistics_weight=0.3)], "public_bn")
-    own, parameters = method.statistics, one(method.init()["parameters"])
-    assert isinstance(own, PublicStatistics)
+    statistics, parameters = method.statistics, single(method.init()["parameters"])
+    assert isinstance(statistics, PublicStatistics)
     inputs, labels, mask = sample_of(method.task, np.arange(12))
-    tensors = {**parameters, **own.input_statistics(parameters)}
-    sums = own.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
-    exact = grad(lambda tensors: own.losses(tensors, inputs, labels, mask).sum())(parameters)
-    for name, value in own.parameter_gradients(parameters, sums).items():
+    tensors = {**parameters, **statistics.input_statistics(parameters)}
+    sums = statistics.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
+    exact = grad(lambda tensors: statistics.losses(tensors, inputs, labels, mask).sum())(parameters)
+    for name, value in statistics.parameter_gradients(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
 
 
@@ -115,10 +120,10 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
 ) -> None:
     how = replace(CPU, physical=40, replicas_at_once=1 if alone else None)
     method = make(tiny, [dpsgd()], "batch_bn", how)
-    own, parameters = method.statistics, one(method.init()["parameters"])
+    statistics, parameters = method.statistics, single(method.init()["parameters"])
     inputs, labels, mask = sample_of(method.task, np.arange(6))
     mask[5] = 0  # padding must leave no trace, in the statistics either
-    found = own.clipper()(parameters, inputs, labels, mask, bounds(method, 0.2))
+    actual = statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.2))
     public = as_input(method.task.public)
     total, norms = torch.zeros(()), []
     for index in range(5):
@@ -129,19 +134,19 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
         gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
         norms.append(gradient.norm())
         total = total + gradient * torch.clamp(0.2 / norms[-1], max=1)
-    torch.testing.assert_close(found.norms[:5, 0], torch.stack(norms), rtol=1e-4, atol=0)
+    torch.testing.assert_close(actual.norms[:5, 0], torch.stack(norms), rtol=1e-4, atol=0)
     torch.testing.assert_close(
-        torch.cat([found.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
+        torch.cat([actual.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
     )
     # and so one record moves all of them: see `test_every_row.py`
-    assert isinstance(own, JointStatistics)
-    assert len(own.linear) == 3, "these layers' gradients aren't written out"
+    assert isinstance(statistics, JointStatistics)
+    assert len(statistics.linear) == 3, "these layers' gradients aren't written out"
     assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 
 def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd()], "batch_bn")
-    parameters = one(method.init()["parameters"])
+    parameters = single(method.init()["parameters"])
     inputs = as_input(torch.from_numpy(tiny.splits["test"].inputs[:4]))
     together = method.statistics.logits(parameters, inputs)
     for index in range(4):
@@ -160,17 +165,17 @@ def test_statistics_of_no_layer_are_refused(tiny: Prepared, normalization: str) 
 
 def test_noisy_averages_are_scaled_by_the_papers_sensitivities(tiny: Prepared) -> None:
     """Over neighbouring samples the first layer's statistics move by at most their share of the bound."""
-    own = dpsgd(statistics_share=0.3, activation_range=4.0, clip=0.5)
-    method = make(tiny, [own], "noisy_bn")
-    statistics, parameters = method.statistics, one(method.init()["parameters"])
+    configured = dpsgd(statistics_share=0.3, activation_range=4.0, clip=0.5)
+    method = make(tiny, [configured], "noisy_bn")
+    statistics, parameters = method.statistics, single(method.init()["parameters"])
     assert isinstance(statistics, NoisyAverages)
-    found = []
+    actual = []
     for count in (20, 19):  # 20 is the batch of the settings, L in the formulas
         inputs, labels, mask = sample_of(method.task, np.arange(count))
         inputs[19:] *= 50  # an outlier that truncation must hold back
-        found.append(statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.5)).sums)
+        actual.append(statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.5)).sums)
     for part in ("mean", "var"):
-        moved = (found[0][f"1.{part}"] - found[1][f"1.{part}"]).abs().max().item()
+        moved = (actual[0][f"1.{part}"] - actual[1][f"1.{part}"]).abs().max().item()
         assert 0 < moved <= 0.5 * statistics.scales[f"1.{part}"] * {
             "mean": 4 / 20, "var": 16 * (3 / 20 - 3 / 400 + 1 / 8000)
         }[part]  # fmt: skip
@@ -185,8 +190,8 @@ def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(averaging=0.25, clip=0.5)], "noisy_bn")
     statistics, start = method.statistics, method.init()
     inputs, labels, mask = sample_of(method.task, np.arange(20))
-    sums = statistics.clipper()(one(start["parameters"]), inputs, labels, mask, bounds(method, 0.5)).sums
-    averages = statistics.track(one(start["running"]), sums, torch.tensor(0.5))
+    sums = statistics.clipper()(single(start["parameters"]), inputs, labels, mask, bounds(method, 0.5)).sums
+    averages = statistics.track(single(start["running"]), sums, torch.tensor(0.5))
     weight, bias = (start["parameters"][f"0.{part}"][0] for part in ("weight", "bias"))
     summed = F.conv2d(inputs, weight, bias, padding=2).clamp(-4, 4)
     torch.testing.assert_close(averages["1.mean"], 0.25 * summed.mean((0, 2, 3)), rtol=1e-3, atol=1e-5)

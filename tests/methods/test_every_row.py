@@ -52,11 +52,18 @@ COPIED = {
 }
 # of the Laplace mechanisms, every network with every way to noise its data
 PERTURBED = {
-    (row.method, row.model, shape_of(row, OWN), own.variant, own.sensitivity, own.exact): key
+    (
+        row.method,
+        row.model,
+        shape_of(row, OWN),
+        configured.variant,
+        configured.sensitivity,
+        configured.exact,
+    ): key
     for key, row in OWN.rows.items()
     if row.method in {"adlm", "ilm"}
-    for own in row.resolved
-    if own.private
+    for configured in row.resolved
+    if configured.private
 }
 
 
@@ -64,10 +71,12 @@ PERTURBED = {
 def test_one_record_moves_what_is_released_by_at_most_the_clip(
     model: Model, shape: Shape, tmp_path: Path
 ) -> None:
-    own = DpsgdSettings(batch=SAMPLE, epochs=1, learning_rate=1, epsilon=8, delta=1e-5)
+    configured = DpsgdSettings(batch=SAMPLE, epochs=1, learning_rate=1, epsilon=8, delta=1e-5)
     data = made_up(model, shape, tmp_path)
     method = Dpsgd(
-        make_task([Replica("epsilon=8", 0, own)], model, True, data, CPU), [own], model.normalization
+        make_task([Replica("epsilon=8", 0, configured)], model, True, data, CPU),
+        [configured],
+        model.normalization,
     )
     network = {name: value[0] for name, value in method.network(method.model(method.init()), 0).items()}
     trained = {name for name, value in method.task.net.named_parameters() if value.requires_grad}
@@ -95,15 +104,18 @@ def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
     model: Model, shape: Shape, clipping: str, single: bool, tmp_path: Path
 ) -> None:
     row = OWN.rows[LAYERWISE[model, shape, clipping, single]]
-    own = row.configured(row.levels[0], {"batch": 4, "mini_set": 1 if single else 2, "local_steps": 1})
+    configured = row.configured(row.levels[0], {"batch": 4, "mini_set": 1 if single else 2, "local_steps": 1})
     data = made_up(model, shape, tmp_path)
-    task = make_task([Replica("level", 0, own)], model, True, data, CPU)
-    method, rates = BatchClipping(task, [own], model.normalization), torch.tensor([0.1])
+    task = make_task([Replica("level", 0, configured)], model, True, data, CPU)
+    method, rates = BatchClipping(task, [configured], model.normalization), torch.tensor([0.1])
     state = method.init()
     state |= method.new_bounds(state, rates, 0)
     bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
     # the last record, unlike the others, in the place of the first
-    sets = [torch.tensor(order).reshape(1, own.sets, own.set_size) for order in ([0, 1, 2, 3], [5, 1, 2, 3])]
+    sets = [
+        torch.tensor(order).reshape(1, configured.sets, configured.set_size)
+        for order in ([0, 1, 2, 3], [5, 1, 2, 3])
+    ]
     sums = [
         method.sums(state, Sample(index, torch.ones_like(index).float()), bounds, 0)[0]
         for index in (chosen[..., 0] if method.single else chosen for chosen in sets)
@@ -121,29 +133,31 @@ def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
 ) -> None:
     copies = 1 if augment == "none" else 2
     row = OWN.rows[COPIED[model, shape, augment]]
-    own = row.configured(row.levels[0], {"batch": SAMPLE, "copies": copies, "augment": augment})
-    task = make_task([Replica("level", 0, own)], model, True, made_up(model, shape, tmp_path), CPU)
-    method = Tan(task, [own], model.normalization)
+    configured = row.configured(row.levels[0], {"batch": SAMPLE, "copies": copies, "augment": augment})
+    task = make_task([Replica("level", 0, configured)], model, True, made_up(model, shape, tmp_path), CPU)
+    method = Tan(task, [configured], model.normalization)
     parameters = method.init()["parameters"]
     samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
-    for clip in (0.1, own.clip):
+    for clip in (0.1, configured.clip):
         bounds = method.bounds(torch.tensor([clip]))
         sums = [method.clipped_sums(parameters, sample, bounds, 0).sums for sample in samples]
         moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
         assert 0.5 * clip < moved <= clip * (1 + 1e-4)
 
 
-def perturbed(key: str, own: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:
+def perturbed(key: str, configured: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:
     """The row's method on random examples, of which the last has this brightness all over, and its class."""
     row, data = OWN.rows[key], made_up(OWN.rows[key].model, shape, folder)
     for name, split in data.splits.items():
         inputs, labels = split.inputs.copy(), split.labels.copy()
         inputs[-1], labels[-1] = last, last % 4
         data.splits[name] = Split(inputs, labels)
-    task = make_task([Replica("level", 0, own)], row.model, True, data, CPU)
+    task = make_task([Replica("level", 0, configured)], row.model, True, data, CPU)
     mean = torch.rand(task.inputs.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     relevance = Relevances(mean, SAMPLE, public=False, informed=False)
-    method = build_method(row.method, replace(task, relevance=relevance), [own], row.model.normalization)
+    method = build_method(
+        row.method, replace(task, relevance=relevance), [configured], row.model.normalization
+    )
     assert isinstance(method, Perturbed)
     return method
 
@@ -155,27 +169,27 @@ def test_one_record_moves_nothing_of_the_data_but_its_own_release(
     key, shape = PERTURBED[case], case[2]
     level = OWN.rows[key].resolved[-1]
     noise_batch = None if level.variant == "sound" else level.scale_batch
-    own = level.model_copy(update={"batch": SAMPLE, "epochs": 2.0, "noise_batch": noise_batch})
-    one, other = (perturbed(key, own, shape, tmp_path, last) for last in (0, 255))
-    guarantee = one.guarantee(0)
-    if own.variant == "code":
+    configured = level.model_copy(update={"batch": SAMPLE, "epochs": 2.0, "noise_batch": noise_batch})
+    first, other = (perturbed(key, configured, shape, tmp_path, last) for last in (0, 255))
+    guarantee = first.guarantee(0)
+    if configured.variant == "code":
         assert guarantee.broken  # the ledger's reason stands in place of a bound
         return
-    assert (guarantee.broken == ()) == (own.exact == "nothing")
+    assert (guarantee.broken == ()) == (configured.exact == "nothing")
     assert isinstance(guarantee.spending, Releases)
     spent = {part.quantity: part for part in guarantee.spending.laplace}
     for part, name in ((spent["inputs"], "inputs"), (spent["labels"], "first")):
-        moved = (getattr(one.release, name) - getattr(other.release, name))[0].flatten(1).abs()
+        moved = (getattr(first.release, name) - getattr(other.release, name))[0].flatten(1).abs()
         assert not moved[:-1].any()
         if part.scales:
             assert (moved[-1] > 0).sum() <= len(part.scales) * part.repeats
             rounding = 1e-6 * max(part.scales)  # much noise leaves float32 few digits
             assert moved[-1].max() == pytest.approx(part.distance, abs=1e-5 + rounding)
     # and training reads the release alone
-    blind = perturbed(key, own, shape, tmp_path, 255)
-    blind.release = one.release
+    blind = perturbed(key, configured, shape, tmp_path, 255)
+    blind.release = first.release
     models = []
-    for method in (one, blind):
+    for method in (first, blind):
         state = method.init()
         for step in range(2):
             state, _ = method.step(state, step)

@@ -29,10 +29,10 @@ SOUND = {"variant": "sound", "sensitivity": None}
     [{}, {"sensitivity": "neurons"}, {"variant": "code", "sensitivity": 9800}, SOUND, {"noise_batch": 1800}],
 )
 def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, Any]) -> None:
-    own = params.parse(with_identical(**changes)).rows["one"].resolved[0]
-    assert own.private
-    assert own.scale_batch == changes.get("noise_batch", 100)
-    assert not own.model_copy(update={"epsilon": float("inf")}).private
+    configured = params.parse(with_identical(**changes)).rows["one"].resolved[0]
+    assert configured.private
+    assert configured.scale_batch == changes.get("noise_batch", 100)
+    assert not configured.model_copy(update={"epsilon": float("inf")}).private
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,17 @@ def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], li
 def test_a_laplace_setting_that_is_not_allowed_is_told(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError) as caught:
         params.parse(with_identical(**changes))
-    found = str(caught.value).splitlines()
-    assert all(own.startswith("params.yaml: rows.one.settings.") for own in found)
-    assert any(line in own for own in found)
+    lines = str(caught.value).splitlines()
+    assert all(told.startswith("params.yaml: rows.one.settings.") for told in lines)
+    assert any(line in told for told in lines)
 
 
 def test_shares_of_epsilon_are_one_together() -> None:
-    own = params.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
-    assert own.input_share + own.loss_share + own.relevance_share == pytest.approx(1)
-    assert own.input_share == pytest.approx(0.6)
+    configured = (
+        params.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
+    )
+    assert configured.input_share + configured.loss_share + configured.relevance_share == pytest.approx(1)
+    assert configured.input_share == pytest.approx(0.6)
     assert params.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
 
 
@@ -116,7 +118,7 @@ def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
 
 
 def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
-    own = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
+    configured = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
     alike = {
         "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
         "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1, "exact": "loss",
@@ -127,6 +129,6 @@ def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
     }  # fmt: skip
     assert alike.keys() | apart.keys() == AdlmSettings.model_fields.keys()
     for name, value in alike.items():
-        assert own.model_copy(update={name: value}).batching_key == own.batching_key, name
+        assert configured.model_copy(update={name: value}).batching_key == configured.batching_key, name
     for name, value in {**apart, "epsilon": float("inf")}.items():
-        assert own.model_copy(update={name: value}).batching_key != own.batching_key, name
+        assert configured.model_copy(update={name: value}).batching_key != configured.batching_key, name

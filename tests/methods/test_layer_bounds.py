@@ -21,10 +21,10 @@ def settings(clipping: str, **changes: object) -> BatchClippingSettings:
     return BatchClippingSettings.model_validate(values | changes)
 
 
-def found(clipping: str, **changes: object) -> tuple[Bounds, Tensor]:
-    own = settings(clipping, **changes)
-    layers = layers_of(NET, NAMES, own.layers).members
-    return bounds(own, torch.tensor(0.2), layers, NORMS, ENTRIES)
+def bounds_for(clipping: str, **changes: object) -> tuple[Bounds, Tensor]:
+    configured = settings(clipping, **changes)
+    layers = layers_of(NET, NAMES, configured.layers).members
+    return bounds(configured, torch.tensor(0.2), layers, NORMS, ENTRIES)
 
 
 def test_layers_are_tensors_or_modules() -> None:
@@ -45,47 +45,52 @@ def test_expected_norms_are_means_of_norms_not_norms_of_means() -> None:
 
 
 def test_adaptive_clipping_is_the_papers_and_zhangs() -> None:
-    enhanced, _ = found("adaptive")
+    enhanced, _ = bounds_for("adaptive")
     torch.testing.assert_close(enhanced.limits, 0.2 * torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]) / 6)
-    older, _ = found("zhang")
+    older, _ = bounds_for("zhang")
     torch.testing.assert_close(older.limits, torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]))
-    modules, _ = found("adaptive", layers="module")
+    modules, _ = bounds_for("adaptive", layers="module")
     assert modules.limits.max() == pytest.approx(0.2)
     assert modules.limits[0] == pytest.approx(0.2 * 5 / 7.5)
 
 
 def test_even_shares_together_are_as_long_as_c() -> None:
-    even, _ = found("layerwise")
+    even, _ = bounds_for("layerwise")
     assert even.limits.square().sum().sqrt() == pytest.approx(0.2)
     assert len(set(even.limits.tolist())) == 1
 
 
 @pytest.mark.parametrize("clipping", ["full", "multiplied"])
 def test_the_whole_gradient_is_one_part(clipping: str) -> None:
-    whole, _ = found(clipping)
+    whole, _ = bounds_for(clipping)
     assert whole.members.tolist() == [[1.0]] * 6
     assert whole.limits.tolist() == pytest.approx([0.2])
     assert parts_of(settings(clipping), 6) == 1
 
 
 def test_multiplication_factors_make_layers_alike_and_stay_finite() -> None:
-    factors = found("multiplied")[0].weights
+    factors = bounds_for("multiplied")[0].weights
     torch.testing.assert_close(factors, 6 / torch.tensor([3, 4, 0.5, 0.5, 6, 4.5]))
     # after them every layer has the largest norm, in expectation
     torch.testing.assert_close(expected_norms(NORMS * factors, torch.eye(6)), torch.full((6,), 6.0))
-    own = settings("multiplied")
-    dead = bounds(own, torch.tensor(0.2), torch.eye(6), NORMS * torch.tensor([0, 1, 1, 1, 1, 1]), ENTRIES)[0]
+    configured = settings("multiplied")
+    dead = bounds(
+        configured, torch.tensor(0.2), torch.eye(6), NORMS * torch.tensor([0, 1, 1, 1, 1, 1]), ENTRIES
+    )[0]
     assert dead.weights[0] == 1000
-    assert bounds(own, torch.tensor(0.2), torch.eye(6), 0 * NORMS, ENTRIES)[0].weights.tolist() == [1.0] * 6
+    assert (
+        bounds(configured, torch.tensor(0.2), torch.eye(6), 0 * NORMS, ENTRIES)[0].weights.tolist()
+        == [1.0] * 6
+    )
 
 
 def test_groups_gather_layers_of_similar_norms() -> None:
-    grouped, _ = found("adaptive", groups=2)
+    grouped, _ = bounds_for("adaptive", groups=2)
     assert grouped.members[:, 0].tolist() == [1, 0, 1, 1, 0, 0]  # e = 3, .5, .5 against 4, 6, 4.5
     together = expected_norms(NORMS, grouped.members)
     torch.testing.assert_close(grouped.limits, 0.2 * together / together.max())
     assert parts_of(settings("adaptive", groups=2), 6) == 2
-    assert found("adaptive", groups=100)[0].members.shape == (6, 6)
+    assert bounds_for("adaptive", groups=100)[0].members.shape == (6, 6)
     assert parts_of(settings("adaptive", groups=100), 6) == 6
 
 
@@ -94,11 +99,11 @@ def noise_energy(limits: Tensor, shares: Tensor) -> Tensor:
 
 
 def test_least_noise_is_least_of_all_with_the_same_guarantee() -> None:
-    own, shares = found("adaptive", layer_noise="least")
+    layer_bounds, shares = bounds_for("adaptive", layer_noise="least")
     assert shares.square().sum() == pytest.approx(6)
-    least = noise_energy(own.limits, shares)
-    assert least < noise_energy(own.limits, torch.ones(6))
+    least = noise_energy(layer_bounds.limits, shares)
+    assert least < noise_energy(layer_bounds.limits, torch.ones(6))
     for seed in range(20):
         other = shares * torch.exp(0.1 * torch.randn(6, generator=torch.Generator().manual_seed(seed)))
         other = other * (6 / other.square().sum()).sqrt()
-        assert noise_energy(own.limits, other) > least
+        assert noise_energy(layer_bounds.limits, other) > least

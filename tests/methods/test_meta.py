@@ -71,14 +71,14 @@ def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Metho
         mean = torch.empty(task.inputs.shape[1:], dtype=torch.float64, device="meta")
         relevance = Relevances(mean, len(task.labels), about.of == "public", informed=True)
         task = replace(task, relevance=relevance)
-    own: Any = [one.settings for one in members]
-    return task, build_method(row.method, task, own, row.model.normalization)
+    settings: Any = [member.settings for member in members]
+    return task, build_method(row.method, task, settings, row.model.normalization)
 
 
-def small(own: Any) -> Any:
+def small(configured: Any) -> Any:
     """The settings with batches that the few examples make."""
-    sets = {"mini_set": 2} if getattr(own, "mini_set", None) not in (None, 1) else {}
-    return own.model_copy(update={"batch": 4, **sets})
+    sets = {"mini_set": 2} if getattr(configured, "mini_set", None) not in (None, 1) else {}
+    return configured.model_copy(update={"batch": 4, **sets})
 
 
 def all_on_meta(tree: Any) -> bool:
@@ -92,8 +92,8 @@ def all_on_meta(tree: Any) -> bool:
 def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
     data = made_up(row.model, shape_of(row, BROAD), tmp_path)
-    settings = [small(own) for own in row.resolved]
-    every = [Replica(row.level(own), seed, own) for own in settings for seed in range(2)]
+    settings = [small(configured) for configured in row.resolved]
+    every = [Replica(row.level(configured), seed, configured) for configured in settings for seed in range(2)]
     for group in grouped(every):
         members = group[:2]  # together, as a GPU takes them
         task, method = built(key, members, data)
@@ -111,6 +111,6 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", [Model(name="adlm_cnn", normalization="response"), Model(name="lenet5")])
 def test_relevances_need_no_value(model: Model) -> None:
     net = build_net(model, (1, 28, 28), 10).to("meta")
-    found = relevances(net, as_input(torch.empty(3, 1, 28, 28, dtype=torch.uint8, device="meta")))
-    assert found.shape == (3, 1, 28, 28)
-    assert found.device.type == "meta"
+    actual = relevances(net, as_input(torch.empty(3, 1, 28, 28, dtype=torch.uint8, device="meta")))
+    assert actual.shape == (3, 1, 28, 28)
+    assert actual.device.type == "meta"

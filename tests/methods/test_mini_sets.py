@@ -30,22 +30,22 @@ def streams(*names: str) -> Streams:
 @pytest.mark.parametrize("sampling", ["fixed", "replacement", "shuffled"])
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_sets_of_a_batch_of_fixed_size(sampling: str, size: int | None) -> None:
-    own = settings(sampling=sampling, mini_set=size)
-    found = draw_mini_sets(streams("a", "b"), own, 3, EXAMPLES)
-    assert found.chosen.shape == (2, own.sets, own.set_size)
-    assert found.mask.min() == 1
-    distinct = [len(set(replica.flatten().tolist())) for replica in found.chosen]
+    configured = settings(sampling=sampling, mini_set=size)
+    sets = draw_mini_sets(streams("a", "b"), configured, 3, EXAMPLES)
+    assert sets.chosen.shape == (2, configured.sets, configured.set_size)
+    assert sets.mask.min() == 1
+    distinct = [len(set(replica.flatten().tolist())) for replica in sets.chosen]
     assert (max(distinct) < 12) == (sampling == "replacement")
-    assert not torch.equal(found.chosen[0], found.chosen[1])
+    assert not torch.equal(sets.chosen[0], sets.chosen[1])
 
 
 @pytest.mark.parametrize("size", [None, 1, 4])
 def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> None:
-    own = settings(sampling="poisson", mini_set=size)
+    configured = settings(sampling="poisson", mini_set=size)
     for step in range(20):
-        found = draw_mini_sets(streams("a", "b"), own, step, EXAMPLES)
+        sets = draw_mini_sets(streams("a", "b"), configured, step, EXAMPLES)
         samples = streams("a", "b").poisson(step, EXAMPLES, 12 / EXAMPLES)
-        for index, mask, sample in zip(found.chosen, found.mask, samples, strict=True):
+        for index, mask, sample in zip(sets.chosen, sets.mask, samples, strict=True):
             assert sorted(index[mask > 0].tolist()) == sorted(sample.tolist())
             for members, present in zip(index, mask, strict=True):
                 # padded with its own: whether another set is longer must not matter
@@ -53,17 +53,17 @@ def test_a_poisson_sample_is_in_the_sets_once_and_whole(size: int | None) -> Non
             if size == 1:
                 assert mask.sum(1).max() <= 1
             else:
-                assert len(mask) == own.sets
+                assert len(mask) == configured.sets
 
 
 def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alone() -> None:
-    own = settings(sampling="poisson", mini_set=4)
+    configured = settings(sampling="poisson", mini_set=4)
     counts = torch.zeros(3)
     apart = total = 0
     for step in range(600):
-        found = draw_mini_sets(streams(), own, step, EXAMPLES)
-        counts += found.mask[0].sum(1)
-        places = {int(e): k for k, row in enumerate(found.chosen[0]) for e in row[found.mask[0, k] > 0]}
+        sets = draw_mini_sets(streams(), configured, step, EXAMPLES)
+        counts += sets.mask[0].sum(1)
+        places = {int(e): k for k, row in enumerate(sets.chosen[0]) for e in row[sets.mask[0, k] > 0]}
         if 0 in places and 1 in places:
             total += 1
             apart += places[0] != places[1]
@@ -73,12 +73,14 @@ def test_the_sets_of_a_poisson_sample_are_drawn_evenly_and_for_each_example_alon
 
 @pytest.mark.parametrize("how", WAYS)
 def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it(how: Execution) -> None:
-    own = settings(sampling="poisson", batch=1)
+    configured = settings(sampling="poisson", batch=1)
     step = next(s for s in range(99) if len(streams().poisson(s, EXAMPLES, 1 / EXAMPLES)[0]) == 0)
-    found = draw_mini_sets(streams(), own, step, EXAMPLES)
-    assert found.mask.sum() == 0
+    sets = draw_mini_sets(streams(), configured, step, EXAMPLES)
+    assert sets.mask.sum() == 0
     net, parameters, inputs, labels = example()
-    nobody = mini_sets.gradient(net, own, how, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1))
+    nobody = mini_sets.gradient(
+        net, configured, how, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1)
+    )
     assert nobody.loss == 0
     assert all(bool((value == 0).all()) for value in nobody.values.values())
 
@@ -102,14 +104,14 @@ def in_torch() -> nn.Module:
 def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how: Execution) -> None:
     net, parameters, inputs, labels = example()
     rest = inputs, labels, torch.ones(12), parameters, torch.tensor(0.1)
-    found = mini_sets.gradient(net, settings(), how, *rest)
+    actual = mini_sets.gradient(net, settings(), how, *rest)
     theirs = in_torch()
     loss = F.cross_entropy(theirs(inputs), labels)
     loss.backward()
-    torch.testing.assert_close(found.loss, loss.detach())
+    torch.testing.assert_close(actual.loss, loss.detach())
     for name, value in theirs.named_parameters():
-        torch.testing.assert_close(found.values[name], value.grad, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(found.statistics["1.mean"], theirs[0](inputs).detach().mean(0))
+        torch.testing.assert_close(actual.values[name], value.grad, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(actual.statistics["1.mean"], theirs[0](inputs).detach().mean(0))
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -126,8 +128,10 @@ def test_who_is_not_there_leaves_no_trace(how: Execution) -> None:
 @pytest.mark.parametrize("how", WAYS)
 def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces(how: Execution) -> None:
     net, parameters, inputs, labels = example()
-    own = settings(momentum=0.7, local_steps=3)
-    found = mini_sets.gradient(net, own, how, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05))
+    configured = settings(momentum=0.7, local_steps=3)
+    actual = mini_sets.gradient(
+        net, configured, how, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05)
+    )
     theirs = in_torch()
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.7)
     for piece in range(3):
@@ -137,4 +141,4 @@ def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces(how: Exe
         optimizer.step()
     for name, value in theirs.named_parameters():
         moved = (parameters[name] - value.detach()) / (0.05 * 3)
-        torch.testing.assert_close(found.values[name], moved, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(actual.values[name], moved, rtol=1e-3, atol=1e-5)

@@ -40,11 +40,11 @@ class Centred(nn.Sequential):
         return hidden - hidden.mean(0)
 
 
-def step(method: str, own: Any, net: nn.Module, tmp_path: Path) -> None:
+def step(method: str, configured: Any, net: nn.Module, tmp_path: Path) -> None:
     """One step of ``method`` with a network that nobody knows."""
-    task = make_task([Replica("row", 0, own)], PLAIN, True, made_up(PLAIN, SHAPE, tmp_path), CPU)
+    task = make_task([Replica("row", 0, configured)], PLAIN, True, made_up(PLAIN, SHAPE, tmp_path), CPU)
     parameters = {name: value.detach()[None] for name, value in net.named_parameters()}
-    built = build_method(method, replace(task, net=net, parameters=parameters), [own], "none")
+    built = build_method(method, replace(task, net=net, parameters=parameters), [configured], "none")
     with torch.no_grad():
         built.step(built.init(), 0)
 
@@ -54,7 +54,7 @@ def linear(kind: Callable[..., nn.Module]) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("method", "own"),
+    ("method", "configured"),
     [
         ("dpsgd", DpsgdSettings(**DPSGD)),
         ("tan", TanSettings(**TAN)),
@@ -63,10 +63,10 @@ def linear(kind: Callable[..., nn.Module]) -> nn.Module:
         ("batch_clipping", BatchClippingSettings(**SETS, mini_set=2, sampling="poisson")),
     ],
 )
-def test_it_is_refused_before_the_first_step(method: str, own: Any, tmp_path: Path) -> None:
-    step(method, own, linear(nn.Sequential), tmp_path)
+def test_it_is_refused_before_the_first_step(method: str, configured: Any, tmp_path: Path) -> None:
+    step(method, configured, linear(nn.Sequential), tmp_path)
     with pytest.raises(UserError, match="the network mixes examples: in a batch of 2"):
-        step(method, own, linear(Centred), tmp_path)
+        step(method, configured, linear(Centred), tmp_path)
 
 
 def test_a_mini_set_of_fixed_size_is_clipped_as_a_whole_and_may_mix(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def make(
     data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
 ) -> NoisyWeights:
     model = Model(name="lenet5", normalization=normalization)
-    members = [Replica(f"sigma={own.sigma:g}", seed, own) for seed, own in enumerate(settings)]
+    members = [
+        Replica(f"sigma={configured.sigma:g}", seed, configured) for seed, configured in enumerate(settings)
+    ]
     return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
 
 
@@ -62,8 +64,8 @@ def test_the_noise_is_gaussian_of_the_declared_width_and_fresh(tiny: Prepared) -
 
 
 def test_training_is_torchs_adam_on_gradients_at_noisy_weights(tiny: Prepared) -> None:
-    own = noisy(sigma=0.3, schedule="cosine")
-    method = make(tiny, [own], "layer")
+    configured = noisy(sigma=0.3, schedule="cosine")
+    method = make(tiny, [configured], "layer")
     state = method.init()
     means = {name: value[0].clone().requires_grad_() for name, value in state["parameters"].items()}
     optimizer = torch.optim.Adam(means.values(), lr=1.0)
@@ -77,7 +79,7 @@ def test_training_is_torchs_adam_on_gradients_at_noisy_weights(tiny: Prepared) -
             else:
                 weights[name] = mean
         chosen = method.task.streams.shuffled(step, 200, 20)[0]
-        optimizer.param_groups[0]["lr"] = own.rate_at(step, own.total_steps(200))
+        optimizer.param_groups[0]["lr"] = configured.rate_at(step, configured.total_steps(200))
         optimizer.zero_grad()
         logits = functional_call(method.task.net, weights, (as_input(method.task.inputs[chosen]),))
         F.cross_entropy(logits, method.task.labels[chosen]).backward()
@@ -106,8 +108,8 @@ def test_replicas_together_are_replicas_alone(tiny: Prepared, normalization: str
         method = make(tiny, settings, normalization, how)
         state, _ = method.step(method.init(), 0)
         # not the parameters: Adam makes whole steps of the rounding errors in a gradient that should be zero
-        found = {**state["first_moment"], **state["running"]}
-        ends.append(torch.cat([value.flatten(1) for value in found.values()], 1))
+        actual = {**state["first_moment"], **state["running"]}
+        ends.append(torch.cat([value.flatten(1) for value in actual.values()], 1))
     check_alike(ends, rtol=1e-3, atol=1e-4)
 
 
@@ -150,13 +152,13 @@ def test_normalised_networks_do_not_feel_the_scale_of_their_weights(tiny: Prepar
     changed = {}
     for normalization in ("none", "layer", "running_bn"):
         method = make(tiny, [noisy(sigma=0, statistics="draw")], normalization)
-        found = []
+        predictions = []
         for scale in (1.0, 10.0):
             network = method._draw_network(method.model(method.init()), 0, scale)
-            found.append(
+            predictions.append(
                 method.outputs({n: v[0] for n, v in network.items()}, as_input(method.task.inputs[:40]))
             )
-        changed[normalization] = (found[0] - found[1]).abs().max().item()
+        changed[normalization] = (predictions[0] - predictions[1]).abs().max().item()
     # all that is left is the 1e-5 added to variances
     assert changed["layer"] < 0.01
     assert changed["running_bn"] < 0.05
@@ -176,23 +178,23 @@ def test_one_training_is_tested_at_every_scale(tiny: Prepared) -> None:
         name: value * (100 if name.split(".")[0] in {"0", "4", "9", "12", "15"} else 1)
         for name, value in network.items()
     }
-    found = variants["scale_100"](inputs, 0)
-    assert torch.equal(found, method.logits(by_hand, inputs).argmax(-1))
-    assert not torch.equal(found, method.logits(network, inputs).argmax(-1))
+    actual = variants["scale_100"](inputs, 0)
+    assert torch.equal(actual, method.logits(by_hand, inputs).argmax(-1))
+    assert not torch.equal(actual, method.logits(network, inputs).argmax(-1))
 
 
 def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
-    own = noisy(sigma=0.1, epochs=6, learning_rate=0.01)
-    method = make(tiny, [own], "running_bn")
+    configured = noisy(sigma=0.1, epochs=6, learning_rate=0.01)
+    method = make(tiny, [configured], "running_bn")
     state = method.init()
-    for step in range(own.total_steps(200)):
+    for step in range(configured.total_steps(200)):
         state, _ = method.step(state, step)
     test = tiny.splits["test"]
     model = method.model(state)
-    found = [
+    actual = [
         accuracy(predictor(method, method.network(model, draw)), 1, test, CPU).item() for draw in range(3)
     ]
-    assert min(found) > 0.5
+    assert min(actual) > 0.5
     assert method.guarantee(0).spending is None
 
 

@@ -24,13 +24,13 @@ def by_torch(optimizers: list[tuple[type[torch.optim.Optimizer], dict[str, float
     start, gradients = problem()
     ends = []
     for replica, (kind, options) in enumerate(optimizers):
-        own = {name: value[replica].clone().requires_grad_() for name, value in start.items()}
-        optimizer = kind(own.values(), **options)  # type: ignore[arg-type]
+        leaves = {name: value[replica].clone().requires_grad_() for name, value in start.items()}
+        optimizer = kind(leaves.values(), **options)  # type: ignore[arg-type]
         for step in gradients:
-            for name, value in own.items():
+            for name, value in leaves.items():
                 value.grad = step[name][replica].clone()
             optimizer.step()
-        ends.append({name: value.detach() for name, value in own.items()})
+        ends.append({name: value.detach() for name, value in leaves.items()})
     return {name: torch.stack([end[name] for end in ends]) for name in start}
 
 
@@ -39,8 +39,8 @@ def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
     parameters, gradients = problem()
     sgd = Sgd(torch.tensor(momentum), torch.tensor(dampening))
     state = sgd.start(parameters)
-    for step, found in enumerate(gradients):
-        state = sgd.update(state, found, torch.tensor(RATES), step)
+    for step, gradient in enumerate(gradients):
+        state = sgd.update(state, gradient, torch.tensor(RATES), step)
     expected = by_torch(
         [
             (torch.optim.SGD, {"lr": lr, "momentum": m, "dampening": d})
@@ -53,8 +53,8 @@ def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
 def test_adam_is_torchs() -> None:
     parameters, gradients = problem()
     state = Adam().start(parameters)
-    for step, found in enumerate(gradients):
-        state = Adam().update(state, found, torch.tensor(RATES), step)
+    for step, gradient in enumerate(gradients):
+        state = Adam().update(state, gradient, torch.tensor(RATES), step)
     torch.testing.assert_close(
         state["parameters"], by_torch([(torch.optim.Adam, {"lr": lr}) for lr in RATES])
     )

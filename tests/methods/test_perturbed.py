@@ -57,7 +57,7 @@ def task(
     seeded: bool = True,
     noise: Noise | None = None,
 ) -> Task:
-    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
     return make_task(members, model, seeded, data, CPU, noise)
 
 
@@ -71,14 +71,14 @@ def relevances(public: bool = False, informed: bool = True) -> Relevances:
 
 
 def make_adaptive(data: Prepared, *settings: AdlmSettings, **about: bool) -> Adlm:
-    own = replace(task(data, *settings), relevance=relevances(**about))
-    return Adlm(own, settings, "response")
+    informed_task = replace(task(data, *settings), relevance=relevances(**about))
+    return Adlm(informed_task, settings, "response")
 
 
 def spent(method: Perturbed, quantity: str) -> Laplace:
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
-    return next(one for one in spending.laplace if one.quantity == quantity)
+    return next(release for release in spending.laplace if release.quantity == quantity)
 
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:
@@ -108,8 +108,8 @@ def test_noise_scales_are_those_of_the_algorithm(
     assert added.std().item() == pytest.approx(math.sqrt(2) * scale, rel=0.02)
     exact = {"first": 0.5 - one_hot(method), "second": torch.tensor(SECOND)}
     for name, value in exact.items():
-        found = getattr(method.release, name)[0]
-        assert (found - value).abs().mean().item() == pytest.approx(method.loss_scales.item(), rel=0.1)
+        actual = getattr(method.release, name)[0]
+        assert (actual - value).abs().mean().item() == pytest.approx(method.loss_scales.item(), rel=0.1)
     if noise == "float32":
         drawn = method.task.streams.laplace(0, 1, "bias").item()
         assert method.bias_factors.item() == pytest.approx(1 + scale * drawn, rel=1e-4)
@@ -144,11 +144,11 @@ def test_neighbours_differ_in_one_released_example_by_what_is_accounted(
     tiny: Prepared, variant: str, noise: Noise
 ) -> None:
     method = make(tiny, ilm(variant=variant), noise=noise)
-    one = make(with_example(tiny, 0, 3), ilm(variant=variant), noise=noise).release
+    neighbour = make(with_example(tiny, 0, 3), ilm(variant=variant), noise=noise).release
     other = make(with_example(tiny, 255, 4), ilm(variant=variant), noise=noise).release
-    moved = (one.inputs - other.inputs)[0].flatten(1).abs() / method.input_scales
-    coefficients = (one.first - other.first)[0].abs() / method.loss_scales
-    assert (one.second == other.second).all()
+    moved = (neighbour.inputs - other.inputs)[0].flatten(1).abs() / method.input_scales
+    coefficients = (neighbour.first - other.first)[0].abs() / method.loss_scales
+    assert (neighbour.second == other.second).all()
     assert moved.sum(1).nonzero().tolist() == coefficients.sum(1).nonzero().tolist() == [[7]]
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
@@ -224,22 +224,22 @@ def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny:
     strong = make(tiny, code(epsilon=0.1), model=model)._shared_noise_batch(chosen, 0).inputs.abs()
     assert strong.max() == 10
     assert (strong == 10).double().mean() > 0.9
-    found = method.guarantee(0)
-    assert found.broken == (SHARED,)
-    assert found.spending is not None
-    assert math.isinf(found.spending.epsilon)
+    guarantee = method.guarantee(0)
+    assert guarantee.broken == (SHARED,)
+    assert guarantee.spending is not None
+    assert math.isinf(guarantee.spending.epsilon)
 
 
 def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepared) -> None:
     model = Model(name="adlm_cnn", normalization="batch_bn")
     method = make(tiny, code(), model=model)
     state = method.step(method.init(), 0)[0]
-    found = {name: value[0] for name, value in method.model(state).items()}
+    actual = {name: value[0] for name, value in method.model(state).items()}
     features = method.parts.features[:-2]  # before batch norm and ReLU
-    own = {name: found[name] for name in found if name in dict(features.named_parameters())}
-    before = functional_call(features, own, (as_input(method.task.inputs[:20]),))
-    torch.testing.assert_close(found["8.mean"], before.mean(0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found["8.var"], before.var(0, correction=0), rtol=1e-3, atol=1e-5)
+    features_state = {name: actual[name] for name in actual if name in dict(features.named_parameters())}
+    before = functional_call(features, features_state, (as_input(method.task.inputs[:20]),))
+    torch.testing.assert_close(actual["8.mean"], before.mean(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual["8.var"], before.var(0, correction=0), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(("exact", "quantity"), [("inputs", "inputs"), ("loss", "labels")])
@@ -251,10 +251,10 @@ def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
     assert torch.equal(data.inputs[0], clean) == (exact == "inputs")
     assert torch.equal(data.first[0], 0.5 - one_hot(method)) == (exact == "loss")
     assert spent(method, quantity).scales == ()
-    found = method.guarantee(0)
-    assert found.broken == (statement("exact", quantity=quantity),)
-    assert found.protects == statement("nobodys", quantity=quantity)
-    assert found.not_covered == (CURVES,)  # which now are of data as they are
+    guarantee = method.guarantee(0)
+    assert guarantee.broken == (statement("exact", quantity=quantity),)
+    assert guarantee.protects == statement("nobodys", quantity=quantity)
+    assert guarantee.not_covered == (CURVES,)  # which now are of data as they are
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
@@ -269,15 +269,15 @@ def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> No
 def kept_entropy(folder: Path) -> str | None:
     """That of the only checkpoint."""
     (path,) = folder.glob("*.pt")
-    found = restore(path, torch.device("cpu"))
-    assert found is not None
-    return found.entropy
+    checkpoint = restore(path, torch.device("cpu"))
+    assert checkpoint is not None
+    return checkpoint.entropy
 
 
 def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_path: Path) -> None:
     """With noise from the operating system, as real rows have it."""
     settings = ilm(epochs=1.0)
-    own = [Replica("epsilon=2", 0, settings)]
+    members = [Replica("epsilon=2", 0, settings)]
     seen: list[Tensor] = []
 
     class Killed(Exception):
@@ -289,7 +289,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        (group,) = train_replicas(own, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))
+        (group,) = train_replicas(members, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))
         assert isinstance(group.method, Perturbed)
         seen.append(group.method.release.inputs)
         return flat(group.state["parameters"])
@@ -321,18 +321,18 @@ def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:
     method = make_adaptive(tiny, *settings)
     clean, targets = as_input(method.task.inputs).flatten(1), one_hot(method)
     data, rows = method.release, []
-    for own in range(2):
+    for replica in range(2):
         noise = {
-            "inputs": (data.inputs[own].flatten(1) - clean) / method.input_scales[own],
-            "first": (data.first[own] - 0.5 + targets) / method.loss_scales[own],
-            "second": (data.second[own] - SECOND) / method.loss_scales[own],
-            "relevance": (method.noisy[own] - method.mean) * (2 * 0.25 * (own + 1) / (2 * D / N)),
+            "inputs": (data.inputs[replica].flatten(1) - clean) / method.input_scales[replica],
+            "first": (data.first[replica] - 0.5 + targets) / method.loss_scales[replica],
+            "second": (data.second[replica] - SECOND) / method.loss_scales[replica],
+            "relevance": (method.noisy[replica] - method.mean) * (2 * 0.25 * (replica + 1) / (2 * D / N)),
         }
         rows += [value.flatten()[:D] for value in noise.values()]
         # and none of it twice within a quantity: every example's own
         assert torch.corrcoef(noise["inputs"][:20]).fill_diagonal_(0).abs().max() < 0.2
-    found = torch.corrcoef(torch.stack(rows)).fill_diagonal_(0).abs().max()
-    assert found < 0.2  # about 3 / sqrt(784) by chance
+    actual = torch.corrcoef(torch.stack(rows)).fill_diagonal_(0).abs().max()
+    assert actual < 0.2  # about 3 / sqrt(784) by chance
     assert method.bias_factors[0] != method.bias_factors[1]
 
 
@@ -359,9 +359,11 @@ def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) 
 
 def test_a_frozen_first_layer_keeps_its_noisy_bias(tiny: Prepared) -> None:
     """As after 'trainable: linear': what is not trained is no parameter of the task."""
-    own = task(tiny, ilm())
-    learned = {name: value for name, value in own.parameters.items() if not name.startswith("0.")}
-    method = Perturbed(replace(own, parameters=learned), [ilm()], "response")
+    without_relevance = task(tiny, ilm())
+    learned = {
+        name: value for name, value in without_relevance.parameters.items() if not name.startswith("0.")
+    }
+    method = Perturbed(replace(without_relevance, parameters=learned), [ilm()], "response")
     state, metrics = method.step(method.init(), 0)
     assert state["parameters"].keys() == learned.keys()
     whole = make(tiny, ilm())
@@ -374,8 +376,8 @@ def test_privacy_does_not_depend_on_how_long_is_trained(tiny: Prepared) -> None:
 
 
 def test_adaptive_shares_are_equation_16_of_noisy_relevances(tiny: Prepared) -> None:
-    own = adlm(relevance_share=0.3)
-    method = make_adaptive(tiny, own)
+    configured = adlm(relevance_share=0.3)
+    method = make_adaptive(tiny, configured)
     scale = 2 * D / N / (2 * 0.3)
     noise = method.noisy[0] - relevances().mean.flatten().float()
     assert noise.abs().mean().item() == pytest.approx(scale, rel=0.1)
@@ -383,7 +385,7 @@ def test_adaptive_shares_are_equation_16_of_noisy_relevances(tiny: Prepared) -> 
     torch.testing.assert_close(method.ratios[0], D * size / size.sum())
     assert method.ratios.sum().item() == pytest.approx(D)
     # a feature's epsilon: all of them together are epsilon_2 of the identical mechanism
-    identical = make(tiny, ilm(epsilon=2.0 * own.input_share / 0.5)).input_scales
+    identical = make(tiny, ilm(epsilon=2.0 * configured.input_share / 0.5)).input_scales
     assert (1 / method.input_scales).sum().item() == pytest.approx((1 / identical).sum().item(), rel=1e-4)
 
 
@@ -393,46 +395,46 @@ def test_relevances_are_accounted_by_who_trained_their_network(
     tiny: Prepared, variant: str, informed: bool
 ) -> None:
     method = make_adaptive(tiny, adlm(variant=variant, relevance_share=0.25), informed=informed)
-    found = spent(method, "relevances")
-    assert found.claimed == pytest.approx(0.5)
-    assert found.distance == (1.0 if informed else 1 / N)
+    actual = spent(method, "relevances")
+    assert actual.claimed == pytest.approx(0.5)
+    assert actual.distance == (1.0 if informed else 1 / N)
     # claimed epsilon_1 = .5: 2 d / N is twice what one of N examples moves, and N / 2 times what it may
     expected = 0.5 if variant == "sound" else 0.5 * N / 2 if informed else 0.25
-    assert Releases(laplace=(found,)).epsilon == pytest.approx(expected)
-    assert found.span == pytest.approx(0.4)
+    assert Releases(laplace=(actual,)).epsilon == pytest.approx(expected)
+    assert actual.span == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("informed", [True, False])
 def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, informed: bool) -> None:
     """How far rounding lets the means of neighbours lie apart at most, over their noise, is epsilon_1 / d."""
-    own, distance = adlm(variant="sound", relevance_share=0.25), 1.0 if informed else 1 / N
-    source = replace(task(tiny, own, noise="grid"), relevance=relevances(informed=informed))
+    configured, distance = adlm(variant="sound", relevance_share=0.25), 1.0 if informed else 1 / N
+    source = replace(task(tiny, configured, noise="grid"), relevance=relevances(informed=informed))
     with patch("pipeline.methods.laplace.adlm.release_laplace", wraps=release_laplace) as release:
-        assert Adlm(source, (own,), "response").noisy.isfinite().all()
+        assert Adlm(source, (configured,), "response").noisy.isfinite().all()
     values, scales, *_, spacing = release.call_args.args
     # in double precision as they were averaged: rounding to single would move neighbours further apart
     assert torch.equal(values[0], relevances().mean.flatten())
     apart = spacing * (math.floor(distance / spacing) + 1)
     epsilons = apart / scales.double()
-    assert epsilons.sum().item() <= own.relevance_share * own.epsilon
-    assert epsilons.sum().item() == pytest.approx(own.relevance_share * own.epsilon, rel=2e-3)
+    assert epsilons.sum().item() <= configured.relevance_share * configured.epsilon
+    assert epsilons.sum().item() == pytest.approx(configured.relevance_share * configured.epsilon, rel=2e-3)
 
 
 def test_public_relevances_have_no_noise_and_spend_nothing(tiny: Prepared) -> None:
-    own = adlm(relevance_share=0.0)
-    method = make_adaptive(tiny, own, public=True, informed=False)
+    configured = adlm(relevance_share=0.0)
+    method = make_adaptive(tiny, configured, public=True, informed=False)
     assert torch.equal(method.noisy[0], relevances().mean.flatten().float())
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
-    assert [one.quantity for one in spending.laplace] == ["inputs", "labels"]
+    assert [release.quantity for release in spending.laplace] == ["inputs", "labels"]
     assert method.guarantee(0).broken == ()
     # but not where their network has seen private images
-    assert make_adaptive(tiny, own, public=True, informed=True).guarantee(0).broken == (INFORMED,)
+    assert make_adaptive(tiny, configured, public=True, informed=True).guarantee(0).broken == (INFORMED,)
 
 
 def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepared) -> None:
-    own = adlm(variant="code", sensitivity=9800.0, limit=10.0)
-    method = make_adaptive(tiny, own)
+    configured = adlm(variant="code", sensitivity=9800.0, limit=10.0)
+    method = make_adaptive(tiny, configured)
     torch.testing.assert_close(method.mean, torch.linspace(0, 1, D) ** POWER, atol=1e-5, rtol=0)
     assert (method.noisy < 0).any()
     assert method.ratios.min().item() == pytest.approx(LEAST_RELEVANCE)
@@ -451,9 +453,9 @@ def test_relevances_go_into_the_history_once(tiny: Prepared) -> None:
 @pytest.mark.parametrize(("name", "side"), [("resnet18", 32), ("vgg16", 32)])
 def test_networks_that_are_no_plain_sequence_are_refused(tiny: Prepared, name: str, side: int) -> None:
     model = Model(name=name, normalization="layer", unnormalized=0)
-    own = task(tiny, ilm())
+    without_relevance = task(tiny, ilm())
     with pytest.raises(UserError, match="plain sequence"):
-        Perturbed(replace(own, net=build_net(model, (3, side, side), 10)), [ilm()], "layer")
+        Perturbed(replace(without_relevance, net=build_net(model, (3, side, side), 10)), [ilm()], "layer")
 
 
 def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
@@ -470,7 +472,7 @@ def test_replicas_one_by_one_and_all_at_once_do_not_touch_each_other(tiny: Prepa
     expected = alone.model(alone.step(alone.init(), 0)[0])
     for how in (CPU, Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)):
         both = Perturbed(replace(task(tiny, *settings), execution=how), settings, "response")
-        found = both.model(both.step(both.init(), 0)[0])
+        actual = both.model(both.step(both.init(), 0)[0])
         for name, value in expected.items():
-            torch.testing.assert_close(found[name][1], value[0], rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(actual[name][1], value[0], rtol=1e-3, atol=1e-3)
         assert both.guarantee(1) == alone.guarantee(0) != both.guarantee(0)

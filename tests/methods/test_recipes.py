@@ -83,8 +83,8 @@ def test_equals_torchvision_image_by_image(name: str, shape: tuple[int, ...]) ->
     ends = drawn(name, 100).round() * BELOW_ONE  # each draw at one of its ends
     for draws in (drawn(name, 100), ends):
         expected = [ONE_BY_ONE[name](*each) for each in zip(images, *draws.T.tolist(), strict=True)]
-        found = RECIPES[name].apply(images, draws)
-        torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-5)
+        actual = RECIPES[name].apply(images, draws)
+        torch.testing.assert_close(actual, torch.stack(expected), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -152,16 +152,16 @@ def test_boxes_that_fit_are_drawn_as_torchvision_s_are() -> None:
     count, side = 4000, 32
     across = torch.arange(float(side)).expand(side, side)
     places = torch.stack([across.T, across])  # pixels that know where they were
-    found = recipes.resized_crop(places.expand(count, 2, side, side), drawn("resized_crop", count)[:, :4])
-    first = found.amin((2, 3))
-    ours = torch.cat([first, found.amax((2, 3)) - first + 1], dim=1)
+    actual = recipes.resized_crop(places.expand(count, 2, side, side), drawn("resized_crop", count)[:, :4])
+    first = actual.amin((2, 3))
+    ours = torch.cat([first, actual.amax((2, 3)) - first + 1], dim=1)
     box = v2.RandomResizedCrop(side)
     torch.manual_seed(2)
     theirs = [box.make_params([places]) for _ in range(count)]
     others = torch.tensor([[p["top"], p["left"], p["height"], p["width"]] for p in theirs]).float()
-    for own, other in zip(summary(ours, side), summary(others, side), strict=True):
-        error = (own.var(0) / len(own) + other.var(0) / len(other)).sqrt()
-        assert ((own.mean(0) - other.mean(0)).abs() < 4 * error).all()
+    for mine, other in zip(summary(ours, side), summary(others, side), strict=True):
+        error = (mine.var(0) / len(mine) + other.var(0) / len(other)).sqrt()
+        assert ((mine.mean(0) - other.mean(0)).abs() < 4 * error).all()
 
 
 def summary(boxes: Tensor, side: int) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ LENET = "lenet5"
 
 
 def build(data: Prepared, model: Model, *settings: MethodSettings) -> Method:
-    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
     task = make_task(members, model, True, data, CPU)
     return build_method(settings[0].method, task, list(settings), model.normalization)
 
@@ -63,23 +63,23 @@ def others(data: Prepared) -> Prepared:
     return replace(data, splits={**data.splits, "train": turned})
 
 
-def models(data: Prepared, model: Model, own: MethodSettings) -> tuple[Tensors, Tensors]:
+def models(data: Prepared, model: Model, configured: MethodSettings) -> tuple[Tensors, Tensors]:
     """Of two private data sets and the same releases."""
-    found, tape = [], None
+    networks, tape = [], None
     for seen in (data, others(data)):
-        method = build(seen, model, own)
+        method = build(seen, model, configured)
         tape = tape or Tape(method.mechanism)  # type: ignore[attr-defined]
         method.mechanism = tape  # type: ignore[attr-defined]
         state = method.init()
         for step in range(3):
             state, _ = method.step(state, step)
         tape.playing = True
-        found.append(method.model(state))
-    return found[0], found[1]
+        networks.append(method.model(state))
+    return networks[0], networks[1]
 
 
 @pytest.mark.parametrize(
-    ("model", "own"),
+    ("model", "configured"),
     [
         (Model(name=LENET), DPSGD),
         (Model(name=LENET), DPSGD.model_copy(update={"optimizer": "adam", "momentum": 0.0})),
@@ -89,14 +89,16 @@ def models(data: Prepared, model: Model, own: MethodSettings) -> tuple[Tensors, 
         (Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2), BC),
     ],
 )
-def test_a_model_is_made_of_what_was_released(tiny: Prepared, model: Model, own: MethodSettings) -> None:
-    one, other = models(tiny, model, own)
+def test_a_model_is_made_of_what_was_released(
+    tiny: Prepared, model: Model, configured: MethodSettings
+) -> None:
+    network, other = models(tiny, model, configured)
     # also the average of weights, and whatever else is kept
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert all(torch.equal(value, other[name]) for name, value in network.items())
 
 
 def test_running_averages_are_not_and_the_ledger_says_so(tiny: Prepared) -> None:
     model = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
-    one, other = models(tiny, model, RUNNING)
-    assert not all(torch.equal(value, other[name]) for name, value in one.items())
+    network, other = models(tiny, model, RUNNING)
+    assert not all(torch.equal(value, other[name]) for name, value in network.items())
     assert build(tiny, model, RUNNING).guarantee(0).broken

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("method", method_settings())
 def test_a_method_says_what_it_is(method: str) -> None:
-    own = method_settings()[method]
-    assert own.method == method
-    assert own.axis in own.model_fields
-    assert "none" in own.normalizations
+    settings_type = method_settings()[method]
+    assert settings_type.method == method
+    assert settings_type.axis in settings_type.model_fields
+    assert "none" in settings_type.normalizations
     module, name = implementation(method)
-    assert module.startswith(own.__module__.removesuffix("settings"))
+    assert module.startswith(settings_type.__module__.removesuffix("settings"))
     for needed in ("init", "step", "model", "network", "logits", "variants", "resumable", "guarantee"):
         assert callable(getattr(getattr(import_module(module), name), needed))
 
@@ -31,12 +31,12 @@ def test_params_are_read_without_torch_and_without_a_methods_code() -> None:
         "assert not {'torch', 'dp_accounting'} & set(sys.modules); "
         "print(*sorted(name for name in sys.modules if name.startswith('pipeline.methods.')))"
     )
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    rooms = {own.__module__ for own in method_settings().values()}
+    rooms = {settings_type.__module__ for settings_type in method_settings().values()}
     packages = {room.rpartition(".")[0] for room in rooms}
-    assert set(found) == rooms | packages | {"pipeline.methods.rooms", "pipeline.methods.settings"}
+    assert set(result) == rooms | packages | {"pipeline.methods.rooms", "pipeline.methods.settings"}
 
 
 def test_no_method_is_imported_by_the_registry() -> None:

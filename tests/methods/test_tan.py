@@ -31,7 +31,7 @@ def tan(**changes: object) -> TanSettings:
 
 
 def make(data: Prepared, *settings: TanSettings, how: Execution = CPU) -> Tan:
-    members = [Replica(f"replica={number}", number, own) for number, own in enumerate(settings)]
+    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
     model = Model(name="lenet5", normalization="group", groups=2)
     return Tan(make_task(members, model, True, data, how), settings, "group")
 
@@ -70,14 +70,14 @@ def test_a_step_is_the_clipped_noisy_mean_of_averaged_copies_by_hand(tiny: Prepa
     draws = method.task.streams.uniform(0, len(sample) * COPIES * recipe.draws, "augment")
     draws = draws.reshape(len(sample), COPIES, recipe.draws)
     total = torch.zeros(sum(value.numel() for value in parameters.values()))
-    for index, own in zip(sample, draws, strict=True):
+    for index, example_draws in zip(sample, draws, strict=True):
         image, label = as_input(method.task.inputs[index]), method.task.labels[index]
         mean = torch.zeros_like(total)
-        for numbers in own:
+        for numbers in example_draws:
             copy = scaled(method, recipe.apply(image[None], numbers[None]))
             loss = F.cross_entropy(functional_call(method.task.net, parameters, (copy,)), label[None])
-            found = torch.autograd.grad(loss, list(parameters.values()))
-            mean += torch.cat([value.flatten() for value in found]) / COPIES
+            actual = torch.autograd.grad(loss, list(parameters.values()))
+            mean += torch.cat([value.flatten() for value in actual]) / COPIES
         total += mean * min(1.0, 0.4 / mean.norm().item())
     total += 0.4 * 1.5 * method.task.streams.normal(0, len(total))[0]
     expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.5 * total / 20
@@ -111,10 +111,10 @@ def test_a_simulation_has_the_same_noise_in_its_steps(tiny: Prepared) -> None:
     whole, part = tan(batch=80, sigma=2.0), tan(batch=20, sigma=0.5)
     assert part.simulates(whole)
     noise = []
-    for own in (whole, part):
-        method = make(tiny, own)
+    for configured in (whole, part):
+        method = make(tiny, configured)
         assert method.mechanism is not None
-        noise.append(method.mechanism.deviations(method.bounds(method.clips))[0, 0] / own.batch)
+        noise.append(method.mechanism.deviations(method.bounds(method.clips))[0, 0] / configured.batch)
     assert noise[0] == pytest.approx(noise[1])
 
 
@@ -122,17 +122,19 @@ def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
     method = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0))
     assert method.guarantee(0).spending is None
     assert method.guarantee(0).broken == (NOISELESS,)
-    own = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3))
-    leaves = {n: v[0].clone().requires_grad_() for n, v in own.init()["parameters"].items()}
+    without_noise = make(
+        tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3)
+    )
+    leaves = {n: v[0].clone().requires_grad_() for n, v in without_noise.init()["parameters"].items()}
     optimizer = torch.optim.AdamW(leaves.values(), lr=0.1, weight_decay=0.3)
     for step in range(2):
-        chosen = torch.from_numpy(sample_at(own, step)[0])
-        inputs = scaled(own, as_input(own.task.inputs[chosen]))
+        chosen = torch.from_numpy(sample_at(without_noise, step)[0])
+        inputs = scaled(without_noise, as_input(without_noise.task.inputs[chosen]))
         optimizer.zero_grad()
-        logits = functional_call(own.task.net, leaves, (inputs,))
-        (F.cross_entropy(logits, own.task.labels[chosen], reduction="sum") / 20).backward()
+        logits = functional_call(without_noise.task.net, leaves, (inputs,))
+        (F.cross_entropy(logits, without_noise.task.labels[chosen], reduction="sum") / 20).backward()
         optimizer.step()
-    state, _ = run(own, 2)
+    state, _ = run(without_noise, 2)
     for name, value in leaves.items():
         torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=2e-2)
         torch.testing.assert_close(state["average"], state["parameters"])
@@ -164,8 +166,8 @@ def test_what_is_tested(tiny: Prepared) -> None:
     seen = scaled(method, as_input(inputs))
 
     def classes(tensors: dict[str, Tensor], replica: int, images: Tensor) -> Tensor:
-        own = {name: value[replica] for name, value in tensors.items()}
-        return functional_call(method.task.net, own, (images,)).argmax(-1)
+        weights = {name: value[replica] for name, value in tensors.items()}
+        return functional_call(method.task.net, weights, (images,)).argmax(-1)
 
     plain, last = method.logits(method.network(model, 0), inputs).argmax(-1), ways["last"](inputs, 0)
     recipe = RECIPES["crop_flip_jitter"]
@@ -191,8 +193,8 @@ def test_the_histogram_counts_every_example_of_the_sample_once(tiny: Prepared) -
     for replica, sample in enumerate(sample_at(method, 0)):
         norms = batch.norms[replica, : len(sample), 0].numpy()
         counts, _ = np.histogram(norms, [*NORM_EDGES, np.inf])
-        found = [metrics[f"gradient_norms/{edge:g}"][replica].item() for edge in NORM_EDGES]
-        np.testing.assert_allclose(found, counts / len(sample), atol=1e-6)
+        actual = [metrics[f"gradient_norms/{edge:g}"][replica].item() for edge in NORM_EDGES]
+        np.testing.assert_allclose(actual, counts / len(sample), atol=1e-6)
     assert "gradient_norms/0" not in make(tiny, tan()).step(make(tiny, tan()).init(), 0)[1]
 
 
@@ -208,8 +210,8 @@ def test_padding_leaves_no_trace_in_the_metrics() -> None:
         mask=torch.tensor([[1.0, 0.0]]),
         limits=torch.tensor([[0.4]]),
     )
-    found = {name: value.item() for name, value in batch.metrics().items()}
-    assert found == {"train_loss": 0.5, "gradient_norm": 1.0, "clipped_share": 1.0}
+    actual = {name: value.item() for name, value in batch.metrics().items()}
+    assert actual == {"train_loss": 0.5, "gradient_norm": 1.0, "clipped_share": 1.0}
 
 
 def test_an_empty_sample_is_a_step_of_noise(tiny: Prepared) -> None:

@@ -11,14 +11,14 @@ from pipeline.models.normalization import BatchStatistics, LocalResponse
 
 def test_local_response_is_equation_22_of_phan_et_al() -> None:
     maps = torch.randn(3, 7, 4, 5).relu() * 5
-    found = LocalResponse(7)(maps)
+    actual = LocalResponse(7)(maps)
     for place in range(7):
         near = maps[:, max(0, place - 2) : place + 3]
-        own = maps[:, place]
-        expected = own / torch.maximum(own, (2 + 1e-4 * near.square().sum(1)) ** 0.75)
-        torch.testing.assert_close(found[:, place], expected)
-    assert found.min() >= 0
-    assert found.max() == 1
+        channel = maps[:, place]
+        expected = channel / torch.maximum(channel, (2 + 1e-4 * near.square().sum(1)) ** 0.75)
+        torch.testing.assert_close(actual[:, place], expected)
+    assert actual.min() >= 0
+    assert actual.max() == 1
     # torch's layer divides alpha by the size and has no maximum
     small = maps.clamp(max=1)
     theirs = nn.functional.local_response_norm(small, 5, alpha=5e-4, beta=0.75, k=2.0)

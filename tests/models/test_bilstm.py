@@ -33,24 +33,24 @@ def test_equals_torch_on_packed_sequences_in_both_directions() -> None:
     torch.manual_seed(1)
     theirs, ours = nn.LSTM(4, 3, bidirectional=True, batch_first=True), BiLSTM(4, 3)
     with torch.no_grad():
-        for own, end in pairs(ours):
-            own.inputs.weight.copy_(getattr(theirs, f"weight_ih_{end}"))
-            own.inputs.bias.copy_(getattr(theirs, f"bias_ih_{end}") + getattr(theirs, f"bias_hh_{end}"))
-            own.recurrent.weight.copy_(getattr(theirs, f"weight_hh_{end}"))
+        for direction, end in pairs(ours):
+            direction.inputs.weight.copy_(getattr(theirs, f"weight_ih_{end}"))
+            direction.inputs.bias.copy_(getattr(theirs, f"bias_ih_{end}") + getattr(theirs, f"bias_hh_{end}"))
+            direction.recurrent.weight.copy_(getattr(theirs, f"weight_hh_{end}"))
     inputs, present = texts()
     mine, other = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
-    found = ours(mine, present)
+    actual = ours(mine, present)
     packed = pack_padded_sequence(other, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
     expected = theirs(packed)[1][0].transpose(0, 1).flatten(1)  # (2, B, H): ahead, back
-    torch.testing.assert_close(found, expected)
-    upstream = torch.randn(found.shape)
-    found.backward(upstream)
+    torch.testing.assert_close(actual, expected)
+    upstream = torch.randn(actual.shape)
+    actual.backward(upstream)
     expected.backward(upstream)
     torch.testing.assert_close(mine.grad, other.grad)
-    for own, end in pairs(ours):
-        torch.testing.assert_close(own.inputs.weight.grad, getattr(theirs, f"weight_ih_{end}").grad)
-        torch.testing.assert_close(own.inputs.bias.grad, getattr(theirs, f"bias_ih_{end}").grad)
-        torch.testing.assert_close(own.recurrent.weight.grad, getattr(theirs, f"weight_hh_{end}").grad)
+    for direction, end in pairs(ours):
+        torch.testing.assert_close(direction.inputs.weight.grad, getattr(theirs, f"weight_ih_{end}").grad)
+        torch.testing.assert_close(direction.inputs.bias.grad, getattr(theirs, f"bias_ih_{end}").grad)
+        torch.testing.assert_close(direction.recurrent.weight.grad, getattr(theirs, f"weight_hh_{end}").grad)
 
 
 def test_layer_normalisation_by_its_formula() -> None:
@@ -61,21 +61,21 @@ def test_layer_normalisation_by_its_formula() -> None:
         for parameter in ours.parameters():  # gains and shifts that are neither 1 nor 0
             parameter.add_(torch.rand_like(parameter))
     inputs, present = texts()
-    found = ours(inputs, present)
+    actual = ours(inputs, present)
 
     def normalized(values: Tensor, norm: nn.Module) -> Tensor:
         deviation = (values.var(correction=0) + 1e-3).sqrt()
         return norm.weight * (values - values.mean()) / deviation + norm.bias
 
-    for text, length, states in zip(inputs, LENGTHS, found, strict=True):
-        for own, words, final in (
+    for text, length, states in zip(inputs, LENGTHS, actual, strict=True):
+        for direction, words, final in (
             (ours.ahead, text[:length], states[:3]),
             (ours.back, text[:length].flip(0), states[3:]),
         ):
             hidden, cell = torch.zeros(3), torch.zeros(3)
             for word in words:
-                gates = normalized(own.inputs.weight @ word, own.inputs_norm)
-                gates = gates + normalized(own.recurrent.weight @ hidden, own.recurrent_norm)
+                gates = normalized(direction.inputs.weight @ word, direction.inputs_norm)
+                gates = gates + normalized(direction.recurrent.weight @ hidden, direction.recurrent_norm)
                 i, f, g, o = gates.reshape(4, 3)
                 cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
                 hidden = torch.sigmoid(o) * torch.tanh(cell)

@@ -103,15 +103,15 @@ def test_blocks_have_the_sizes_of_the_papers_tables(
     net = make(name, "batch_bn", unnormalized)
     assert sum(any(True for _ in layer.parameters(recurse=False)) for layer in net.modules()) == modules
     value, _ = images(name, 2)
-    found: list[tuple[int, ...]] = []
+    block_sizes: list[tuple[int, ...]] = []
     for layer in net:  # type: ignore[attr-defined]
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            found.append(())
+            block_sizes.append(())
             assert layer.bias is not None
         value = layer(value)
         if not isinstance(layer, nn.Flatten):
-            found[-1] = tuple(value.shape[1:])
-    assert found == sizes
+            block_sizes[-1] = tuple(value.shape[1:])
+    assert block_sizes == sizes
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("convnet", 8), ("lenet5_tanh", 32)])
@@ -130,8 +130,8 @@ def compare_with_torchvision(net: nn.Module, theirs: nn.Module) -> None:
     theirs, norms = theirs.double(), iter(statistics_layers(net).values())
     inputs, _ = images("resnet18", 6)
     with torch.no_grad():
-        for own, other in zip(net.parameters(), theirs.parameters(), strict=True):
-            own.copy_(other.uniform_(0.5, 1.5) if other.dim() == 1 else other)
+        for mine, other in zip(net.parameters(), theirs.parameters(), strict=True):
+            mine.copy_(other.uniform_(0.5, 1.5) if other.dim() == 1 else other)
         for layer in theirs.modules():
             if isinstance(layer, nn.BatchNorm2d):
                 statistics = next(norms)
@@ -164,8 +164,8 @@ def wide_resnet(net: nn.Module, inputs: Tensor, order: str) -> Tensor:
 
     def activated(value: Tensor) -> Tensor:
         norm = next(layers)
-        found: Tensor = F.relu(norm(value)) if order == "norm_relu" else norm(F.relu(value))
-        return found
+        activation: Tensor = F.relu(norm(value)) if order == "norm_relu" else norm(F.relu(value))
+        return activation
 
     value = next(layers)(inputs)
     for channels, side in ((64, 32), (64, 32), (128, 16), (128, 16), (256, 8), (256, 8)):
@@ -189,10 +189,10 @@ def test_wide_resnet_has_both_orders(order: str) -> None:
             nn.init.uniform_(value, 0.5, 1.5)
     inputs, _ = images("wrn16_4", 2)
     with torch.no_grad():
-        found = net(inputs)
-        torch.testing.assert_close(found, wide_resnet(net, inputs, order), rtol=1e-9, atol=1e-9)
+        actual = net(inputs)
+        torch.testing.assert_close(actual, wide_resnet(net, inputs, order), rtol=1e-9, atol=1e-9)
         other = {"norm_relu": "relu_norm", "relu_norm": "norm_relu"}[order]
-        assert (found - wide_resnet(net, inputs, other)).abs().max() > 0.01
+        assert (actual - wide_resnet(net, inputs, other)).abs().max() > 0.01
 
 
 def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
@@ -223,19 +223,21 @@ def test_batch_statistics_are_measured_replica_by_replica(name: str) -> None:
     inputs, _ = images(name, 3)
 
     def measure(tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        with measuring(net, inputs.new_ones(len(inputs))) as found:
+        with measuring(net, inputs.new_ones(len(inputs))) as statistics:
             logits = functional_call(net, tensors, (inputs,))
-        return logits, found
+        return logits, statistics
 
     tensors = [tensors_of(net), {key: value * 0.9 for key, value in tensors_of(net).items()}]
     with torch.no_grad():
-        logits, found = vmap(measure)({key: torch.stack([one[key] for one in tensors]) for key in tensors[0]})
-        assert len(found) == 2 * (TRAINABLE[name] + SHORTCUTS.get(name, 0) - (name in BEFOREHAND))
-        for replica, own in enumerate(tensors):
-            expected, alone = measure(own)
+        logits, statistics = vmap(measure)(
+            {key: torch.stack([single[key] for single in tensors]) for key in tensors[0]}
+        )
+        assert len(statistics) == 2 * (TRAINABLE[name] + SHORTCUTS.get(name, 0) - (name in BEFOREHAND))
+        for replica, single in enumerate(tensors):
+            expected, alone = measure(single)
             torch.testing.assert_close(logits[replica], expected, rtol=1e-6, atol=1e-8)
             for key, value in alone.items():
-                torch.testing.assert_close(found[key][replica], value, rtol=1e-6, atol=1e-8)
+                torch.testing.assert_close(statistics[key][replica], value, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -248,14 +250,14 @@ def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
     tensors = tensors_of(net)
     clipper = BookKeeping(net, inputs[:1])
     bounds = Bounds.whole(inputs.new_tensor(1e9), len(tensors))
-    found = clipper(tensors, inputs, labels, inputs.new_ones(2), bounds).sums
+    actual = clipper(tensors, inputs, labels, inputs.new_ones(2), bounds).sums
     leaves = {key: value.requires_grad_() for key, value in tensors.items()}
     total = F.cross_entropy(functional_call(net, leaves, (inputs,)), labels, reduction="sum")
     for (key, leaf), value in zip(
         leaves.items(), torch.autograd.grad(total, list(leaves.values())), strict=True
     ):
-        assert leaf.shape == found[key].shape
-        torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-12)
+        assert leaf.shape == actual[key].shape
+        torch.testing.assert_close(actual[key], value, rtol=1e-6, atol=1e-12)
 
 
 def test_frozen_batch_norm_keeps_its_statistics() -> None:
@@ -269,8 +271,10 @@ def test_frozen_batch_norm_keeps_its_statistics() -> None:
     inputs, _ = images("lenet5", 4)
     seen: list[Tensor] = []
     first.register_forward_hook(lambda layer, arguments, output: seen.append(output))
-    with torch.no_grad(), measuring(net, inputs.new_ones(4)) as found:
+    with torch.no_grad(), measuring(net, inputs.new_ones(4)) as statistics:
         net(inputs)
-    assert sorted(found) == sorted(f"{name}.{part}" for name in (5, 10, 13, 16) for part in ("mean", "var"))
+    assert sorted(statistics) == sorted(
+        f"{name}.{part}" for name in (5, 10, 13, 16) for part in ("mean", "var")
+    )
     expected = (net[0](inputs) - 0.25) / (4.0 + first.epsilon) ** 0.5
     torch.testing.assert_close(seen[0], expected)

@@ -71,5 +71,5 @@ from pipeline.privacy.account_settings import AccountSettings
 )  # fmt: skip
 def test_defaults_keep_their_meaning(model: type[Strict], defaults: dict[str, Any]) -> None:
     """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
-    found = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
-    assert found == defaults
+    actual = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
+    assert actual == defaults

@@ -34,8 +34,14 @@ CONSTANT = [
 def test_levels_have_one_signal_to_noise_ratio(key: str) -> None:
     """B sqrt(S) / sigma, up to the rounding of batches."""
     line = OWN.lines[key]
-    sigmas = [getattr(own, "noise_multiplier" if key in OWN.accounts else "sigma") for own in line.resolved]
-    ratios = [own.batch * sqrt(own.steps) / s for own, s in zip(line.resolved, sigmas, strict=True)]
+    sigmas = [
+        getattr(configured, "noise_multiplier" if key in OWN.accounts else "sigma")
+        for configured in line.resolved
+    ]
+    ratios = [
+        configured.batch * sqrt(configured.steps) / s
+        for configured, s in zip(line.resolved, sigmas, strict=True)
+    ]
     assert max(ratios) / min(ratios) < 1.002
     if line.table in {"f4", "mnist"}:  # rows train with round batches, so that each is exact
         assert max(ratios) / min(ratios) < 1 + 1e-9
@@ -44,8 +50,10 @@ def test_levels_have_one_signal_to_noise_ratio(key: str) -> None:
 def test_parts_of_cifar10_have_deltas_of_half_an_example() -> None:
     """Table 5, trained and accounted."""
     rows = [row for row in OWN.rows.values() if (row.paper, row.table) == ("sander2022", "t5")]
-    trained = [(OWN.split(row.data).train, own.delta) for row in rows for own in row.resolved]
-    epsilon_upper = [(own.examples, own.delta) for own in OWN.accounts["sander-t5-epsilon"].resolved]
+    trained = [(OWN.split(row.data).train, configured.delta) for row in rows for configured in row.resolved]
+    epsilon_upper = [
+        (configured.examples, configured.delta) for configured in OWN.accounts["sander-t5-epsilon"].resolved
+    ]
     assert {size for size, _ in trained} < {size for size, _ in epsilon_upper}
     assert all(isclose(size * delta, 0.5, rel_tol=1e-4) for size, delta in (*trained, *epsilon_upper))
 
@@ -66,13 +74,13 @@ def test_a_reduced_row_is_a_shorter_training_of_the_same(key: str) -> None:
     )  # fmt: skip
     assert full.data == reduced.data or f"{full.data}-reduced" == reduced.data
     cheaper = {"batch", "noise_batch", "epochs", "learning_rate"}
-    settings_of = {full.level(own): own for own in full.resolved}
-    for own in reduced.resolved:
-        twin = settings_of[reduced.level(own)]
-        assert own.model_dump(exclude=cheaper) == twin.model_dump(exclude=cheaper)
-        assert own.epochs < twin.epochs or (searched and own.epochs == twin.epochs)
-        if full.method in {"adlm", "ilm"} and own.variant != "sound":
-            assert own.scale_batch == twin.scale_batch == 1800
+    settings_of = {full.level(configured): configured for configured in full.resolved}
+    for configured in reduced.resolved:
+        twin = settings_of[reduced.level(configured)]
+        assert configured.model_dump(exclude=cheaper) == twin.model_dump(exclude=cheaper)
+        assert configured.epochs < twin.epochs or (searched and configured.epochs == twin.epochs)
+        if full.method in {"adlm", "ilm"} and configured.variant != "sound":
+            assert configured.scale_batch == twin.scale_batch == 1800
 
 
 def test_a_sound_row_has_relevances_of_a_network_that_saw_none_of_its_images() -> None:

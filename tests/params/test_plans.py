@@ -80,11 +80,11 @@ def test_a_repetition_needs_room_for_its_seeds_and_a_plan_to_repeat() -> None:
 def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None:
     raw = planned()
     raw["plans"] |= {"davody2020-t5-private": PLAN, "davody2020-t5-private-repeated": PLAN}
-    one, other = raw["rows"]["one"], {**raw["rows"]["one"], "plan": "davody2020-t5-private"}
+    first, other = raw["rows"]["one"], {**raw["rows"]["one"], "plan": "davody2020-t5-private"}
     raw["rows"]["other"] = other
     line = "rows.other.plan: 'davody2020-t5-private', but 'davody2020-t5' has "
     assert line in refusal_of(lambda: params.parse(raw))
-    one["levels"], other["levels"] = one["levels"][:1], one["levels"][1:]
+    first["levels"], other["levels"] = first["levels"][:1], first["levels"][1:]
     again = {**other, "plan": "davody2020-t5-private-repeated", "label": f"{other['label']}, repeated"}
     raw["rows"]["again"] = again
     rows = params.parse(raw).rows

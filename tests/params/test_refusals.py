@@ -102,17 +102,17 @@ def test_the_digest_covers_what_decides_numbers_and_nothing_else(path: str, valu
 
 
 def test_steps_are_epochs_in_expectation() -> None:
-    own = params.parse(GOOD).rows["one"].resolved[0]
-    assert own.total_steps(1000) == 10
-    assert own.total_steps(50) == 1
-    assert own.private
+    configured = params.parse(GOOD).rows["one"].resolved[0]
+    assert configured.total_steps(1000) == 10
+    assert configured.total_steps(50) == 1
+    assert configured.private
     assert not params.parse(GOOD).rows["one"].resolved[1].private
 
 
 def test_levels_are_named_by_the_axis() -> None:
     row = params.parse(GOOD).rows["one"]
-    assert [row.level(own) for own in row.resolved] == ["epsilon=1", "epsilon=inf"]
+    assert [row.level(configured) for configured in row.resolved] == ["epsilon=1", "epsilon=inf"]
     raw = changed("rows/one/levels", [{"epsilon": 1, "batch": size} for size in (50, 100)])
     raw["rows"]["one"]["axis"] = "batch"
     row = params.parse(raw).rows["one"]
-    assert [row.level(own) for own in row.resolved] == ["batch=50", "batch=100"]
+    assert [row.level(configured) for configured in row.resolved] == ["batch=50", "batch=100"]

@@ -20,8 +20,8 @@ def with_levels(*levels: dict[str, Any], **row: Any) -> dict[str, Any]:
 
 def test_a_level_takes_what_was_chosen_there_and_the_others_what_is_typed() -> None:
     row = params.parse(GOOD, choices=CHOSEN).rows["one"]
-    assert [own.learning_rate for own in row.resolved] == [0.5, 1.0]
-    assert [own.learning_rate for own in params.parse(GOOD).rows["one"].resolved] == [0.5, 0.5]
+    assert [configured.learning_rate for configured in row.resolved] == [0.5, 1.0]
+    assert [configured.learning_rate for configured in params.parse(GOOD).rows["one"].resolved] == [0.5, 0.5]
 
 
 def test_it_is_the_same_row_as_if_it_were_typed() -> None:

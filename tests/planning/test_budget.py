@@ -35,21 +35,21 @@ def planned() -> Plan:
 
 
 def test_every_choice_spends_epsilon_and_not_more(planned: Plan) -> None:
-    for one in planned.choices:
-        second = opacus_rdp(one.batch / 50_000, one.sigma, one.steps, 1e-5)
+    for choice in planned.choices:
+        second = opacus_rdp(choice.batch / 50_000, choice.sigma, choice.steps, 1e-5)
         assert 7.98 < second <= 8.0
-        assert one.epsilon_rdp == pytest.approx(second, rel=1e-6)
-        assert one.epsilon_pld is not None
-        assert one.epsilon_pld < second
-        assert (one.steps, one.processed) == (2500, one.batch * 2500 * 16)
+        assert choice.epsilon_rdp == pytest.approx(second, rel=1e-6)
+        assert choice.epsilon_pld is not None
+        assert choice.epsilon_pld < second
+        assert (choice.steps, choice.processed) == (2500, choice.batch * 2500 * 16)
 
 
 def test_the_papers_batch_is_the_smallest_off_the_wall(planned: Plan) -> None:
-    assert [one.batch for one in planned.choices] == [2**power for power in range(7, 16)]
-    assert [one.batch for one in planned.choices if one.behind_wall] == [128, 256, 512, 1024, 2048]
+    assert [choice.batch for choice in planned.choices] == [2**power for power in range(7, 16)]
+    assert [choice.batch for choice in planned.choices if choice.behind_wall] == [128, 256, 512, 1024, 2048]
     assert planned.recommended.batch == 4096
     assert planned.recommended.sigma == pytest.approx(2.73, abs=0.01)
-    noise = [one.noise for one in planned.choices]
+    noise = [choice.noise for choice in planned.choices]
     assert noise == sorted(noise, reverse=True)
     assert noise[-1] == 1
     # at the same S it is sigma / B
@@ -67,34 +67,34 @@ def test_the_simulation_keeps_tan_and_spends_hundreds(planned: Plan) -> None:
 
 
 def test_compute_is_shared_by_batch_copies_and_steps() -> None:
-    found = plan(60, 1e-5, 4.0, compute=1e4, copies=2, simulate=4)
-    for one in found.choices:
-        assert 0.9e4 < one.processed <= 1e4
-        assert one.steps == int(1e4 / 2 / one.batch)
-    assert found.recommended.sigma >= 2
+    planned = plan(60, 1e-5, 4.0, compute=1e4, copies=2, simulate=4)
+    for choice in planned.choices:
+        assert 0.9e4 < choice.processed <= 1e4
+        assert choice.steps == int(1e4 / 2 / choice.batch)
+    assert planned.recommended.sigma >= 2
 
 
 def test_the_other_accountant_needs_less_noise() -> None:
     sigma = {}
     for accountant in ("rdp", "pld"):
-        found = plan(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
+        planned = plan(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
         by = f"epsilon_{accountant}"
-        assert all(0.99 * 4 < getattr(one, by) <= 4.0 for one in found.choices)
-        sigma[accountant] = [one.sigma for one in found.choices]
+        assert all(0.99 * 4 < getattr(choice, by) <= 4.0 for choice in planned.choices)
+        sigma[accountant] = [choice.sigma for choice in planned.choices]
     assert all(less < more for less, more in zip(sigma["pld"], sigma["rdp"], strict=True))
 
 
 def test_at_a_small_epsilon_two_is_no_wall() -> None:
-    found = plan(40, 1e-5, 0.2, steps=5, simulate=4)
-    overcharged = [one for one in found.choices if one.sigma > 2 and one.noise > 1.5]
+    planned = plan(40, 1e-5, 0.2, steps=5, simulate=4)
+    overcharged = [choice for choice in planned.choices if choice.sigma > 2 and choice.noise > 1.5]
     assert overcharged
-    assert all(one.behind_wall for one in overcharged)
+    assert all(choice.behind_wall for choice in overcharged)
 
 
 def test_small_data_have_no_batch_off_the_wall() -> None:
-    found = plan(10, 1e-3, 50.0, steps=100, simulate=4)
-    assert found.recommended == found.choices[-1]
-    assert found.recommended.behind_wall
+    planned = plan(10, 1e-3, 50.0, steps=100, simulate=4)
+    assert planned.recommended == planned.choices[-1]
+    assert planned.recommended.behind_wall
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_the_command_prints_the_plan() -> None:
     assert shown.exit_code == 0, shown.output
     assert max(map(len, shown.stdout.splitlines())) <= 100
     for_scripts = CliRunner().invoke(app, ["tan", "plan", *wishes, "--json"])
-    found = Plan.model_validate(json.loads(for_scripts.stdout))
-    assert f"Take B {found.recommended.batch}, sigma {found.recommended.sigma:g}, S 100" in shown.stdout
-    assert found.simulation is not None
-    assert f"Tune with B 1, sigma {found.simulation.sigma:.6g}" in shown.stdout
+    printed = Plan.model_validate(json.loads(for_scripts.stdout))
+    assert f"Take B {printed.recommended.batch}, sigma {printed.recommended.sigma:g}, S 100" in shown.stdout
+    assert printed.simulation is not None
+    assert f"Tune with B 1, sigma {printed.simulation.sigma:.6g}" in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if "<- take" in line)
-    assert line.split()[:3] == [str(found.recommended.batch), f"{found.recommended.sigma:.4g}", "100"]
+    assert line.split()[:3] == [str(printed.recommended.batch), f"{printed.recommended.sigma:.4g}", "100"]
 
 
 @pytest.fixture
@@ -153,13 +153,16 @@ def test_a_row_becomes_its_simulation(scaled: Callable[..., tuple[str, Any]]) ->
     shown, made = scaled()
     assert shown.startswith("  # 1/16 of the cost of row. On the private data it spends epsilon 299 ")
     assert (made.simulates, made.label, made.seeds) == ("row", "K = 16, simulated at B 256", 2)
-    (own,) = made.resolved
-    assert own.model_dump() == own.model_validate({**SETTINGS, "batch": 256, "sigma": 0.1875}).model_dump()
+    (configured,) = made.resolved
+    assert (
+        configured.model_dump()
+        == configured.model_validate({**SETTINGS, "batch": 256, "sigma": 0.1875}).model_dump()
+    )
 
 
 def test_levels_keep_their_own_settings(scaled: Callable[..., tuple[str, Any]]) -> None:
     _, made = scaled(axis="copies", levels=[{"copies": 1, "augment": "none"}, {"copies": 4}, {"copies": 16}])
-    assert [(own.copies, own.augment, own.batch, own.sigma) for own in made.resolved] == [
+    assert [(each.copies, each.augment, each.batch, each.sigma) for each in made.resolved] == [
         (1, "none", 256, 0.1875), (4, "crop_flip", 256, 0.1875), (16, "crop_flip", 256, 0.1875)
     ]  # fmt: skip
 
@@ -167,7 +170,7 @@ def test_levels_keep_their_own_settings(scaled: Callable[..., tuple[str, Any]]) 
 def test_levels_of_one_tan_become_one_and_small_ones_stay(scaled: Callable[..., tuple[str, Any]]) -> None:
     levels = [{"batch": 256, "sigma": 0.1875}, {"batch": 2048, "sigma": 1.5}, {"batch": 4096}]
     shown, made = scaled(levels=levels)
-    assert [made.level(own) for own in made.resolved] == ["batch=256"]
+    assert [made.level(configured) for configured in made.resolved] == ["batch=256"]
     assert "1/24 of the cost" in shown
 
 
@@ -175,7 +178,7 @@ def test_levels_that_differed_in_batch_alone_are_told_apart_by_noise(
     scaled: Callable[..., tuple[str, Any]],
 ) -> None:
     shown, made = scaled(100, levels=[{"batch": 3000}, {"batch": 4096}])
-    assert [made.level(own) for own in made.resolved] == ["sigma=0.1", "sigma=0.0732422"]
+    assert [made.level(configured) for configured in made.resolved] == ["sigma=0.1", "sigma=0.0732422"]
     assert re.search(r"epsilon 765 to 1,510 by itself", shown)
 
 

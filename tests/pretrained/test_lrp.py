@@ -85,8 +85,8 @@ def test_a_convolution_follows_the_equations() -> None:
         slow = [
             loop([matrix, linear.weight.T], [bias, linear.bias], example) for example in inputs.flatten(1)
         ]
-    found = propagated(net, inputs).flatten(1)
-    torch.testing.assert_close(found, torch.stack(slow), rtol=1e-4, atol=1e-6)
+    actual = propagated(net, inputs).flatten(1)
+    torch.testing.assert_close(actual, torch.stack(slow), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require")
@@ -95,30 +95,30 @@ def test_captum_finds_the_same_where_it_has_rules() -> None:
     norm.mean += 0.1
     norm.bias.data += 0.2
     net, inputs = convolutional(norm, bias=True), images()
-    found, theirs = propagated(net, inputs), copy.deepcopy(net)
+    actual, theirs = propagated(net, inputs), copy.deepcopy(net)
     for layer in theirs.modules():
         if isinstance(layer, (BatchStatistics, nn.Flatten)):
             layer.rule = EpsilonRule()
     expected = LRP(theirs).attribute(inputs.clone(), target=net(inputs).argmax(1))
     largest = expected.abs().max().item()
-    torch.testing.assert_close(found / largest, expected.detach() / largest, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual / largest, expected.detach() / largest, rtol=1e-4, atol=1e-5)
 
 
 def test_relevances_are_scaled_for_each_example_alone() -> None:
     net, inputs = convolutional(LocalResponse(4), bias=True), images()
-    raw, found = propagated(net, inputs), relevances(net, inputs)
-    assert found.shape == inputs.shape
-    assert not found.requires_grad
-    for each, own in zip(raw, found, strict=True):
-        assert (own.min(), own.max()) == (0, 1)
-        torch.testing.assert_close(own, (each - each.min()) / (each.max() - each.min()))
-    for index, own in enumerate(found):
-        torch.testing.assert_close(relevances(net, inputs[index : index + 1])[0], own)
+    raw, scaled_relevances = propagated(net, inputs), relevances(net, inputs)
+    assert scaled_relevances.shape == inputs.shape
+    assert not scaled_relevances.requires_grad
+    for each, scaled in zip(raw, scaled_relevances, strict=True):
+        assert (scaled.min(), scaled.max()) == (0, 1)
+        torch.testing.assert_close(scaled, (each - each.min()) / (each.max() - each.min()))
+    for index, scaled in enumerate(scaled_relevances):
+        torch.testing.assert_close(relevances(net, inputs[index : index + 1])[0], scaled)
     # how sure a network is doesn't count, and neither does a second look
     for parameter in net[-1].parameters():
         parameter.data.mul_(7)
     for _ in range(2):
-        torch.testing.assert_close(relevances(net, inputs), found, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(relevances(net, inputs), scaled_relevances, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)

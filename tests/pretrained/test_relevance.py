@@ -56,11 +56,11 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    found = there(read_relevance(data, CPU))
-    assert found.mean.dtype == torch.float64
-    torch.testing.assert_close(found.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
-    assert found.mean.std() > 0.01
-    assert (found.examples, found.public, found.informed) == (60, False, True)
+    relevance = there(read_relevance(data, CPU))
+    assert relevance.mean.dtype == torch.float64
+    torch.testing.assert_close(relevance.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
+    assert relevance.mean.std() > 0.01
+    assert (relevance.examples, relevance.public, relevance.informed) == (60, False, True)
 
 
 def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
@@ -89,11 +89,11 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     about = data.manifest["relevance"]
     told = (about["informed"], about["note"], about["of"], about["examples"])
     assert told == (False, UNINFORMED, "public", 5)
-    found = there(read_relevance(data, CPU))
-    assert (found.examples, found.public, found.informed) == (5, True, False)
+    relevance = there(read_relevance(data, CPU))
+    assert (relevance.examples, relevance.public, relevance.informed) == (5, True, False)
     net = trained_net(joined.behind("of-letters", parsed(), world))
     images = digits.splits["public"].inputs[:5]
-    assert np.array_equal(found.mean.numpy(), average(net, images, CPU))
+    assert np.array_equal(relevance.mean.numpy(), average(net, images, CPU))
 
 
 def test_what_a_network_started_from_counts_too(mapped: Path) -> None:

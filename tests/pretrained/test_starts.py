@@ -31,13 +31,15 @@ from tests.refusal import refusal_of
 from tests.there import there
 
 
-def trained(row: str, root: Path, own: Settings | None = None) -> dict[str, Tensor]:
+def trained(row: str, root: Path, settings: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
-    train(row, root, own)
+    train(row, root, settings)
     run = there(records.read_run(row, root))
     every = [
-        read_weights(weights_path(row, one.level, one.seed, root), one.weights, torch.device("cpu"))
-        for one in run.replicas
+        read_weights(
+            weights_path(row, replica.level, replica.seed, root), replica.weights, torch.device("cpu")
+        )
+        for replica in run.replicas
     ]
     return {name: torch.stack([each[name] for each in every]) for name in every[0]}
 
@@ -88,9 +90,13 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
     after = trained("after", root)
     linear = {name for name in before if int(name.partition(".")[0]) >= 9}
     assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
-    own = parsed()
+    settings = parsed()
     task = loop.make_task(
-        training.replicas(own.rows["after"]), own.rows["after"].model, True, prepared.load("tuned", root), CPU
+        training.replicas(settings.rows["after"]),
+        settings.rows["after"].model,
+        True,
+        prepared.load("tuned", root),
+        CPU,
     )
     held = task.net.state_dict()
     for name in before.keys() - linear:
@@ -100,9 +106,9 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
         assert not torch.equal(after[name], value)
 
 
-def not_made(root: Path, own: Settings | None = None, name: str = "tuned") -> str:
+def not_made(root: Path, settings: Settings | None = None, name: str = "tuned") -> str:
     """Why there is no start."""
-    return refusal_of(lambda: starts.make_start(name, own or parsed(), root))
+    return refusal_of(lambda: starts.make_start(name, settings or parsed(), root))
 
 
 def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
@@ -253,9 +259,9 @@ def test_training_on_features_is_training_behind_frozen_convolutions(world: Path
     data = prepared.load("tuned", world)
     assert data.input_shape == starts.features_shape(fast.rows["after"].model) == (2304,)
     assert data.manifest["start"]["config"] == fast.start_digest("tuned") != slow.start_digest("tuned")
-    found = trained("after", world, fast)
-    assert found.keys() == {name for name in expected if name.startswith("classifier.")}
-    for name, value in found.items():
+    actual = trained("after", world, fast)
+    assert actual.keys() == {name for name in expected if name.startswith("classifier.")}
+    for name, value in actual.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
     row_ledgers("after", fast, world)  # what was spent is what settings come to
 

@@ -20,16 +20,16 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
 def test_rdp_agrees_with_opacus(rate: float, noise: float, steps: int, delta: float) -> None:
-    own = accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
-    assert own == pytest.approx(accounting.opacus_rdp(rate, noise, steps, delta), rel=0.01)
+    ours = accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
+    assert ours == pytest.approx(accounting.opacus_rdp(rate, noise, steps, delta), rel=0.01)
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), SETTINGS)
 def test_pld_agrees_with_opacus_prv(rate: float, noise: float, steps: int, delta: float) -> None:
-    own = accounting.pld_epsilon(poisson_gaussian(rate, noise, steps), delta)
+    ours = accounting.pld_epsilon(poisson_gaussian(rate, noise, steps), delta)
     other, error = accounting.opacus_prv(rate, noise, steps, delta)
-    assert own == pytest.approx(other - error, rel=1e-3)
-    assert own < accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)  # the tighter bound
+    assert ours == pytest.approx(other - error, rel=1e-3)
+    assert ours < accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)  # the tighter bound
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
@@ -70,20 +70,20 @@ def test_calibrated_noise_spends_the_target_and_not_more(
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffled"])
 def test_renyi_of_one_step_times_steps_is_renyi_of_all(sampling: str) -> None:
-    own = SampledGaussian.model_validate(
+    mechanism = SampledGaussian.model_validate(
         {"sampling": sampling, "noise_multiplier": 1.1, "examples": 5000, "batch": 100}
     )
     relation = (
         NeighboringRelation.ADD_OR_REMOVE_ONE if sampling == "poisson" else NeighboringRelation.REPLACE_ONE
     )
-    whole = RdpAccountant(accounting.WHOLE_ORDERS, relation).compose(own.event(400)).get_epsilon(1e-5)
-    assert accounting.renyi_epsilon(own, 400, 1e-5) == pytest.approx(whole, rel=0.01)
+    whole = RdpAccountant(accounting.WHOLE_ORDERS, relation).compose(mechanism.event(400)).get_epsilon(1e-5)
+    assert accounting.renyi_epsilon(mechanism, 400, 1e-5) == pytest.approx(whole, rel=0.01)
 
 
 def test_what_is_spent_so_far_ends_at_the_ledgers_renyi_dp() -> None:
     rate, noise, steps, delta = SETTINGS[0]
-    own = SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=55000, batch=1024)
-    assert accounting.spent_epsilon(own, steps, delta) == pytest.approx(
+    mechanism = SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=55000, batch=1024)
+    assert accounting.spent_epsilon(mechanism, steps, delta) == pytest.approx(
         accounting.rdp_epsilon(poisson_gaussian(rate, noise, steps), delta), rel=1e-9
     )
 

@@ -323,11 +323,11 @@ def test_others_are_clipped_rightly_by_the_fastest_way_that_is(name: str) -> Non
     assert type(clipper_factory(net, inputs[:1], single_replica=True)(net)) is alone
     for reference in (False, True):
         for _ in range(2):  # the first leaves the network as it was
-            found = dprepro.clipped_sum(net, inputs.clone(), labels, 0.7, reference=reference)
-            assert found.sums.keys() == sums.keys()
-            torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-6)
+            actual = dprepro.clipped_sum(net, inputs.clone(), labels, 0.7, reference=reference)
+            assert actual.sums.keys() == sums.keys()
+            torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-4, atol=1e-6)
             for key, value in sums.items():
-                torch.testing.assert_close(found.sums[key], value, rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(actual.sums[key], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -343,8 +343,8 @@ def test_so_they_are_under_vmap_or_refused(name: str) -> None:
     assert type(clipper) is several
     tensors = {name: value.detach()[None] for name, value in net.named_parameters()}
     bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(0.7), len(tensors))))
-    found = vmap(clipper)(tensors, inputs[None], labels[None], torch.ones(1, 5), bounds)
-    torch.testing.assert_close(found.norms[0, :, 0], norms, rtol=1e-4, atol=1e-6)
+    actual = vmap(clipper)(tensors, inputs[None], labels[None], torch.ones(1, 5), bounds)
+    torch.testing.assert_close(actual.norms[0, :, 0], norms, rtol=1e-4, atol=1e-6)
 
 
 def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:

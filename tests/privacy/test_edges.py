@@ -32,14 +32,14 @@ def spending(sampling: str, noise: float, examples: int, batch: int) -> SampledG
     return SampledGaussian.model_validate(values)
 
 
-def check(own: SampledGaussian, steps: int, delta: float, exact: Delta) -> tuple[float, float]:
+def check(mechanism: SampledGaussian, steps: int, delta: float, exact: Delta) -> tuple[float, float]:
     """A bound is in order where its own delta is: delta falls as epsilon rises."""
-    bounds, _ = bounds_of(own, steps, delta)
-    upper = min(one.epsilon for one in bounds.values() if one.epsilon is not None)
-    lower = worst_epsilon(own, steps, delta, upper)
+    bounds, _ = bounds_of(mechanism, steps, delta)
+    upper = min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
+    lower = worst_epsilon(mechanism, steps, delta, upper)
     assert lower <= upper
-    for one in bounds.values():
-        assert one.epsilon is None or exact(mpf(one.epsilon)) <= delta, one
+    for bound in bounds.values():
+        assert bound.epsilon is None or exact(mpf(bound.epsilon)) <= delta, bound
     assert lower == 0 or exact(mpf(lower)) >= delta
     return lower, upper
 

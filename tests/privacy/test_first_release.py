@@ -51,17 +51,17 @@ def test_every_bound_is_larger_by_what_another_library_says() -> None:
 def test_steps_that_tell_nothing_leave_the_first_release(sampling: str, steps: int) -> None:
     """At a noise of 1e5 only the first release is left, a Gaussian whose epsilon has a closed form."""
     due = gaussian_epsilon(1 / 0.8, DELTA)
-    found, _ = bounds_of(spending(0.8, sampling, noise=1e5), steps, DELTA)
-    assert found["unamplified"].epsilon == pytest.approx(due, rel=1e-3)
+    actual, _ = bounds_of(spending(0.8, sampling, noise=1e5), steps, DELTA)
+    assert actual["unamplified"].epsilon == pytest.approx(due, rel=1e-3)
     if sampling == "poisson":
-        assert found["pld"].epsilon == pytest.approx(due, rel=1e-3)
-    least = min(bound.epsilon for bound in found.values() if bound.epsilon is not None)
+        assert actual["pld"].epsilon == pytest.approx(due, rel=1e-3)
+    least = min(bound.epsilon for bound in actual.values() if bound.epsilon is not None)
     assert due * 0.9999 <= least
     assert spent_epsilon(spending(0.8, sampling, noise=1e5), steps, DELTA) >= due * 0.9999
 
 
 def test_a_ledger_has_it_in_its_event_and_its_approximations() -> None:
-    ledger, without = (make_ledger(spending(one), STEPS, DELTA, "rdp") for one in (FIRST, None))
+    ledger, without = (make_ledger(spending(first), STEPS, DELTA, "rdp") for first in (FIRST, None))
     assert ledger.event is not None
     assert "Gaussian(5.65685)" in ledger.event
     assert ledger.epsilon_upper is not None
@@ -78,9 +78,9 @@ def test_a_ledger_has_it_in_its_event_and_its_approximations() -> None:
 
 def test_several_trainings_release_it_as_often() -> None:
     """Two alike and one other: no fewer releases than dp-accounting's composition of all three has."""
-    one, other = spending(), spending(4.0, noise=5.0)
-    epsilon, *_ = composed_epsilon([(one, 100, DELTA), (one, 100, DELTA), (other, 50, DELTA)])
-    events = [one.event(100), one.event(100), other.event(50)]
+    first, other = spending(), spending(4.0, noise=5.0)
+    epsilon, *_ = composed_epsilon([(first, 100, DELTA), (first, 100, DELTA), (other, 50, DELTA)])
+    events = [first.event(100), first.event(100), other.event(50)]
     due = by_losses(ComposedDpEvent(events), NeighboringRelation.ADD_OR_REMOVE_ONE)
     assert epsilon == pytest.approx(due, rel=5e-3)
 

@@ -78,9 +78,9 @@ def make(kind: str) -> nn.Module:
 
 def tensors_of(net: nn.Module) -> dict[str, Tensor]:
     """Parameters, and for batch norm statistics that are neither 0 nor 1."""
-    found = {name: value.detach().clone() for name, value in net.named_parameters()}
-    found |= {name: torch.rand_like(value) + 0.5 for name, value in net.named_buffers()}
-    return found
+    tensors = {name: value.detach().clone() for name, value in net.named_parameters()}
+    tensors |= {name: torch.rand_like(value) + 0.5 for name, value in net.named_buffers()}
+    return tensors
 
 
 def batch(kind: str, size: int = 9) -> tuple[Tensor, Tensor]:
@@ -126,8 +126,8 @@ def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
 
 def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
     """One part clipped to ``clip``."""
-    own = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
-    return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=own)
+    tensor_weights = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
+    return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=tensor_weights)
 
 
 def one_at_a_time(net, tensors, inputs, labels, weights):
@@ -136,9 +136,9 @@ def one_at_a_time(net, tensors, inputs, labels, weights):
     for example, label in zip(inputs, labels, strict=True):
         leaves = {name: value.clone().requires_grad_() for name, value in tensors.items()}
         loss = F.cross_entropy(functional_call(net, leaves, (example[None],)), label[None])
-        found = torch.autograd.grad(loss, list(leaves.values()))
+        actual = torch.autograd.grad(loss, list(leaves.values()))
         gradients.append(
-            torch.cat([weights.get(n, 1.0) * g.flatten() for n, g in zip(leaves, found, strict=True)])
+            torch.cat([weights.get(n, 1.0) * g.flatten() for n, g in zip(leaves, actual, strict=True)])
         )
     return torch.stack(gradients)
 
@@ -157,9 +157,9 @@ def test_all_ways_equal_one_example_at_a_time(kind: str, copies: int, clip: floa
     norms = means.norm(dim=1)
     expected = (means * (mask * torch.clamp(clip / norms, max=1))[:, None]).sum(0)
     for way in ways(net, inputs[:1], copies):
-        found = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
-        flat = torch.cat([weights.get(name, 1.0) * found.sums[name].flatten() for name in tensors])
-        torch.testing.assert_close(found.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
+        actual = way(tensors, inputs, labels, mask, whole(tensors, clip, weights))
+        flat = torch.cat([weights.get(name, 1.0) * actual.sums[name].flatten() for name in tensors])
+        torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -168,7 +168,7 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)
     inputs, labels = batch(kind)
     tensors = tensors_of(net)
-    found = BookKeeping(net, inputs[:1], single_replica=True)(
+    actual = BookKeeping(net, inputs[:1], single_replica=True)(
         tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
@@ -176,7 +176,7 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
     if kind == "shared":  # Opacus gives the padding's row a gradient, where autograd gives none
         net.padded.weight.grad_sample[:, bilstm.PADDING] = 0
     samples = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
-    torch.testing.assert_close(found.norms[:, 0], samples.norm(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual.norms[:, 0], samples.norm(dim=1), rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
@@ -204,10 +204,10 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
         "dense.weight": "dense.weight",
         "dense.bias": "dense.bias",
     }
-    for own, end in (("ahead", "l0"), ("back", "l0_reverse")):
-        names[f"lstm.{own}.inputs.weight"] = f"lstm.weight_ih_{end}"
-        names[f"lstm.{own}.inputs.bias"] = f"lstm.bias_ih_{end}"
-        names[f"lstm.{own}.recurrent.weight"] = f"lstm.weight_hh_{end}"
+    for direction, end in (("ahead", "l0"), ("back", "l0_reverse")):
+        names[f"lstm.{direction}.inputs.weight"] = f"lstm.weight_ih_{end}"
+        names[f"lstm.{direction}.inputs.bias"] = f"lstm.bias_ih_{end}"
+        names[f"lstm.{direction}.recurrent.weight"] = f"lstm.weight_hh_{end}"
     tensors = tensors_of(net)
     assert names.keys() == tensors.keys()
     theirs = Theirs()
@@ -222,9 +222,9 @@ def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
     way = BookKeeping(net, inputs[:1], single_replica=True)
     for example in range(len(labels)):
         alone = torch.eye(len(labels))[example]
-        found = way(tensors, inputs, labels, alone, whole(tensors, 1e6))
+        actual = way(tensors, inputs, labels, alone, whole(tensors, 1e6))
         for name, theirs_name in names.items():
-            torch.testing.assert_close(found.sums[name], samples[theirs_name][example], rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(actual.sums[name], samples[theirs_name][example], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -259,8 +259,8 @@ def test_replicas_by_vmap_equal_single_runs(kind: str) -> None:
     for way in (PerExample(net), BookKeeping(net, inputs[0, :1])):
         together = vmap(way)(stacked, inputs, labels, mask, clips)
         for index in range(2):
-            own = {name: value[index] for name, value in stacked.items()}
-            alone = way(own, inputs[index], labels[index], mask[index], both[index])
+            single = {name: value[index] for name, value in stacked.items()}
+            alone = way(single, inputs[index], labels[index], mask[index], both[index])
             for name, value in alone.sums.items():
                 torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
 
@@ -276,11 +276,11 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
     mask[4] = present
     others = torch.arange(len(labels)) != 4
     for way in ways(net, inputs[:1]):
-        found = way(tensors, inputs, labels, mask, whole(tensors, 0.5))
+        actual = way(tensors, inputs, labels, mask, whole(tensors, 0.5))
         without = way(tensors, inputs[others], labels[others], mask[others], whole(tensors, 0.5))
-        assert not torch.isfinite(found.norms[4, 0])
+        assert not torch.isfinite(actual.norms[4, 0])
         for name in tensors:
-            torch.testing.assert_close(found.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(actual.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_gradient_that_is_not_finite_has_factor_zero() -> None:
@@ -323,10 +323,10 @@ def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
     for way in ways(net, inputs[:1])[1:]:
         assert isinstance(way, BookKeeping)
         assert way.layers.keys() == {"3", "4", "6"}
-        found = way(tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 0.5))
-        assert found.sums.keys() == tensors.keys()
-        torch.testing.assert_close(found.norms[:, 0], gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
-        flat = torch.cat([value.flatten() for value in found.sums.values()])
+        actual = way(tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 0.5))
+        assert actual.sums.keys() == tensors.keys()
+        torch.testing.assert_close(actual.norms[:, 0], gradients.norm(dim=1), rtol=1e-4, atol=1e-5)
+        flat = torch.cat([value.flatten() for value in actual.sums.values()])
         torch.testing.assert_close(flat, (gradients * factors[:, None]).sum(0), rtol=1e-4, atol=1e-5)
 
 
@@ -352,9 +352,9 @@ def test_cancelling_uses_of_a_word_can_not_hide_a_gradient_from_clipping() -> No
     tensors = {"table.weight": torch.zeros(2, 2)}
     expected = one_at_a_time(net, tensors, tokens, labels, {}).norm()
     for way in ways(net, tokens)[1:]:
-        found = way(tensors, tokens, labels, torch.ones(1), whole(tensors, 0.1))
-        torch.testing.assert_close(found.norms[0, 0], expected)
-        torch.testing.assert_close(found.sums["table.weight"].norm(), torch.tensor(0.1))
+        actual = way(tensors, tokens, labels, torch.ones(1), whole(tensors, 0.1))
+        torch.testing.assert_close(actual.norms[0, 0], expected)
+        torch.testing.assert_close(actual.sums["table.weight"].norm(), torch.tensor(0.1))
 
 
 @pytest.mark.parametrize(
@@ -372,9 +372,9 @@ def test_wide_networks_equal_the_reference_in_float32(model: str, kind: str, cop
         way(tensors, inputs, labels, mask, whole(tensors, 0.5)) for way in ways(net, inputs[:1], copies)
     )
     expected = torch.cat([value.flatten() for value in reference.sums.values()])
-    for found in others:
-        torch.testing.assert_close(found.norms, reference.norms, rtol=1e-5, atol=0)
-        flat = torch.cat([found.sums[name].flatten() for name in tensors])
+    for other in others:
+        torch.testing.assert_close(other.norms, reference.norms, rtol=1e-5, atol=0)
+        flat = torch.cat([other.sums[name].flatten() for name in tensors])
         assert (flat - expected).norm() <= 1e-5 * expected.norm()
 
 
@@ -406,8 +406,8 @@ def test_measured_statistics_ignore_padding_and_equal_torch() -> None:
     layer = BatchStatistics(3, 1e-5)
     inputs = torch.randn(5, 3, 4, 4)
     mask = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])
-    with measuring(layer, mask) as found:
+    with measuring(layer, mask) as statistics:
         out = layer(inputs)
     expected = F.batch_norm(inputs[:3], None, None, training=True, eps=1e-5)
     torch.testing.assert_close(out[:3], expected)
-    torch.testing.assert_close(found[".var"], inputs[:3].var((0, 2, 3), correction=0))
+    torch.testing.assert_close(statistics[".var"], inputs[:3].var((0, 2, 3), correction=0))

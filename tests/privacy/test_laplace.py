@@ -32,9 +32,9 @@ def release(scales: list[float], distance: float = 1.0, repeats: int = 1, claime
     )
 
 
-def log_ratio(noisy: np.ndarray, one: np.ndarray, other: np.ndarray, scales: np.ndarray) -> float:
+def log_ratio(noisy: np.ndarray, center: np.ndarray, other: np.ndarray, scales: np.ndarray) -> float:
     """Log of how much more likely ``noisy`` is from ``one`` than from ``other``."""
-    return float(((np.abs(noisy - other) - np.abs(noisy - one)) / scales).sum())
+    return float(((np.abs(noisy - other) - np.abs(noisy - center)) / scales).sum())
 
 
 # -- neighbouring data sets ------------------------------------------------------------------------------
@@ -44,39 +44,39 @@ def test_no_output_tells_two_images_apart_better_than_epsilon_and_one_does_as_we
     scales = np.array([0.3, 2.0, 0.7])
     images = [np.array(image) for image in product([0.0, 0.4, 1.0], repeat=3)]
     outputs = [np.array(noisy) for noisy in product([-5.0, 0.0, 0.4, 0.9, 1.0, 6.0], repeat=3)]
-    found = [log_ratio(noisy, a, b, scales) for a, b in product(images, images) for noisy in outputs]
-    own = release(scales.tolist())
-    assert max(found) == pytest.approx(own.epsilon, rel=1e-12)
-    assert own.epsilon == pytest.approx(1 / 0.3 + 1 / 2 + 1 / 0.7)
+    ratios = [log_ratio(noisy, a, b, scales) for a, b in product(images, images) for noisy in outputs]
+    mechanism = release(scales.tolist())
+    assert max(ratios) == pytest.approx(mechanism.epsilon, rel=1e-12)
+    assert mechanism.epsilon == pytest.approx(1 / 0.3 + 1 / 2 + 1 / 0.7)
 
 
 def test_a_label_moves_two_of_the_first_coefficients() -> None:
     classes, scale = 4, 1.3
     coefficients = 0.5 - np.eye(classes)
     outputs = [np.array(noisy) for noisy in product([-4.0, -0.5, 0.1, 0.5, 4.0], repeat=classes)]
-    found = [
+    distances = [
         log_ratio(noisy, a, b, np.full(classes, scale))
         for a, b in product(coefficients, coefficients)
         for noisy in outputs
     ]
-    assert max(found) == pytest.approx(release([scale], repeats=2).epsilon, rel=1e-12)
+    assert max(distances) == pytest.approx(release([scale], repeats=2).epsilon, rel=1e-12)
 
 
 def test_one_image_moves_every_mean_relevance_by_its_share() -> None:
     scale, features, examples = 0.25, 2, 3
-    corners = [np.array(one) for one in product([0.0, 0.5, 1.0], repeat=features)]
+    corners = [np.array(corner) for corner in product([0.0, 0.5, 1.0], repeat=features)]
     others = np.array([[0.2, 0.9], [1.0, 0.3]])
-    means = [np.mean([*others, one], axis=0) for one in corners]
+    means = [np.mean([*others, corner], axis=0) for corner in corners]
     outputs = [np.array(noisy) for noisy in product([-3.0, 0.5, 3.0], repeat=features)]
     scales = np.full(features, scale)
-    found = [log_ratio(noisy, a, b, scales) for a, b in product(means, means) for noisy in outputs]
-    own = release([scale], distance=1 / examples, repeats=features)
-    assert max(found) == pytest.approx(own.epsilon, rel=1e-12)
+    ratios = [log_ratio(noisy, a, b, scales) for a, b in product(means, means) for noisy in outputs]
+    mechanism = release([scale], distance=1 / examples, repeats=features)
+    assert max(ratios) == pytest.approx(mechanism.epsilon, rel=1e-12)
 
 
 def test_sampled_outputs_of_neighbours_differ_by_epsilon_at_most_and_in_a_corner_by_all_of_it() -> None:
     scales, draws = np.array([0.8, 1.6]), 2_000_000
-    own = release(scales.tolist())
+    mechanism = release(scales.tolist())
     streams = Streams(["epsilon=1/seed=0"], reproducible=True, device=torch.device("cpu"))
     edges = [-np.inf, 0.0, 0.5, 1.0, np.inf]
     counts = []
@@ -85,9 +85,9 @@ def test_sampled_outputs_of_neighbours_differ_by_epsilon_at_most_and_in_a_corner
         counts.append(np.histogramdd(value + scales * noise, bins=[edges, edges])[0])
     ratios = np.log(counts[0] / counts[1])
     error = np.sqrt(1 / counts[0] + 1 / counts[1])
-    assert (np.abs(ratios) <= own.epsilon + 5 * error).all()
-    assert ratios[0, 0] == pytest.approx(own.epsilon, abs=5 * error[0, 0])
-    assert ratios[-1, -1] == pytest.approx(-own.epsilon, abs=5 * error[-1, -1])
+    assert (np.abs(ratios) <= mechanism.epsilon + 5 * error).all()
+    assert ratios[0, 0] == pytest.approx(mechanism.epsilon, abs=5 * error[0, 0])
+    assert ratios[-1, -1] == pytest.approx(-mechanism.epsilon, abs=5 * error[-1, -1])
 
 
 # -- what Algorithm 1 comes to ---------------------------------------------------------------------------
@@ -106,11 +106,11 @@ def test_inputs_spend_batch_times_features_over_the_sensitivity(
 ) -> None:
     spent = 0.7  # epsilon_2
     ratios = shares() if adaptive else np.ones(1)
-    own = release(
+    mechanism = release(
         (sensitivity / BATCH / (ratios * spent)).tolist(), repeats=1 if adaptive else FEATURES, claimed=spent
     )
-    assert own.epsilon == pytest.approx(times * spent, rel=1e-3)
-    assert own.epsilon == pytest.approx(BATCH * FEATURES * spent / sensitivity, rel=1e-12)
+    assert mechanism.epsilon == pytest.approx(times * spent, rel=1e-3)
+    assert mechanism.epsilon == pytest.approx(BATCH * FEATURES * spent / sensitivity, rel=1e-12)
 
 
 def test_labels_and_relevances_of_algorithm_1() -> None:
@@ -158,21 +158,21 @@ def test_bounds_at_a_delta_agree_and_are_below_the_pure_one(pure: float) -> None
 
 def test_sampled_losses_have_the_delta_that_dp_accounting_says() -> None:
     scales = 20 / (shares(features=20) * 3)  # 3 in all
-    own, delta = Releases(laplace=(release(scales.tolist()),)), 1e-2
+    mechanism, delta = Releases(laplace=(release(scales.tolist()),)), 1e-2
     noise = np.random.default_rng(0).laplace(scale=scales, size=(200_000, 20))
     losses = ((np.abs(noise - 1) - np.abs(noise)) / scales).sum(1)
-    epsilon = pld_epsilon(own.event(), delta)
-    assert epsilon < 0.95 * own.epsilon
+    epsilon = pld_epsilon(mechanism.event(), delta)
+    assert epsilon < 0.95 * mechanism.epsilon
     above = np.maximum(0, -np.expm1(epsilon - losses))
     assert above.mean() == pytest.approx(delta, abs=4 * above.std() / 200_000**0.5)
-    assert epsilon <= pld_epsilon(own.coarse_event(), delta) < 1.02 * epsilon
+    assert epsilon <= pld_epsilon(mechanism.coarse_event(), delta) < 1.02 * epsilon
 
 
 def test_rounding_scales_down_spends_more_but_little() -> None:
-    own = Releases(laplace=(release((FEATURES / (shares() * 15)).tolist()),))
-    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (own.event(), own.coarse_event()))
+    mechanism = Releases(laplace=(release((FEATURES / (shares() * 15)).tolist()),))
+    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (mechanism.event(), mechanism.coarse_event()))
     assert exact <= rounded < 1.03 * exact
-    many, few = (len(event.events[0].events) for event in (own.event(), own.coarse_event()))
+    many, few = (len(event.events[0].events) for event in (mechanism.event(), mechanism.coarse_event()))
     assert many == FEATURES
     assert few < FEATURES / 2
     same = Releases(laplace=(release([3.0], repeats=FEATURES),))
@@ -189,39 +189,39 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
             Laplace(quantity="labels", claimed=0.6, distance=1.0, scales=(4.0,), repeats=2, span=1.0),
         )
     )
-    found = release_ledger(both, 10, not_covered=[SEARCH], protects=PROTECTS)
-    assert (found.claimed, found.claimed_by, found.delta) == (pytest.approx(1.0), "laplace", 0.0)
-    assert found.epsilon_upper == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
-    assert found.neighbouring is NeighboringRelation.REPLACE_ONE
-    assert found.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
-    assert (found.not_covered, found.protects) == ((SEARCH,), PROTECTS)
-    inputs, labels = found.releases
+    ledger = release_ledger(both, 10, not_covered=[SEARCH], protects=PROTECTS)
+    assert (ledger.claimed, ledger.claimed_by, ledger.delta) == (pytest.approx(1.0), "laplace", 0.0)
+    assert ledger.epsilon_upper == pytest.approx(1 / 28 + 1 / 56 + 1 / 112 + 0.5)
+    assert ledger.neighbouring is NeighboringRelation.REPLACE_ONE
+    assert ledger.event == "inputs 3 x Laplace(28 to 112), labels 2 x Laplace(4)"
+    assert (ledger.not_covered, ledger.protects) == ((SEARCH,), PROTECTS)
+    inputs, labels = ledger.releases
     assert inputs.noise == pytest.approx((28 * 2**0.5, 56 * 2**0.5, 112 * 2**0.5))
     assert (labels.quantity, labels.claimed, labels.epsilon_upper) == ("labels", 0.6, pytest.approx(0.5))
-    assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == found.model_copy(
+    assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == ledger.model_copy(
         update={"not_covered": (), "protects": None}
     )
 
 
 def test_a_reason_leaves_the_claim_and_no_bound() -> None:
-    found = release_ledger(Releases(laplace=(release([2.0]),)), 10, (statement("seeded"),))
-    assert (found.claimed, found.epsilon_upper, found.accountant) == (1.0, None, None)
+    ledger = release_ledger(Releases(laplace=(release([2.0]),)), 10, (statement("seeded"),))
+    assert (ledger.claimed, ledger.epsilon_upper, ledger.accountant) == (1.0, None, None)
 
 
 @pytest.mark.parametrize("changes", [{"distance": None}, {"scales": ()}])
 def test_shared_or_missing_noise_bounds_nothing(changes: dict[str, object]) -> None:
     open_end = Laplace.model_validate({**release([2.0]).model_dump(), **changes})
-    found = release_ledger(Releases(laplace=(open_end, release([4.0]))), 10)
-    assert (found.claimed, found.epsilon_upper, found.accountants) == (2.0, None, ())
-    assert [one.epsilon_upper for one in found.releases] == [None, 0.25]
-    assert found.event == "inputs NonPrivate, inputs 1 x Laplace(4)"
-    assert found.releases[0].noise[1] == pytest.approx(0.0 if changes == {"scales": ()} else 2 * 2**0.5)
+    ledger = release_ledger(Releases(laplace=(open_end, release([4.0]))), 10)
+    assert (ledger.claimed, ledger.epsilon_upper, ledger.accountants) == (2.0, None, ())
+    assert [release.epsilon_upper for release in ledger.releases] == [None, 0.25]
+    assert ledger.event == "inputs NonPrivate, inputs 1 x Laplace(4)"
+    assert ledger.releases[0].noise[1] == pytest.approx(0.0 if changes == {"scales": ()} else 2 * 2**0.5)
 
 
 def test_losses_too_large_for_a_grid_are_left_to_renyi() -> None:
     pure = 2.0 * LAPLACE_LARGEST
-    found = release_ledger(Releases(laplace=(release([FEATURES / pure], repeats=FEATURES),)), 10)
-    renyi, grid = found.accountants
+    actual = release_ledger(Releases(laplace=(release([FEATURES / pure], repeats=FEATURES),)), 10)
+    renyi, grid = actual.accountants
     assert renyi.epsilon is not None
     assert renyi.epsilon < pure
     assert (grid.epsilon, grid.note) == (None, f"not computed beyond a pure epsilon of {LAPLACE_LARGEST}")
@@ -237,8 +237,8 @@ def test_noise_that_drawn_relevances_divide_is_known_by_its_epsilon() -> None:
             )
         )
 
-    one, other = (1.0, 1.0), (2 / 3, 2.0)
-    assert released(*one).epsilon == pytest.approx(released(*other).epsilon)
-    assert _same_releases(released(*one), released(*other))
-    assert not _same_releases(released(*one), released(1.0, 3.0))
-    assert not _same_releases(released(*one, relevances=False), released(*other, relevances=False))
+    shares, other = (1.0, 1.0), (2 / 3, 2.0)
+    assert released(*shares).epsilon == pytest.approx(released(*other).epsilon)
+    assert _same_releases(released(*shares), released(*other))
+    assert not _same_releases(released(*shares), released(1.0, 3.0))
+    assert not _same_releases(released(*shares, relevances=False), released(*other, relevances=False))

@@ -46,7 +46,7 @@ def mechanism_of(*multipliers: float, distance: float = 1.0) -> GaussianMechanis
 def whole(tensors: int, *clips: float) -> Bounds:
     """The same tensors of each replica in one part."""
     parts = [Bounds.whole(torch.tensor(clip), tensors) for clip in clips]
-    return Bounds(*(torch.stack(own) for own in zip(*parts, strict=True)))
+    return Bounds(*(torch.stack(part) for part in zip(*parts, strict=True)))
 
 
 NOISES: tuple[Noise, ...] = ("float32", "grid")
@@ -147,13 +147,13 @@ def test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides(
     with patch.object(
         Streams, "rounded_normal", lambda self, step, size, bits: torch.zeros(1, size).double()
     ):
-        one, other = (
+        first, other = (
             mechanism.release({"w": value}, whole(1, clip), streams(names=("a",), noise="grid"), 0)[
                 "w"
             ].double()
             for value in pair
         )
-    moved, before = (other - one).norm(), (pair[1].double() - pair[0].double()).norm()
+    moved, before = (other - first).norm(), (pair[1].double() - pair[0].double()).norm()
     # of neighbours the sums lie at most `clip` apart; of these they may lie a little less or more
     assert moved - before > 0.9 * spacing * size**0.5
     assert (moved - before + clip) / deviation <= 1 / multiplier

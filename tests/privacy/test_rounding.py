@@ -160,6 +160,6 @@ def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> 
         weighted = (written.double() * factors[:, None, None]).flatten(1).numpy()
         expected = np.array([fsum(column) for column in weighted.T]).reshape(3, 5)
         for finite in (True, False):
-            found = gradients.weighted_sum(factors, finite).numpy()
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14, err_msg=name)
+            actual = gradients.weighted_sum(factors, finite).numpy()
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14, err_msg=name)
     assert layer_gradients.CONVERTED_AT_ONCE < 37, "the sum is of more pieces than one"

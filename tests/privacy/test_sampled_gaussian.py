@@ -27,14 +27,14 @@ def spending(
     ],
 )
 def test_event_and_neighbours_of_each_sampling(sampling: str, neighbouring: str, event: str) -> None:
-    own = spending(sampling)
-    assert RELATION_WORDS[own.neighbouring] == neighbouring
-    assert describe(own.event(50)) == event
+    mechanism = spending(sampling)
+    assert RELATION_WORDS[mechanism.neighbouring] == neighbouring
+    assert describe(mechanism.event(50)) == event
 
 
 def test_an_epoch_begun_counts_whole_and_leaves_out_a_last_batch_that_is_too_small() -> None:
-    own = spending("shuffled", examples=59, batch=20)
-    assert [own.epochs(steps) for steps in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
+    mechanism = spending("shuffled", examples=59, batch=20)
+    assert [mechanism.epochs(steps) for steps in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
 
 
 def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
@@ -45,14 +45,14 @@ def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
 
 
 def test_squared_distances_add_up_as_in_a_simulation() -> None:
-    own, steps, trials = spending("replacement", examples=50, sets=20), 30, 20_000
-    values, chances = squared_distances(own, steps)
+    mechanism, steps, trials = spending("replacement", examples=50, sets=20), 30, 20_000
+    values, chances = squared_distances(mechanism, steps)
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     draws = np.random.default_rng(0).binomial(20, 1 / 50, (trials, steps))
-    found = (np.minimum(draws, 20) ** 2).sum(1)
+    actual = (np.minimum(draws, 20) ** 2).sum(1)
     for level in (0.1, 0.5, 0.9, 0.99):
         bound = values[np.searchsorted(chances.cumsum(), level)]
-        assert (found <= bound).mean() == pytest.approx(chances[values <= bound].sum(), abs=0.01)
+        assert (actual <= bound).mean() == pytest.approx(chances[values <= bound].sum(), abs=0.01)
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed", "replacement", "shuffled"])
@@ -71,8 +71,8 @@ def test_spent_is_the_least_of_two_bounds(sampling: str) -> None:
 
 
 def test_shuffled_is_gaussian_epoch_by_epoch() -> None:
-    own = spending("shuffled", noise=3.0)
-    assert spent_epsilon(own, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
+    mechanism = spending("shuffled", noise=3.0)
+    assert spent_epsilon(mechanism, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
 
 
 # sqrt(50) / sigma at delta 1/45,000, bisected with 60 digits

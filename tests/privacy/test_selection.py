@@ -38,8 +38,8 @@ def exact_delta(drawn: Drawn, mean: float, mu: float, epsilon: float) -> float:
     x = np.linspace(-12, 12 + mu, 400_001)
     densities = [norm.pdf(x, at) * derivative(drawn, mean, norm.cdf(x, at)) for at in (0.0, mu)]
     return max(
-        float(np.trapezoid(np.maximum(one - exp(epsilon) * other, 0), x))
-        for one, other in (densities, densities[::-1])
+        float(np.trapezoid(np.maximum(first - exp(epsilon) * other, 0), x))
+        for first, other in (densities, densities[::-1])
     )
 
 
@@ -49,9 +49,9 @@ def test_no_selection_of_the_largest_spends_more(drawn: Drawn, noise: float, mea
     bound = selection_epsilon(gaussian(noise), 1, DELTA, mean, drawn)
     # no training is no release: the law of what is released where there was one is told apart no better
     assert exact_delta(drawn, mean, 1 / noise, bound) <= DELTA
-    one = gaussian_epsilon(1 / noise, DELTA)
-    assert exact_delta(drawn, mean, 1 / noise, one) > DELTA  # selecting does cost
-    assert bound < mean * one
+    single = gaussian_epsilon(1 / noise, DELTA)
+    assert exact_delta(drawn, mean, 1 / noise, single) > DELTA  # selecting does cost
+    assert bound < mean * single
 
 
 @pytest.mark.parametrize(("noise", "mean"), [(2.0, 3.0), (8.0, 50.0)])

@@ -34,10 +34,10 @@ def test_one_step_without_replacement_is_the_numeric_integral(
 ) -> None:
     share = batch / examples
     outside, mixed = masses({0: 1.0}, noise), masses({0: 1 - share, 1: share}, noise)
-    found = amplified_delta(spending("fixed", noise, examples, batch), EPSILONS)
-    assert_allclose(found, hockey_stick(mixed, outside), rtol=1e-4, atol=1e-10)
+    actual = amplified_delta(spending("fixed", noise, examples, batch), EPSILONS)
+    assert_allclose(actual, hockey_stick(mixed, outside), rtol=1e-4, atol=1e-10)
     # the other direction is the smaller one, so it is covered
-    assert (found >= hockey_stick(outside, mixed) - 1e-12).all()
+    assert (actual >= hockey_stick(outside, mixed) - 1e-12).all()
 
 
 @pytest.mark.parametrize("sets", [1, 2, 4])
@@ -52,18 +52,18 @@ def test_one_step_with_replacement_bounds_a_worst_case(sets: int, noise: float) 
         place = float(min(times, sets))
         weights[place] = weights.get(place, 0.0) + draws.pmf(times)
     with_it, without = masses(weights, noise), masses({0.0: 1.0}, noise)
-    found = amplified_delta(spending("replacement", noise, examples, batch, sets), EPSILONS)
+    actual = amplified_delta(spending("replacement", noise, examples, batch, sets), EPSILONS)
     worst = np.maximum(hockey_stick(with_it, without), hockey_stick(without, with_it))
-    assert (found >= worst * (1 - 1e-4) - 1e-10).all()
+    assert (actual >= worst * (1 - 1e-4) - 1e-10).all()
     if sets == 1:  # nothing is lost
-        assert_allclose(found, worst, rtol=1e-4, atol=1e-10)
+        assert_allclose(actual, worst, rtol=1e-4, atol=1e-10)
 
 
 def test_one_mini_set_with_replacement_is_a_sample_with_the_chance_to_be_drawn() -> None:
-    found = amplified_delta(spending("replacement", 1.0, 1000, 400), EPSILONS)
+    actual = amplified_delta(spending("replacement", 1.0, 1000, 400), EPSILONS)
     chance = 1 - (1 - 1 / 1000) ** 400
     same = amplified_delta(spending("fixed", 1.0, 1_000_000, round(chance * 1_000_000)), EPSILONS)
-    assert_allclose(found, same, rtol=1e-5)
+    assert_allclose(actual, same, rtol=1e-5)
 
 
 def test_two_steps_are_two_losses_added() -> None:
@@ -75,15 +75,15 @@ def test_two_steps_are_two_losses_added() -> None:
     outside, inside, mixed = outside[there], inside[there], mixed[there]
     up, down = np.log(mixed / outside), np.log(inside / ((1 - share) * inside + share * outside))
     # losses above 0 come from (mixed, outside), those below from (inside, mixed), and the rest is at 0
-    own = [np.append(up[up > 0], down[down < 0]), np.append(mixed[up > 0], inside[down < 0])]
-    bins = np.round(np.append(own[0], 0.0) / 1e-3).astype(int)
-    chances = np.append(own[1], 1 - own[1].sum())
-    one = np.bincount(bins - bins.min(), weights=chances)
-    two = np.convolve(one, one)
+    losses_and_masses = [np.append(up[up > 0], down[down < 0]), np.append(mixed[up > 0], inside[down < 0])]
+    bins = np.round(np.append(losses_and_masses[0], 0.0) / 1e-3).astype(int)
+    chances = np.append(losses_and_masses[1], 1 - losses_and_masses[1].sum())
+    single = np.bincount(bins - bins.min(), weights=chances)
+    two = np.convolve(single, single)
     added = 1e-3 * (np.arange(len(two)) + 2 * bins.min())
     expected = [(two * np.maximum(-np.expm1(epsilon - added), 0)).sum() for epsilon in EPSILONS]
-    found = composed_losses(spending("fixed", noise, 10, 2), 2, 1e-3)
-    assert_allclose(found.delta(EPSILONS), expected, rtol=0.01)
+    actual = composed_losses(spending("fixed", noise, 10, 2), 2, 1e-3)
+    assert_allclose(actual.delta(EPSILONS), expected, rtol=0.01)
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.8, 500), (1.5, 5000), (5.0, 5000)])
@@ -91,28 +91,28 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
     delta = 1e-5
     epsilons = {}
     for sampling in ("poisson", "fixed"):
-        own = spending(sampling, noise, 20_000, 100)
-        bound = renyi_epsilon(own, steps, delta)
+        mechanism = spending(sampling, noise, 20_000, 100)
+        bound = renyi_epsilon(mechanism, steps, delta)
         assert bound is not None
-        found = losses(own, steps, delta, bound)
-        assert found is not None
-        epsilons[sampling] = found.epsilon(delta)
-        assert epsilons[sampling] < min(bound, unamplified_epsilon(own, steps, delta))
+        actual = losses(mechanism, steps, delta, bound)
+        assert actual is not None
+        epsilons[sampling] = actual.epsilon(delta)
+        assert epsilons[sampling] < min(bound, unamplified_epsilon(mechanism, steps, delta))
     assert epsilons["poisson"] < epsilons["fixed"]
 
 
 def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
-    own, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
-    found = losses(own, steps, delta, unamplified_epsilon(own, steps, delta))
-    assert found is not None
-    fine = composed_losses(own, steps, 2e-5).epsilon(delta)
-    assert fine <= found.epsilon(delta) < 1.001 * fine
+    mechanism, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
+    actual = losses(mechanism, steps, delta, unamplified_epsilon(mechanism, steps, delta))
+    assert actual is not None
+    fine = composed_losses(mechanism, steps, 2e-5).epsilon(delta)
+    assert fine <= actual.epsilon(delta) < 1.001 * fine
 
 
 def test_a_whole_batch_is_the_gaussian_mechanism() -> None:
-    own = spending("fixed", 2.0, 50, 50)
-    found = composed_losses(own, 4, 1e-4).epsilon(1e-5)
-    assert found == pytest.approx(unamplified_epsilon(own, 4, 1e-5), rel=1e-4)
+    mechanism = spending("fixed", 2.0, 50, 50)
+    actual = composed_losses(mechanism, 4, 1e-4).epsilon(1e-5)
+    assert actual == pytest.approx(unamplified_epsilon(mechanism, 4, 1e-5), rel=1e-4)
 
 
 def test_more_mini_sets_move_more_and_more_examples_less() -> None:
@@ -125,5 +125,5 @@ def test_more_mini_sets_move_more_and_more_examples_less() -> None:
 
 @pytest.mark.parametrize(("sampling", "noise"), [("shuffled", 1.0), ("fixed", 0.002)])
 def test_no_losses_where_they_depend_or_run_out(sampling: str, noise: float) -> None:
-    own = spending(sampling, noise, 5000, 50)
-    assert losses(own, 1000, 1e-5, unamplified_epsilon(own, 1000, 1e-5)) is None
+    mechanism = spending(sampling, noise, 5000, 50)
+    assert losses(mechanism, 1000, 1e-5, unamplified_epsilon(mechanism, 1000, 1e-5)) is None

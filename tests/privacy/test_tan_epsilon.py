@@ -31,20 +31,22 @@ IMAGENET = (spending(2.5, 32768, 1_281_167), 18_000, 8e-7)
 def test_reference_settings(
     training: tuple[SampledGaussian, int, float], improved: float, classic: float, pld: float, tan: float
 ) -> None:
-    own, steps, delta = training
-    found = renyi_epsilon(own, steps, delta)
-    assert found == pytest.approx(improved, abs=0.02)
-    assert found == pytest.approx(opacus_rdp(own.rate, own.noise_multiplier, steps, delta), rel=1e-6)
-    assert classic_epsilon(own, steps, delta) == pytest.approx(classic, abs=0.02)
-    assert bounds_of(own, steps, delta)[0]["pld"].epsilon == pytest.approx(pld, abs=0.02)
-    assert tan_epsilon(signal_to_noise(own, steps), delta) == pytest.approx(tan, abs=1e-3)
+    mechanism, steps, delta = training
+    actual = renyi_epsilon(mechanism, steps, delta)
+    assert actual == pytest.approx(improved, abs=0.02)
+    assert actual == pytest.approx(
+        opacus_rdp(mechanism.rate, mechanism.noise_multiplier, steps, delta), rel=1e-6
+    )
+    assert classic_epsilon(mechanism, steps, delta) == pytest.approx(classic, abs=0.02)
+    assert bounds_of(mechanism, steps, delta)[0]["pld"].epsilon == pytest.approx(pld, abs=0.02)
+    assert tan_epsilon(signal_to_noise(mechanism, steps), delta) == pytest.approx(tan, abs=1e-3)
 
 
 @pytest.mark.parametrize("noise", [0.1875, 0.7, 3.0, 30.0])
 def test_orders_that_are_not_looked_at_would_change_nothing(noise: float) -> None:
-    own = spending(noise, 256)
-    theirs = opacus_rdp(own.rate, noise, 2500, 1e-5)
-    assert renyi_epsilon(own, 2500, 1e-5) == pytest.approx(theirs, rel=1e-6)
+    mechanism = spending(noise, 256)
+    theirs = opacus_rdp(mechanism.rate, noise, 2500, 1e-5)
+    assert renyi_epsilon(mechanism, 2500, 1e-5) == pytest.approx(theirs, rel=1e-6)
 
 
 def test_tan_is_near_where_noise_is_plenty_and_far_behind_the_wall() -> None:
@@ -96,9 +98,9 @@ FOUND = (5001, 28_400, 48_800, 49_990)
 
 
 def epsilon_of(examples: int, delta: float) -> float:
-    found = renyi_epsilon(spending(3.0, examples=examples), 2500, delta)
-    assert found is not None
-    return found
+    actual = renyi_epsilon(spending(3.0, examples=examples), 2500, delta)
+    assert actual is not None
+    return actual
 
 
 def test_table_5_is_printed_with_half_a_share_of_delta() -> None:

@@ -54,27 +54,27 @@ def test_hiding_nothing_leaves_no_error_but_at_alpha_zero() -> None:
     [(2.5, 1.513, 54_000, 0.52), (1.5, 5.783, 54_000, 1.99), (1.5, 5.783, 15 * 54_000, 0.51)],
 )
 def test_numbers_of_the_paper(sigma: float, printed: float, examples: int, mu: float) -> None:
-    own = spending("fixed", sigma / 8**0.5, examples)
-    assert h(own.noise_multiplier) == pytest.approx(printed, abs=2e-3)
-    found = clt_mu(own, round(50 * examples / 64))
-    assert found == pytest.approx(mu, abs=5e-3)
+    mechanism = spending("fixed", sigma / 8**0.5, examples)
+    assert h(mechanism.noise_multiplier) == pytest.approx(printed, abs=2e-3)
+    actual = clt_mu(mechanism, round(50 * examples / 64))
+    assert actual == pytest.approx(mu, abs=5e-3)
 
 
 def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> None:
-    own, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
-    mu = clt_mu(own, steps)
+    mechanism, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
+    mu = clt_mu(mechanism, steps)
     assert mu is not None
-    exact = composed_losses(own, steps, 1e-5).epsilon(delta)
+    exact = composed_losses(mechanism, steps, 1e-5).epsilon(delta)
     assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
 
 
 @pytest.mark.parametrize(("sampling", "sets"), [("poisson", 1), ("replacement", 64)])
 def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
     """The curve of the mechanism lies below the limit's where that promises too much."""
-    own, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
-    mu = clt_mu(own, steps)
+    mechanism, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
+    mu = clt_mu(mechanism, steps)
     assert mu is not None
-    losses = composed_losses(own, steps, 5e-4)
+    losses = composed_losses(mechanism, steps, 5e-4)
     alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     small = (alphas > 0) & (alphas <= 0.01)
     assert (betas[small] < gaussian_curve(mu, alphas[small])).all()

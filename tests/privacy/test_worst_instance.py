@@ -21,18 +21,18 @@ def spending(
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.7, 500), (1.1, 2000), (3.0, 500)])
 def test_of_poisson_samples_it_is_all_that_the_accountant_proves(noise: float, steps: int) -> None:
-    own = spending("poisson", noise)
-    found = losses(own, steps, DELTA, 10.0)
-    assert found is not None
-    above = found.epsilon(DELTA)
-    assert 0.98 * above < worst_epsilon(own, steps, DELTA, above) < above
+    mechanism = spending("poisson", noise)
+    actual = losses(mechanism, steps, DELTA, 10.0)
+    assert actual is not None
+    above = actual.epsilon(DELTA)
+    assert 0.98 * above < worst_epsilon(mechanism, steps, DELTA, above) < above
 
 
 @pytest.mark.parametrize("noise", [0.8, 2.0])
 def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
-    own = spending("fixed", noise, examples=100, batch=100)
+    mechanism = spending("fixed", noise, examples=100, batch=100)
     exact = gaussian_epsilon(3 / noise, DELTA)
-    assert 0.99 * exact < worst_epsilon(own, 9, DELTA, exact) <= exact
+    assert 0.99 * exact < worst_epsilon(mechanism, 9, DELTA, exact) <= exact
 
 
 # the settings of Figure 12a at two batch sizes, of Poisson samples, of a searched row: what an adversarial
@@ -47,11 +47,11 @@ def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
     ],
 )
 def test_what_is_shown_of_claims_by_the_central_limit_theorem(
-    own: SampledGaussian, steps: int, delta: float, expected: float, claimed: float
+    mechanism: SampledGaussian, steps: int, delta: float, expected: float, claimed: float
 ) -> None:
-    found = worst_epsilon(own, steps, delta, 1.2 * expected, shared=True)
-    assert found == pytest.approx(expected, rel=0.01)
-    assert (found > claimed) == (expected > claimed)
+    actual = worst_epsilon(mechanism, steps, delta, 1.2 * expected, shared=True)
+    assert actual == pytest.approx(expected, rel=0.01)
+    assert (actual > claimed) == (expected > claimed)
 
 
 def test_an_example_drawn_twice_turns_two_vectors_around() -> None:
@@ -61,14 +61,14 @@ def test_an_example_drawn_twice_turns_two_vectors_around() -> None:
     counts, chances = vector_counts(spending("replacement", 1.0, examples=500, batch=20, sets=2))
     assert counts.tolist() == [1, 2]
     draws = np.random.default_rng(0).integers(0, 500, (200_000, 2, 10))
-    found = (draws == 0).any(2).sum(1)
-    assert chances == pytest.approx([(found == 1).mean(), (found == 2).mean()], abs=2e-3)
+    actual = (draws == 0).any(2).sum(1)
+    assert chances == pytest.approx([(actual == 1).mean(), (actual == 2).mean()], abs=2e-3)
 
 
 def test_of_an_order_something_is_shown_and_less_than_is_proven() -> None:
-    own = spending("shuffled", 0.3, examples=1000, batch=100)
+    mechanism = spending("shuffled", 0.3, examples=1000, batch=100)
     known = gaussian_epsilon(5**0.5 / 0.3, DELTA)
-    assert 0.3 * known < worst_epsilon(own, 50, DELTA, known) < known
+    assert 0.3 * known < worst_epsilon(mechanism, 50, DELTA, known) < known
 
 
 def test_a_sample_that_may_leave_nobody_to_turn_around_is_counted() -> None:

@@ -24,14 +24,14 @@ def result() -> PaperResult:
         table={"also": {"loud": "louder"}},
     )
     declared = toys.settings(one={}, two={"label": "Two"}, three={"label": "One, of one seed", "seeds": 1})
-    one = toys.record("one", declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
+    first = toys.record("one", declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
     louder = [
         each.model_copy(update={"metrics": {**each.metrics, "loud": each.metrics["test_accuracy"] + 0.005}})
-        for each in one.replicas
+        for each in first.replicas
     ]
     two = toys.record("two", declared, sigma_0=(95.9, 96.0, 96.1), sigma_1=(83.9, 84.0, 84.1))
     three = toys.record("three", declared, sigma_0=(98.0,), sigma_1=(96.0,))
-    return toys.judged(paper, declared, one.model_copy(update={"replicas": louder}), two, three)
+    return toys.judged(paper, declared, first.model_copy(update={"replicas": louder}), two, three)
 
 
 def pair(left: str, right: str | float, *at: str, kind: str = "difference", **said: Any) -> dict[str, Any]:

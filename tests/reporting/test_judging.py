@@ -60,9 +60,9 @@ def test_every_entry_counts_once_however_many_variants_it_has_and_our_own_nowher
     result = judged(rows={key: (90.0, changes) for key, changes in variants.items()})
     assert len(result.assessments) == 3
     assert [(share.count, share.word.counted) for share in page.claims_met([result])] == [(1, "reproduced")]
-    own = judged(table={"own": True})
-    assert own.own
-    assert page.claims_met([own]) == []
+    ours = judged(table={"own": True})
+    assert ours.own
+    assert page.claims_met([ours]) == []
 
 
 def test_a_claim_without_a_test_says_why() -> None:

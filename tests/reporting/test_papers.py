@@ -148,7 +148,7 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
         table = loaded[row.paper].tables[row.table]
         line, _ = table.line_of(row.label)
         assert line is not None, f"{key}: {row.paper} has no line {row.label!r}"
-        known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(own) for own in row.resolved}
+        known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(configured) for configured in row.resolved}
     for name, paper in loaded.items():
         for reference in paper.lines:
             known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)

@@ -40,7 +40,9 @@ def test_a_replica_on_other_data_marks_its_row(tmp_path: Path) -> None:
     record = dpsgd.record(dpsgd.LAYER, declared)
     other = {"edition": {"mnist": "synthetic", "kmnist": "mirrored"}, "examples": 54000, "reproducible": True}
     origins = record.origins[0], record.origins[0].model_copy(update=other)
-    replicas = tuple(one.model_copy(update={"origin": int(one.seed == 2)}) for one in record.replicas)
+    replicas = tuple(
+        replica.model_copy(update={"origin": int(replica.seed == 2)}) for replica in record.replicas
+    )
     mixed = record.model_copy(update={"origins": origins, "replicas": replicas})
     assert [mark.words for mark in of_record(mixed, papers.load("davody2020").tables["t5"])] == [
         "synthetic data",

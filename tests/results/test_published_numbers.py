@@ -29,10 +29,10 @@ def settings() -> Settings:
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_a_published_number_stands(key: str, settings: Settings) -> None:
     record = there(records.read(key, settings.lines[key], ROOT))
-    replicas = {(one.level, one.seed): one for one in record.replicas}
+    replicas = {(replica.level, replica.seed): replica for replica in record.replicas}
     for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
-        one = replicas[level, seed]
-        assert one.metrics.get("test_accuracy") == accuracy
-        for now, then in ((one.ledger.claimed, claimed), (one.ledger.epsilon_upper, epsilon_upper)):
+        replica = replicas[level, seed]
+        assert replica.metrics.get("test_accuracy") == accuracy
+        for now, then in ((replica.ledger.claimed, claimed), (replica.ledger.epsilon_upper, epsilon_upper)):
             assert (now is None) == (then is None)
             assert now is None or then <= now <= then * (1 + SAME)

@@ -56,13 +56,13 @@ def make(
         execution=execution,
     )
     values = {"batch": 30, "epochs": 10.0, "learning_rate": 0.5, "clip": 0.1, "epsilon": 3.0, "delta": 1e-4}
-    own = room.NormalizedDpsgdSettings(**{**values, **changes})
-    return room.NormalizedDpsgd(task, [own] * replicas, "none")
+    configured = room.NormalizedDpsgdSettings(**{**values, **changes})
+    return room.NormalizedDpsgd(task, [configured] * replicas, "none")
 
 
 def public_limits(room: ModuleType) -> list[Tensor]:
     moments = room._moments(features(40, seed=9))
-    return [one.norm(dim=1).median() for one in moments]
+    return [moment.norm(dim=1).median() for moment in moments]
 
 
 def test_one_example_moves_either_sum_by_no_more_than_its_bound(room: ModuleType) -> None:
@@ -84,8 +84,8 @@ def test_one_example_moves_either_sum_by_no_more_than_its_bound(room: ModuleType
     assert reached > 2
     # and so does nothing that is within them lose anything
     short = features(EXAMPLES, seed=1) * 1e-3
-    for found, due in zip(make(room, short).clipped_moments(limits), room._moments(short), strict=True):
-        assert torch.allclose(found, due.double().sum(0), rtol=1e-4)
+    for moment, due in zip(make(room, short).clipped_moments(limits), room._moments(short), strict=True):
+        assert torch.allclose(moment, due.double().sum(0), rtol=1e-4)
 
 
 def test_the_noise_on_either_sum_is_as_many_times_its_bound(room: ModuleType) -> None:

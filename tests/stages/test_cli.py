@@ -38,8 +38,8 @@ def test_every_command_has_help(command: list[str]) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     probe = f"import sys, stages.app; print([name for name in {HEAVY} if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
-    assert found == "[]\n"
+    output = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert output == "[]\n"
 
 
 @pytest.mark.parametrize(

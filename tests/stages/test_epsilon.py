@@ -23,19 +23,19 @@ def asked(*arguments: str) -> Result:
 
 
 def test_it_prints_every_accountants_epsilon_and_what_it_is() -> None:
-    found = asked(*SETTINGS, "--sigma", "1.1")
-    assert found.exit_code == 0, found.stderr
+    result = asked(*SETTINGS, "--sigma", "1.1")
+    assert result.exit_code == 0, result.stderr
     theirs = PLDAccountant().compose(poisson_gaussian(256 / 60000, 1.1, 4688)).get_epsilon(1e-5)
     assert theirs == pytest.approx(1.315, abs=0.005)
-    assert "4,688 steps" in found.stdout
-    assert "epsilon at most 1.32 proven (pld" in found.stdout
+    assert "4,688 steps" in result.stdout
+    assert "epsilon at most 1.32 proven (pld" in result.stdout
     for words in ("rdp (opacus", "prv (opacus", "tan (Eq. 4)", "a lower bound", "and no bound"):
-        assert words in found.stdout
+        assert words in result.stdout
 
 
 def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
-    found = asked("--examples", "2000", "--batch", "100", "--steps", "20", "--for-epsilon", "1", "--json")
-    ledger = json.loads(found.stdout)
+    result = asked("--examples", "2000", "--batch", "100", "--steps", "20", "--for-epsilon", "1", "--json")
+    ledger = json.loads(result.stdout)
     assert 0.99 <= ledger["epsilon_upper"] <= 1
     assert ledger["claimed"] is None
 
@@ -43,16 +43,16 @@ def test_noise_for_an_epsilon_spends_it_and_not_more() -> None:
 def test_the_noise_that_is_printed_keeps_the_epsilon() -> None:
     """Rounded to the nearest, 1.00376 would be 1, which spends more."""
     options = ("--examples", "100", "--batch", "100", "--steps", "1")
-    found = asked(*options, "--for-epsilon", "4.3583")
-    printed = re.search(r"noise multiplier (\S+),", found.stdout)
+    result = asked(*options, "--for-epsilon", "4.3583")
+    printed = re.search(r"noise multiplier (\S+),", result.stdout)
     assert printed is not None
     again = json.loads(asked(*options, "--sigma", printed[1], "--json").stdout)
     assert 0.999 * 4.3583 < again["epsilon_upper"] <= 4.3583
 
 
 def test_the_best_of_a_search_stands_beside_a_training_of_its_own() -> None:
-    found = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
-    *_, best = json.loads(found.stdout)["accountants"]
+    result = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
+    *_, best = json.loads(result.stdout)["accountants"]
     assert best["accountant"] == "rdp, best of 10 (geometric)"
     spent = dprepro.epsilon(
         examples=60000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5, best_of=10
@@ -61,9 +61,9 @@ def test_the_best_of_a_search_stands_beside_a_training_of_its_own() -> None:
 
 
 def test_a_delta_that_means_little_is_told() -> None:
-    found = asked("--examples", "1000", "--batch", "100", "--steps", "10", "--sigma", "2", "--delta", "1e-3")
-    assert found.exit_code == 0
-    assert "not below 1/N" in found.stderr
+    result = asked("--examples", "1000", "--batch", "100", "--steps", "10", "--sigma", "2", "--delta", "1e-3")
+    assert result.exit_code == 0
+    assert "not below 1/N" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
     (row,) = settings.rows.values()
     table = papers.load(row.paper, laboratory / PAPERS).tables[row.table]
     assert [line.label for line in table.lines] == [row.label]
-    assert set(table.columns) == {row.level(own) for own in row.resolved}
+    assert set(table.columns) == {row.level(configured) for configured in row.resolved}
     assert not row.reproducible
     assert settings.source.kind == "synthetic"
 

@@ -85,9 +85,9 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     assert after.index("    second:") < after.index("# Nothing yet.")
     settings = params.load()
     assert settings.own["mine"].classes == ["0", "1", "2", "3"]
-    own = settings.rows["second"].resolved[0]
-    assert own.accountant == "pld"
-    assert (own.epsilon, own.batch, own.delta, own.clip) == (3.0, 16, 0.01, 1.0)
+    configured = settings.rows["second"].resolved[0]
+    assert configured.accountant == "pld"
+    assert (configured.epsilon, configured.batch, configured.delta, configured.clip) == (3.0, 16, 0.01, 1.0)
     assert settings.rows["second"].reproducible is False
     assert prepared.load("mine").classes == 4
 
@@ -162,9 +162,9 @@ def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
     run(*row("second", *told))
     settings = params.load()
     declared_row = settings.rows["second"]
-    own, examples = declared_row.resolved[0], settings.data["mine"].train
-    spent = there(declared("dpsgd", own, declared_row.model, "mine", examples, settings, project))
-    bounds, _ = bounds_of(spent.spending, own.total_steps(examples), own.delta)
+    configured, examples = declared_row.resolved[0], settings.data["mine"].train
+    spent = there(declared("dpsgd", configured, declared_row.model, "mine", examples, settings, project))
+    bounds, _ = bounds_of(spent.spending, configured.total_steps(examples), configured.delta)
     proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
     assert 0.495 <= proven <= 0.5
 
@@ -178,7 +178,7 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
         "params.yaml"
     ).read_text().replace("      levels", "    levels")
     run("level", "first", "--epsilon", "1.5")
-    assert [own.epsilon for own in params.load().rows["first"].resolved] == [3, 1.5]
+    assert [configured.epsilon for configured in params.load().rows["first"].resolved] == [3, 1.5]
     assert "rows.second: its levels are told apart by 'epsilon'; needed: --epsilon" in refused(
         "level", "second", "--sigma", "1"
     )

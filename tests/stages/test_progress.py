@@ -32,9 +32,9 @@ def test_a_line_tells_epsilon_spent_and_time_left() -> None:
     assert "epsilon by a quick bound at most 0.509 to 4.62 " in line  # never rounded down
     assert "validation 94.12 %" in line
     assert line.endswith("12:34 left")
-    one = progress.describe(replace(STATE, guarantees=(MOST,), validation_accuracy=None))
-    assert "epsilon by a quick bound at most 4.62 " in one
-    assert "validation" not in one
+    told = progress.describe(replace(STATE, guarantees=(MOST,), validation_accuracy=None))
+    assert "epsilon by a quick bound at most 4.62 " in told
+    assert "validation" not in told
 
 
 @pytest.mark.parametrize(

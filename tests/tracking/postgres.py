@@ -41,18 +41,18 @@ def running(*options: str) -> Iterator[str]:
     try:
         if user is not None:
             shutil.chown(folder, user)
-        own: dict[str, Any] = {
+        as_user: dict[str, Any] = {
             "user": user,
             "cwd": folder,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.STDOUT,
         }
         command: list[Any] = [_binary("initdb"), "-D", folder / "data", "-U", "postgres", "-A", "trust", "-N"]
-        made = subprocess.run(command, **own)
+        made = subprocess.run(command, **as_user)
         if made.returncode:
             raise RuntimeError(made.stdout)
         command = [_binary("postgres"), "-D", folder / "data", "-k", folder, "-c", "listen_addresses="]
-        server = subprocess.Popen([*command, *options], **own)
+        server = subprocess.Popen([*command, *options], **as_user)
         try:
             address = f"postgresql+psycopg2://postgres@/postgres?host={folder}"
             _wait(folder, server)
@@ -84,5 +84,5 @@ def _binary(name: str) -> str | None:
 
 
 def _user() -> str | None:
-    known = {one.pw_name for one in pwd.getpwall()}
+    known = {user.pw_name for user in pwd.getpwall()}
     return next((name for name in USERS if name in known), None)

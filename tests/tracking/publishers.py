@@ -24,9 +24,13 @@ PATIENCE = 300.0  # seconds for a round on a busy machine
 
 def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
     """A row's record with two levels and two seeds."""
-    found = example.record(key, declared, shift=shift)
-    kept = tuple(one for one in found.replicas if one.level in ("epsilon=inf", "epsilon=3") and one.seed < 2)
-    return found.model_copy(update={"replicas": kept})
+    record = example.record(key, declared, shift=shift)
+    kept = tuple(
+        replica
+        for replica in record.replicas
+        if replica.level in ("epsilon=inf", "epsilon=3") and replica.seed < 2
+    )
+    return record.model_copy(update={"replicas": kept})
 
 
 def one_of_each(address: str) -> Callable[[int], None]:
@@ -37,7 +41,7 @@ def one_of_each(address: str) -> Callable[[int], None]:
         client = MlflowClient(address)
         experiment = client.get_experiment_by_name("davody2020").experiment_id
         rows = publications(client, experiment)
-        runs = [run for there in rows.values() for one in there.values() for run in one]
+        runs = [run for there in rows.values() for publication in there.values() for run in publication]
         assert {row: len(there) for row, there in rows.items()} == dict.fromkeys(RUNS, 1)
         assert Counter(run.data.tags["row"] for run in runs) == RUNS
         assert len({run.info.run_name for run in runs}) == sum(RUNS.values())
@@ -61,10 +65,10 @@ def at_once(address: str, count: int, rounds: int, folder: Path, check: Callable
     failed = context.Queue()
     processes = []
     for number in range(count):
-        own = folder / f"clone-{number}"
-        own.mkdir(parents=True)
+        clone = folder / f"clone-{number}"
+        clone.mkdir(parents=True)
         process = context.Process(
-            target=_publisher, args=(address, own, rounds, start, end, failed), daemon=True
+            target=_publisher, args=(address, clone, rounds, start, end, failed), daemon=True
         )
         process.start()
         processes.append(process)
@@ -98,10 +102,10 @@ def _publisher(address: str, root: Path, rounds: int, start: Barrier, end: Barri
     for number in range(rounds):
         for row in ROWS:
             example.put(small(row, settings, shift=number / 10), root)
-        found = declared(settings)
+        records = declared(settings)
         start.wait(PATIENCE)
         try:
-            publish(found, settings)
+            publish(records, settings)
         except BaseException:
             failed.put(traceback.format_exc())
         end.wait(PATIENCE)

@@ -22,11 +22,11 @@ from tests.there import there
 def test_a_logged_network_has_the_measured_accuracy() -> None:
     project.make()
     settings = project.settings()
-    found = declared(settings)
-    publish(found, settings)
-    assert [record.row for record in with_weights(found)] == [project.ROW]
-    assert publish_models(found, settings) == 1
-    assert publish_models(found, settings) == 0
+    rows = declared(settings)
+    publish(rows, settings)
+    assert [record.row for record in with_weights(rows)] == [project.ROW]
+    assert publish_models(rows, settings) == 1
+    assert publish_models(rows, settings) == 0
 
     client = MlflowClient(address())
     experiment = there(client.get_experiment_by_name("davody2020"))
@@ -42,12 +42,12 @@ def test_a_logged_network_has_the_measured_accuracy() -> None:
     assert (predicted == test.labels).mean() == pytest.approx(measured.metrics["test_accuracy"])
 
     # what an export would say of its privacy
-    (ledger,) = (one.ledger for one in records.read_ledgers(project.ROW).replicas)
+    (ledger,) = (replica.ledger for replica in records.read_ledgers(project.ROW).replicas)
     note = client.get_logged_model(output.model_id).tags[NOTE]
     assert "No differential privacy is proven" in note
     assert "DOES NOT HOLD" in note
     assert f"| mechanism | `{ledger.event}` |" in note
-    assert all(words(one) in note for one in ledger.not_covered)
+    assert all(words(reason) in note for reason in ledger.not_covered)
 
     signature = there(mlflow.models.get_model_info(f"models:/{output.model_id}").signature)
     assert signature.inputs.inputs[0].shape == (-1, 1, 28, 28)

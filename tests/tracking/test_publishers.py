@@ -51,6 +51,6 @@ def test_twenty_who_know_of_no_lock(database: str, monkeypatch: pytest.MonkeyPat
         list(pool.map(publish, range(20)))
     rows = publications(client, experiment)
     assert {row: len(there) for row, there in rows.items()} == {"a": 1, "b": 1, "c": 1}
-    runs = [run for there in rows.values() for one in there.values() for run in one]
+    runs = [run for there in rows.values() for publication in there.values() for run in publication]
     assert len(runs) == 6
     assert {run.data.tags.get("version") for run in runs if DIGEST in run.data.tags} == {"new"}

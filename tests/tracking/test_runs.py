@@ -59,7 +59,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterato
 
 
 def replicas(level: str) -> list[schema.Replica]:
-    return [one for one in small(example.LAYER, example.settings()).replicas if one.level == level]
+    return [
+        replica for replica in small(example.LAYER, example.settings()).replicas if replica.level == level
+    ]
 
 
 def test_a_row_is_a_run_with_its_levels_below_and_their_seeds_below_these(rows: Store) -> None:
@@ -160,7 +162,7 @@ def test_a_seed_has_its_curves_and_a_handful_of_metrics(rows: Store) -> None:
 
 
 def test_levels_and_rows_have_the_mean_and_its_interval(rows: Store) -> None:
-    expected = mean([one.metrics["test_accuracy"] for one in replicas("epsilon=3")])
+    expected = mean([replica.metrics["test_accuracy"] for replica in replicas("epsilon=3")])
     level = rows.named(f"{NAME}, ε = 3 (Table 5)").data
     assert level.metrics["test_accuracy"] == pytest.approx(expected.value)
     assert level.metrics["test_accuracy_half_width"] == pytest.approx(expected.half)
@@ -190,7 +192,7 @@ def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) ->
         original = path(example.LAYER, rows.root)
         assert kept.pop(f"{original.parent.name}/{original.name}").read_bytes() == original.read_bytes()
     assert kept == {}
-    (record,) = (one for one in declared(rows.settings) if one.row == example.LAYER)
+    (record,) = (record for record in declared(rows.settings) if record.row == example.LAYER)
     assert digests["record"] == record.digest()
     assert digests["origins"][0]["data"] == record.provenance.data
 
@@ -244,7 +246,7 @@ def test_an_account_is_published_without_a_history_and_with_its_mu(root: Path) -
     }
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"nguyen-gdp": account}})
     ledger = example.ledger(2.4, mu=0.5199, epsilon_upper=2.0)
-    record = example.made("nguyen-gdp", settings, lambda own, seed: ({"mu": 0.5199}, ledger))
+    record = example.made("nguyen-gdp", settings, lambda configured, seed: ({"mu": 0.5199}, ledger))
     (run,) = Store(root, settings, record).runs("tags.level = 'noise_multiplier=2.5'", "nguyen2023")
     assert (run.data.metrics["mu"], run.data.metrics["epsilon_proven"]) == (0.5199, 2.0)
     assert (run.data.params["method"], run.data.params["parts"]) == ("accounting", "8")

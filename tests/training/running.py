@@ -21,8 +21,8 @@ def quiet(_: Progress) -> None:
 
 def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
     """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
-    found = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
-    return replace(found, **changes)
+    context = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
+    return replace(context, **changes)
 
 
 def weights(groups: Iterable[Group]) -> dict[tuple[str, int], torch.Tensor]:

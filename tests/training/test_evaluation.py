@@ -80,17 +80,17 @@ def test_what_was_measured_is_kept_without_its_weights(
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = there(records.read_evaluation("row", measured))
-    assert {one.measured_by for one in found.replicas} == {MEASURING}
-    first, second = found.replicas
+    evaluation = there(records.read_evaluation("row", measured))
+    assert {replica.measured_by for replica in evaluation.replicas} == {MEASURING}
+    first, second = evaluation.replicas
     for changed in (
         (first,),
         (first, second.model_copy(update={"weights": "sha256:other"})),
         (first, second.model_copy(update={"measured_by": MEASURING - 1})),
     ):
-        records.write(found.model_copy(update={"replicas": changed}), measured)
+        records.write(evaluation.model_copy(update={"replicas": changed}), measured)
         assert measure(measured, tiny, cpu, monkeypatch) == [1]
-        assert records.read_evaluation("row", measured) == found
+        assert records.read_evaluation("row", measured) == evaluation
 
 
 def test_weights_that_are_not_here_can_not_be_measured(
@@ -140,8 +140,8 @@ def test_what_comes_with_the_data_and_no_epsilon_counts_is_told(
 ) -> None:
     data = Prepared(tiny.name, tiny.splits, {**tiny.manifest, **manifest})
     values = {"batch": 20, "epochs": 1, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
-    own: MethodSettings = AdlmSettings.model_validate(values) if looks else dpsgd()
-    told = [words(use) for use in data_uses(data, own)]
+    configured: MethodSettings = AdlmSettings.model_validate(values) if looks else dpsgd()
+    told = [words(use) for use in data_uses(data, configured)]
     assert len(told) == len(lines)
     for use, expected in zip(told, lines, strict=True):
         assert expected in use
@@ -149,11 +149,11 @@ def test_what_comes_with_the_data_and_no_epsilon_counts_is_told(
 
 def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     values = {"batch": 20, "epochs": 0.2, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
-    own = loop.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
+    replica = loop.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
     shown: list[loop.Progress] = []
     context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
-    list(side_by_side.train_replicas([own], context))
+    list(side_by_side.train_replicas([replica], context))
     assert shown
     for progress in shown:
         (guarantee,) = progress.guarantees

@@ -57,26 +57,26 @@ def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
             signal.raise_signal(signal.SIGTERM)
 
     folder = tmp_path / "two"
-    own = context(tiny, cpu, folder, model=brought)
+    training_context = context(tiny, cpu, folder, model=brought)
     with pytest.raises(Stopped) as problem:
-        list(train_replicas(wanted(), replace(own, show=interrupt), workers=2))
+        list(train_replicas(wanted(), replace(training_context, show=interrupt), workers=2))
     # as is said where workers train: this process alone would say it of one group
     assert str(problem.value) == "stopped, what ran has a checkpoint; the same command goes on from there"
     assert problem.value.status == 128 + signal.SIGTERM
     assert list(folder.glob("*.pt"))
-    groups = list(train_replicas(wanted(), replace(own, show=shown.append), workers=2))
+    groups = list(train_replicas(wanted(), replace(training_context, show=shown.append), workers=2))
     assert [len(group.replicas) for group in groups] == [1] * 4
     # a group that a worker ended while it was being stopped is there already, and shows no more
     assert {0, 1} <= {state.group for state in shown} <= {0, 1, 2, 3}
     assert all(state.groups == 4 for state in shown)
-    one = list(train_replicas(wanted(), replace(own, checkpoint=tmp_path / "one")))
+    unbroken = list(train_replicas(wanted(), replace(training_context, checkpoint=tmp_path / "one")))
     # a seed of every level before the next
-    assert [group.replicas[0].key for group in one] == [
+    assert [group.replicas[0].key for group in unbroken] == [
         ("epsilon=3", 0), ("epsilon=8", 0), ("epsilon=3", 1), ("epsilon=3", 2),
     ]  # fmt: skip
-    for key, value in weights(one).items():
+    for key, value in weights(unbroken).items():
         assert torch.equal(weights(groups)[key], value)
-    assert sorted(line for group in one for line in group.history) == sorted(
+    assert sorted(line for group in unbroken for line in group.history) == sorted(
         line for group in groups for line in group.history
     )
 

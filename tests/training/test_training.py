@@ -68,8 +68,8 @@ def checkpoint_in(folder: Path) -> Path:
 
 def test_replicas_together_give_what_single_runs_give(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     wanted = [
-        Replica(f"epsilon={own.epsilon:g}", seed, own)
-        for own in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
+        Replica(f"epsilon={configured.epsilon:g}", seed, configured)
+        for configured in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
         for seed in range(2)
     ]
     together = weights(
@@ -162,11 +162,11 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     wanted = [Replica("epsilon=3", 0, dpsgd())]
     whole = weights(train_replicas(wanted, context(tiny, cpu, tmp_path / "whole")))
     stopped = context(tiny, cpu, tmp_path / "stopped", show=lambda _: signal.raise_signal(by))
-    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Stopped, match=r"step 5 of 5; the same command goes on from there") as problem:
         list(train_replicas(wanted, stopped))
     assert problem.value.status == 128 + by
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     kept = there(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
     assert kept.done == 5
     resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
@@ -229,10 +229,10 @@ def prepared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with params.yaml and prepared synthetic data."""
     root = tmp_path_factory.mktemp("prepared")
     (root / "params.yaml").write_text(PARAMS)
-    own = params.load(root / "params.yaml")
-    for name in own.raw:
-        fetch(name, own, root)
-    prepare("mnist", own, root)
+    settings = params.load(root / "params.yaml")
+    for name in settings.raw:
+        fetch(name, settings, root)
+    prepare("mnist", settings, root)
     return root
 
 
@@ -241,11 +241,11 @@ def trained_project(prepared_project: Path, tmp_path_factory: pytest.TempPathFac
     """The same with the row `quick` trained, measured and accounted for."""
     root = tmp_path_factory.mktemp("trained") / "project"
     shutil.copytree(prepared_project, root)
-    own, data = loaded(root)
+    settings, data = loaded(root)
     how = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
-    training.train("quick", own, data, how, quiet, 1e9, root)
-    evaluation.evaluate("quick", own, data, how, root)
-    row_ledgers("quick", own, root)
+    training.train("quick", settings, data, how, quiet, 1e9, root)
+    evaluation.evaluate("quick", settings, data, how, root)
+    row_ledgers("quick", settings, root)
     return root
 
 
@@ -265,24 +265,24 @@ def loaded(project: Path) -> tuple[Settings, Prepared]:
     return params.load(project / "params.yaml"), prepared.load("mnist", project)
 
 
-def changed(own: Settings, **changes: Any) -> Settings:
+def changed(declared: Settings, **changes: Any) -> Settings:
     """Settings with other values in the row `quick`."""
-    everything = own.model_dump(mode="json", exclude_none=True)
+    everything = declared.model_dump(mode="json", exclude_none=True)
     everything["rows"]["quick"] |= changes
     return params.parse(everything)
 
 
-def grow(root: Path, own: Settings, data: Prepared, how: Execution) -> TrainedRow:
+def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> TrainedRow:
     """Train, measure and account for what `quick` lacks."""
-    found = training.train("quick", own, data, how, quiet, 1e9, root)
-    evaluation.evaluate("quick", own, data, how, root)
-    row_ledgers("quick", own, root)
-    return found
+    trained = training.train("quick", settings, data, how, quiet, 1e9, root)
+    evaluation.evaluate("quick", settings, data, how, root)
+    row_ledgers("quick", settings, root)
+    return trained
 
 
 def names(root: Path) -> list[tuple[str, int]]:
     run = there(records.read_run("quick", root))
-    return [(one.level, one.seed) for one in run.replicas]
+    return [(replica.level, replica.seed) for replica in run.replicas]
 
 
 def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
@@ -292,9 +292,11 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     lines = read_history(records.history_path("quick", root))
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
-        "run": [one for one in run.replicas if (one.level, one.seed) in replicas],
-        "origins": [run.origin(one) for one in run.replicas if (one.level, one.seed) in replicas],
-        "record": [one for one in record.replicas if (one.level, one.seed) in replicas],
+        "run": [replica for replica in run.replicas if (replica.level, replica.seed) in replicas],
+        "origins": [
+            run.origin(replica) for replica in run.replicas if (replica.level, replica.seed) in replicas
+        ],
+        "record": [replica for replica in record.replicas if (replica.level, replica.seed) in replicas],
         "history": [line for line in lines if (line[0], line[1]) in replicas],
     }
 
@@ -313,27 +315,27 @@ THREE = [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]
 def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     done: Path, cpu: Execution, changes: dict[str, Any], new: list[tuple[str, int]]
 ) -> None:
-    own, data = loaded(done)
+    settings, data = loaded(done)
     old = names(done)
     before = kept(done, old)
-    found = grow(done, changed(own, **changes), data, cpu)
-    assert (found.trained, found.standing) == (2, 4)
+    trained = grow(done, changed(settings, **changes), data, cpu)
+    assert (trained.trained, trained.standing) == (2, 4)
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
     run = there(records.read_run("quick", done))
-    assert [one.origin for one in run.replicas if (one.level, one.seed) in new] == [1, 1]
+    assert [replica.origin for replica in run.replicas if (replica.level, replica.seed) in new] == [1, 1]
     assert len(kept(done, new)["record"]) == 2
     # in the order of params.yaml, whenever they were trained
-    declared = changed(own, **changes).row("quick")
-    assert names(done) == [(one.level, one.seed) for one in training.replicas(declared)]
+    declared = changed(settings, **changes).row("quick")
+    assert names(done) == [(replica.level, replica.seed) for replica in training.replicas(declared)]
 
 
 def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -> None:
-    own, data = loaded(done)
+    settings, data = loaded(done)
     left = [("epsilon=3", 0), ("epsilon=inf", 0)]
     before = kept(done, left)
-    found = grow(done, changed(own, seeds=1), data, cpu)
-    assert (found.trained, found.standing) == (0, 2)
+    trained = grow(done, changed(settings, seeds=1), data, cpu)
+    assert (trained.trained, trained.standing) == (0, 2)
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
@@ -347,22 +349,22 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
 def test_other_settings_data_and_versions_train_anew(
     done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, data = loaded(done)
-    settings = own.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
-    other = changed(own, settings=settings, seeds=1)
+    before, data = loaded(done)
+    settings = before.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
+    other = changed(before, settings=settings, seeds=1)
     run = there(records.read_run("quick", done))
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, digests: dict[str, str]) -> str | None:
         return Standing(declared.rows["quick"], digests).why_not(run, run.replicas[0])
 
-    assert why(own, data.digests) is None
-    assert why(own, {"train.inputs": "sha256:other"}) == "data"
+    assert why(before, data.digests) is None
+    assert why(before, {"train.inputs": "sha256:other"}) == "data"
     assert why(other, data.digests) == "settings"
     for part in ("method", "model"):
         raised = run.origins[0].made_by | {part: 2}
         monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
-        assert why(own, data.digests) == f"{part} version"
+        assert why(before, data.digests) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0
     trained = there(records.read_run("quick", done))
@@ -372,9 +374,11 @@ def test_other_settings_data_and_versions_train_anew(
 def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers(
     project: Path, trained_project: Path, cpu: Execution
 ) -> None:
-    own, data = loaded(project)
+    settings, data = loaded(project)
     status, _ = in_child(
-        lambda: training.train("quick", own, data, cpu, quiet, 0.0, project), project, Kill(before_change=60)
+        lambda: training.train("quick", settings, data, cpu, quiet, 0.0, project),
+        project,
+        Kill(before_change=60),
     )
     assert status == -signal.SIGKILL
     done = names(project)
@@ -393,11 +397,11 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert "3 replicas trained, 1 stand" in again.stdout
     assert weights_path("quick", *done[0], project).read_bytes() == written
     for name in names(project):
-        found, expected = (
+        actual, expected = (
             load_file(weights_path("quick", *name, root)) for root in (project, trained_project)
         )
         for key, value in expected.items():
-            torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(actual[key], value, rtol=1e-4, atol=1e-5)
     assert names(project) == names(trained_project)
     curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
     assert curves[0].count("\n") == curves[1].count("\n")
@@ -405,9 +409,9 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
 
 
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
-    grow(project, changed(own, reproducible=False, seeds=1), data, cpu)
-    record = there(records.read("quick", own.row("quick"), project))
+    settings, data = loaded(project)
+    grow(project, changed(settings, reproducible=False, seeds=1), data, cpu)
+    record = there(records.read("quick", settings.row("quick"), project))
     private = record.replicas[0].ledger
     assert private.epsilon_upper is not None
     assert private.claimed == pytest.approx(3, rel=0.02)
@@ -425,74 +429,76 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
     records.write(Run.model_validate(older), project)
     with pytest.raises(UserError, match="accounts for another training"):
-        records.read("quick", own.row("quick"), project)
+        records.read("quick", settings.row("quick"), project)
 
 
 def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
-    training.train("noisy", own, data, cpu, quiet, 1e9, project)
-    evaluation.evaluate("noisy", own, data, cpu, project)
-    row_ledgers("noisy", own, project)
-    record = there(records.read("noisy", own.row("noisy"), project))
+    declared, data = loaded(project)
+    training.train("noisy", declared, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("noisy", declared, data, cpu, project)
+    row_ledgers("noisy", declared, project)
+    record = there(records.read("noisy", declared.row("noisy"), project))
     # two batch sizes are two groups; the record is in the order of the levels
-    assert [one.level for one in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + ["sigma=300"] * 2
-    for one in record.replicas:
-        saved = load_file(weights_path("noisy", one.level, one.seed, project))
+    assert [replica.level for replica in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
+        "sigma=300"
+    ] * 2
+    for replica in record.replicas:
+        saved = load_file(weights_path("noisy", replica.level, replica.seed, project))
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
-        settings = NoisyWeightsSettings.model_validate(one.settings)
+        settings = NoisyWeightsSettings.model_validate(replica.settings)
         task = loop.make_task(
-            [Replica(one.level, one.seed, settings)], own.rows["noisy"].model, True, data, cpu
+            [Replica(replica.level, replica.seed, settings)], declared.rows["noisy"].model, True, data, cpu
         )
         method = NoisyWeights(task, [settings], "running_bn")
         model = {name: value.unsqueeze(0) for name, value in saved.items()}
-        found = [
+        actual = [
             loop.accuracy(
                 loop.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
             ).item()
             for draw in range(4)
         ]
-        assert one.metrics["test_accuracy"] == pytest.approx(np.mean(found))
-        assert one.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(found, ddof=1))
-        assert one.metrics["converged"] == (one.metrics["validation_accuracy"] > 0.15)
-        assert one.ledger.epsilon_upper is None
-        assert one.ledger.reasons == (statement("noisy_weights"),)
+        assert replica.metrics["test_accuracy"] == pytest.approx(np.mean(actual))
+        assert replica.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(actual, ddof=1))
+        assert replica.metrics["converged"] == (replica.metrics["validation_accuracy"] > 0.15)
+        assert replica.ledger.epsilon_upper is None
+        assert replica.ledger.reasons == (statement("noisy_weights"),)
     assert record.replicas[0].metrics["converged"] == 1
     assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
 
 
 def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
+    settings, data = loaded(project)
 
     def second(_: Progress) -> None:
         # whatever of the row it would train
-        training.train("quick", changed(own, seeds=1), data, cpu, quiet, 1e9, project)
+        training.train("quick", changed(settings, seeds=1), data, cpu, quiet, 1e9, project)
 
     with pytest.raises(UserError, match="held by another process"):
-        training.train("quick", own, data, cpu, second, 1e9, project)
+        training.train("quick", settings, data, cpu, second, 1e9, project)
 
 
 def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
+    settings, data = loaded(project)
     del data.splits["test"]  # a search that looks at test data can't run
-    found = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
-    assert len(found["candidates"]) == 3
-    best = max(found["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
-    assert found["chosen"] == {"epsilon=3": best["settings"]}
+    results = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
+    assert len(results["candidates"]) == 3
+    best = max(results["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
+    assert results["chosen"] == {"epsilon=3": best["settings"]}
     # what each spent stands in the record, where no later edit of params.yaml can lower it
-    for candidate in found["candidates"]:
+    for candidate in results["candidates"]:
         spent = TrainingSpent.model_validate(candidate["spent"])
         assert isinstance(spent.spending, SampledGaussian)
         assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 5, 1e-3)
         assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 5, "rdp"))
     assert not list((project / CHECKPOINTS).glob("search-*/*"))
     # another search of the same name: what the first one trained was seen, and was seeded
-    again = json.loads(search.search("quick", own, data, cpu, quiet, project).read_text())
+    again = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
 
 
 def test_a_search_measures_after_the_last_step_alone(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
-    raw = own.model_dump(mode="json", exclude_none=True)
+    settings, data = loaded(project)
+    raw = settings.model_dump(mode="json", exclude_none=True)
     raw["searches"]["quick"]["settings"] = {"epochs": 2}
     logged: list[int] = []
 
@@ -520,10 +526,10 @@ def test_a_mistake_is_one_clear_line(
 
 
 def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, data = loaded(done)
+    settings, data = loaded(done)
     old = names(done)
     before = kept(done, old)
-    more, rename = changed(own, seeds=3), os.replace
+    more, rename = changed(settings, seeds=3), os.replace
     run, history = records.run_path("quick", done), records.history_path("quick", done)
     for full in (weights_path("quick", "epsilon=3", 2, done), history, run):
 
@@ -596,12 +602,12 @@ def test_a_gpu_that_is_too_small_is_one_line() -> None:
 
 
 def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execution) -> None:
-    own, data = loaded(project)
-    raw = own.model_dump()
+    settings, data = loaded(project)
+    raw = settings.model_dump()
     raw["plans"] = {"davody2020-t5": {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}}
     raw["rows"]["quick"] |= {"plan": "davody2020-t5", "seeds": 5, "budget": "own"}
     planned = params.parse(raw)
-    assert training.provenance_of("quick", own, data, cpu).plan is None
+    assert training.provenance_of("quick", settings, data, cpu).plan is None
     assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
 
 

@@ -92,17 +92,17 @@ def _run(asked: dict[str, Any], base: list[str]) -> int:
     sys.argv = [name, *arguments]
     try:
         if name in MAIN:
-            found = import_module(MAIN[name]).main()
+            code = import_module(MAIN[name]).main()
         elif arguments[0] == "-c":  # python -c CODE
-            found = None
+            code = None
             exec(arguments[1], {"__name__": "__main__"})
         else:  # python -m MODULE ARGUMENTS, or python FILE ARGUMENTS
             module = arguments[0] == "-m"
             sys.argv = arguments[module:]
             run = partial(runpy.run_module, alter_sys=True) if module else runpy.run_path
-            found = run(sys.argv[0], run_name="__main__") and 0
+            code = run(sys.argv[0], run_name="__main__") and 0
     except SystemExit as ended:
-        found = ended.code
+        code = ended.code
     except KeyboardInterrupt:
         return 130
     except BaseException:
@@ -110,10 +110,10 @@ def _run(asked: dict[str, Any], base: list[str]) -> int:
 
         traceback.print_exc()
         return 1
-    if isinstance(found, str):
-        print(found, file=sys.stderr)
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
         return 1
-    return int(found or 0)
+    return int(code or 0)
 
 
 if __name__ == "__main__":

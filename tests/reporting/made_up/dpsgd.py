@@ -88,14 +88,14 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
     accuracies = dict(zip(map(float, LEVELS), ACCURACY[key], strict=True))
     unbounded = {"epsilon_upper": None, "accountant": None, "reasons": (BROKEN,), "spent": ()}
 
-    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
-        percent = accuracies[own.epsilon]
+    def reached(configured: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        percent = accuracies[configured.epsilon]
         metrics = {
             "test_accuracy": min(1.0, (percent + shift + noise.uniform(-0.1, 0.1)) / 100),
             "validation_accuracy": percent / 100,
         }
-        literal = key == LITERAL and own.epsilon < inf
-        return metrics, ledger(own.epsilon, **unbounded if literal else {})
+        literal = key == LITERAL and configured.epsilon < inf
+        return metrics, ledger(configured.epsilon, **unbounded if literal else {})
 
     return made(key, declared, reached, edition={"mnist": edition, "kmnist": edition})
 
@@ -106,18 +106,18 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
     trained = isinstance(line, Row)
     replicas = [
         Replica(
-            level=line.level(own),
+            level=line.level(configured),
             seed=seed,
-            settings=own.model_dump(mode="json"),
+            settings=configured.model_dump(mode="json"),
             metrics=measured[0],
             ledger=measured[1],
             seconds=100.0,
             started=STARTED + index,
             ended=STARTED + index + 100,
         )
-        for index, own in enumerate(line.resolved)
+        for index, configured in enumerate(line.resolved)
         for seed in range(line.seeds if isinstance(line, Row) else 1)
-        if (measured := reached(own, seed)) is not None
+        if (measured := reached(configured, seed)) is not None
     ]
     origin: dict[str, Any] = {
         "config": declared.row_digest(key) if trained else declared.account_digest(key),

@@ -62,9 +62,9 @@ def record(key: str, declared: Settings, examples: int = 55000, **converged: tup
     lost = 3.0 if declared.rows[key].budget == "reduced" else 0.0
     spent = dpsgd.ledger(inf, reasons=(statement("noisy_weights"),))
 
-    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger]:
-        accuracy = (ACCURACY[key.removesuffix(REDUCED)][own.sigma] - lost + 0.05 * seed) / 100
-        told = converged.get(f"sigma_{own.sigma:g}")
+    def reached(configured: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+        accuracy = (ACCURACY[key.removesuffix(REDUCED)][configured.sigma] - lost + 0.05 * seed) / 100
+        told = converged.get(f"sigma_{configured.sigma:g}")
         metrics = {
             "test_accuracy": accuracy,
             "validation_accuracy": accuracy,

@@ -57,8 +57,8 @@ def settings(
 def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Record:
     """A row's record with accuracies in percent by level (``sigma_0``), a seed each; they validate alike."""
 
-    def reached(own: Any, seed: int) -> tuple[dict[str, float], Ledger] | None:
-        of_level = accuracies.get(f"sigma_{own.sigma:g}", ())
+    def reached(configured: Any, seed: int) -> tuple[dict[str, float], Ledger] | None:
+        of_level = accuracies.get(f"sigma_{configured.sigma:g}", ())
         if seed >= len(of_level):
             return None
         share = of_level[seed] / 100
