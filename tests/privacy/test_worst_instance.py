@@ -38,7 +38,7 @@ def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
 # the settings of Figure 12a at two batch sizes, of Poisson samples, of a searched row: what an adversarial
 # review computed in another way
 @pytest.mark.parametrize(
-    ("own", "steps", "delta", "expected", "claimed"),
+    ("mechanism", "steps", "delta", "expected", "claimed"),
     [
         (spending("replacement", 0.625, 49_000, 64), 9188, 1e-5, 2.50, 2.4427),
         (spending("replacement", 0.625, 49_000, 128), 4594, 1e-5, 3.57, 3.6195),
