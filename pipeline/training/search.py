@@ -71,7 +71,7 @@ def search(
         show,
         checkpoint,
         checkpoint_every=60,
-        final_only=True,  # by which candidates are judged; it can cost more than training does
+        final_only=True,  # the last accuracy judges a candidate, and measuring can cost more than training
     )
     trained: dict[ReplicaKey, _Outcome] = {}
     with checkpoint_lock(checkpoint):

@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -34,12 +34,15 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     assert settings.accounts
 
 
+def settings_shown(method: str, settings: Settings) -> list[Any]:
+    """What is set at every level of every row of a method."""
+    return [level for row in settings.rows.values() if row.method == method for level in row.resolved]
+
+
 @pytest.mark.parametrize("method", ["adlm", "batch_clipping", "ilm", "tan"])
 def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
-    shown = [
-        configured for row in settings.rows.values() if row.method == method for configured in row.resolved
-    ]
+    shown = settings_shown(method, settings)
     every_method = {"schedule", "epochs", "learning_rate"}
     plain_numbers = {"averaging", "delta"}  # which take no other way through the code
     for name, field in method_settings()[method].model_fields.items():
@@ -54,9 +57,7 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
 
 @pytest.mark.parametrize("method", ["adlm", "ilm"])
 def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
-    shown = [
-        configured for row in settings.rows.values() if row.method == method for configured in row.resolved
-    ]
+    shown = settings_shown(method, settings)
     assert {type(configured.sensitivity) for configured in shown} == {str, float, type(None)}
     assert {configured.sensitivity for configured in shown} >= {"maps", "neurons"}
     assert method == "adlm" or {configured.private for configured in shown} == {True, False}

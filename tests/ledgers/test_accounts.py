@@ -149,10 +149,11 @@ def test_accounting_needs_no_torch() -> None:
 
 def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:
     entry = ledger("poisson", noise=0.3, claimed_by="rdp")
-    accountants_here = [
-        accountant for accountant in entry.accountants if "opacus" not in accountant.accountant
-    ]
-    accountants = {accountant.accountant.split(" (")[0]: accountant for accountant in accountants_here}
+    accountants = {
+        accountant.accountant.split(" (")[0]: accountant
+        for accountant in entry.accountants
+        if "opacus" not in accountant.accountant
+    }
     names = ("tan", "pld", "rdp", "rdp, classic conversion")
     epsilons = [accountants[name].epsilon or 0.0 for name in names]
     assert epsilons == sorted(epsilons)
