@@ -1,6 +1,7 @@
 """Made-up images and records, kept as training, measuring and accounting would, beside the papers'."""
 
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from pipeline.files import digest_file
 from pipeline.identity import versions
 from pipeline.params import PAPERS
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records, schema
-from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledgers, Record, Run, Trained
+from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledger, Ledgers, Record, Run, Trained
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
@@ -37,6 +39,16 @@ def lay_papers(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         (root / PAPERS).symlink_to(Path(__file__).parents[1] / PAPERS)
+
+
+def _spending(ledger: Ledger) -> SampledGaussian | None:
+    """The mechanism that a made-up ledger is of; None where nothing was private."""
+    if ledger.noise_multiplier is None or ledger.sampling_rate is None:
+        return None
+    batch, examples = Fraction(ledger.sampling_rate).limit_denominator(10**6).as_integer_ratio()
+    return SampledGaussian(
+        sampling="poisson", noise_multiplier=ledger.noise_multiplier, batch=batch, examples=examples
+    )
 
 
 def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
@@ -72,14 +84,13 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             seed=replica.seed,
             settings=replica.settings,
             steps=replica.ledger.steps,
-            spending=None,
+            spending=_spending(replica.ledger),
             delta=replica.ledger.delta,
             claimed_by=replica.ledger.claimed_by,
             broken=replica.ledger.reasons,
             not_covered=replica.ledger.not_covered,
             protects=replica.ledger.protects,
             noise=replica.noise,
-            accounted_then=replica.ledger,
             weights=None,
             seconds=replica.seconds,
             started=replica.started or 0.0,

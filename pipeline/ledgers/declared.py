@@ -54,8 +54,6 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
     """
     guarantees: dict[str, Guarantee | None] = {}
     for replica in run.replicas:
-        if replica.accounted_then is not None:
-            continue  # its mechanism's numbers were not kept
         try:
             config = method_settings()[run.method].model_validate(replica.settings)
             model = Model.model_validate(run.model)

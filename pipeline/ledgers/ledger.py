@@ -58,15 +58,6 @@ def ledger_of(
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
     not_covered = (*other_uses, *trained.not_covered, *_uncovered_uses(trained, uses))
-    if trained.accounted_then is not None:
-        earlier = trained.accounted_then
-        lower = {
-            "epsilon_lower": _opposites_epsilon(earlier.releases),
-            "epsilon_lower_by": statement("opposites"),
-        }
-        is_proven = earlier.releases and earlier.epsilon_upper is not None and not reasons
-        changes = {"reasons": reasons, "not_covered": not_covered, **(lower if is_proven else {})}
-        return stated(earlier.model_copy(update=changes))
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
@@ -83,7 +74,7 @@ def ledger_of(
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
     """Uses of private data that every private training here leaves uncovered."""
-    if trained.spending is None and trained.accounted_then is None:
+    if trained.spending is None:
         return
     yield statement("examples_public")
     yield statement("validation")

@@ -216,9 +216,8 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
-    if replica.spending is None:  # nothing private ran, or all that is known is what was accounted for then
-        due = replica.accounted_then and replica.accounted_then.epsilon_upper
-        return ledger.steps != replica.steps or (ledger.epsilon_upper is None) != (due is None)
+    if replica.spending is None:
+        return ledger.steps != replica.steps or ledger.epsilon_upper is not None
     if ledger.noise != replica.noise:
         return True
     if ledger.epsilon_upper is not None and (replica.broken or made.reproducible):

@@ -214,8 +214,6 @@ class Trained(OfReplica):
     broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
     not_covered: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
     protects: Statement | None = None
-    # as it was accounted for when it ran, of a mechanism whose numbers were not kept; `spending` is then None
-    accounted_then: Ledger | None = None
     noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
@@ -232,12 +230,9 @@ class Trained(OfReplica):
             return None
         if isinstance(self.spending, SampledGaussian):
             return TrainingSpent(spending=self.spending, steps=self.steps, delta=self.delta or 0.0)
-        then, epsilon = self.accounted_then, inf
-        if self.spending is not None:
-            epsilon = self.spending.epsilon
-        elif then is not None and then.releases and then.epsilon_upper is not None:
-            epsilon = then.epsilon_upper
-        return None if epsilon == inf else TrainingSpent(spending=epsilon, steps=self.steps, delta=0.0)
+        if self.spending is None or self.spending.epsilon == inf:
+            return None
+        return TrainingSpent(spending=self.spending.epsilon, steps=self.steps, delta=0.0)
 
 
 R = TypeVar("R", bound=OfReplica)

@@ -72,15 +72,6 @@ def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
     assert spent[-1] >= bought.epsilon_upper
 
 
-def test_a_ledger_from_before_its_numbers_were_kept_speaks_todays_words() -> None:
-    then = ledger.ledger_of(trained(), False, None)
-    old = trained(None, delta=None, broken=(FLAW,), accounted_then=then)
-    bought = ledger.ledger_of(old, False, "s")
-    assert (bought.claimed, bought.event) == (then.claimed, then.event)
-    assert bought.reasons == old.broken
-    assert bought.not_covered[0] == statement("search", search="s")
-
-
 def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
     replica = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
     bought = ledger.ledger_of(replica, False, "s", [1, 10])

@@ -86,7 +86,9 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
     """A row's record, without its history; ``shift`` is added to every accuracy, in points."""
     noise = random.Random(key)
     accuracies = dict(zip(map(float, LEVELS), ACCURACY[key], strict=True))
-    unbounded = {"epsilon_upper": None, "accountant": None, "reasons": (BROKEN,), "spent": ()}
+    reason = BROKEN if key == LITERAL else statement("seeded")
+    unbounded = {"epsilon_upper": None, "accountant": None, "reasons": (reason,), "spent": ()}
+    holds = key != LITERAL and not declared.rows[key].reproducible
 
     def reached(configured: Any, seed: int) -> tuple[dict[str, float], Ledger]:
         percent = accuracies[configured.epsilon]
@@ -94,8 +96,7 @@ def record(key: str, declared: Settings, edition: str = "official", shift: float
             "test_accuracy": min(1.0, (percent + shift + noise.uniform(-0.1, 0.1)) / 100),
             "validation_accuracy": percent / 100,
         }
-        literal = key == LITERAL and configured.epsilon < inf
-        return metrics, ledger(configured.epsilon, **unbounded if literal else {})
+        return metrics, ledger(configured.epsilon, **{} if holds or configured.epsilon == inf else unbounded)
 
     return made(key, declared, reached, edition={"mnist": edition, "kmnist": edition})
 
