@@ -43,7 +43,7 @@ def of_record(record: Record, table: Table) -> Iterator[Mark]:
     if table.examples is not None and examples < table.examples:
         few = examples < ENOUGH_EXAMPLES * table.examples
         words = f"trained on {examples:,} of {table.examples:,} examples"
-        yield Mark(words, inconclusive=few, fewer_data=few)
+        yield Mark(words, inconclusive=few, fewer_data=few, examples=True)
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if any(made.reproducible for made in record.origins) and private:
         yield Mark("noise seeded: no guarantee", seeded=True)

@@ -34,6 +34,7 @@ class Mark:
     # less data than the paper's, which can't have helped: only that ours is below decides nothing
     fewer_data: bool = False
     budget: bool = False  # it tells how much training there was
+    examples: bool = False  # it tells N
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 
@@ -221,6 +222,12 @@ class TableResult:
     def rows(self) -> list[RowResult]:
         """Every declared row, in the order shown."""
         return [row for line in self.lines for row in line.rows]
+
+    @property
+    def shared_marks(self) -> tuple[Mark, ...]:
+        """Marks that every row that ran has, if several did; they are told once, above the table."""
+        first, *others = [row.marks for row in self.rows if row.cells] or [()]
+        return tuple(mark for mark in first if others and all(mark in marks for marks in others))
 
     def alike(self, told: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
         """(rows, what is told of some cell of theirs), by what is told; nothing of None."""

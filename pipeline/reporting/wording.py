@@ -1,5 +1,6 @@
 """How numbers, levels and ledgers are written, the same in every table and on the page."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from math import isinf
 from typing import Any
@@ -9,7 +10,7 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.results import Cell, Mark, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
 from pipeline.results.schema import Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
@@ -233,11 +234,22 @@ def cell_text(cell: Cell, decimals: int | None) -> str:
     return text + (f" [{cell.untried}]" if cell.untried else "")
 
 
-def row_words(row: RowResult) -> str:
-    """A row's key, what it does differently, how many examples it trained on, and every mark on it."""
-    variant = f", {row.variant}" if row.variant else ""
-    examples = f", N = {row.examples:,}" if row.examples else ""
-    return row.key + variant + examples + "".join(f" [{mark.words}]" for mark in row.marks)
+def row_words(row: RowResult, shared: Sequence[Mark] = ()) -> str:
+    """A row's key, what it does differently, its N, and every mark on it but the ``shared`` ones."""
+    parts = [part for part in (row.key, row.variant, examples_words(row)) if part]
+    return ", ".join(parts) + "".join(f" [{mark.words}]" for mark in row.marks if mark not in shared)
+
+
+def examples_words(row: RowResult) -> str:
+    """``N = 55,000``; '' where a mark tells it, and where nothing was trained."""
+    told = any(mark.examples for mark in row.marks)
+    return "" if told or row.examples is None else f"N = {row.examples:,}"
+
+
+def shared_words(result: TableResult) -> str:
+    """``All rows: trained on 55,000 of 60,000 examples.``, or '' where rows share no mark."""
+    marks = "; ".join(mark.words for mark in result.shared_marks)
+    return marks and f"All rows: {marks}."
 
 
 def attack_words(attack: Attack | None) -> str:

@@ -23,6 +23,18 @@ def test_marks_stand_beside_the_row_and_one_seed_shows_no_interval(tmp_path: Pat
     assert "±" not in str(wide(table).iloc[1]["3"])
 
 
+def test_marks_that_all_rows_share_are_told_once(tmp_path: Path) -> None:
+    declared = dpsgd.settings(**{dpsgd.LAYER: {"budget": "reduced"}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    alone = markdown(lookup.table(declared, tmp_path))
+    assert (alone.count(f"[{dpsgd.EXAMPLES}]"), "All rows: " in alone) == (1, False)
+    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared), tmp_path)
+    both = markdown(lookup.table(declared, tmp_path))
+    assert both.count(f"All rows: {dpsgd.EXAMPLES}.") == both.count(dpsgd.EXAMPLES) == 1
+    assert f"[{dpsgd.BUDGET}]" in both
+    assert "[reduced budget: 8 epochs]" in both
+
+
 def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -> None:
     declared = dpsgd.settings(**{key: {"reproducible": True} for key in (dpsgd.PLAIN, dpsgd.LAYER)})
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):

@@ -92,7 +92,7 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
 
 def _ours(reading: Reading, result: TableResult) -> Iterator[list[str]]:
     label = reading.line.label
-    source = "; ".join(map(wording.row_words, reading.rows))
+    source = "; ".join(wording.row_words(row, result.shared_marks) for row in reading.rows)
     texts = (_text(reading, level, result) for level in result.levels)
     yield [label, f"ours: {source}" if source else "ours", *texts]
     for metric, words, cells in reading.further(result):
