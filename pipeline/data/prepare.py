@@ -32,8 +32,11 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
     The same raw files and settings give the same bytes. ``name`` is a key of ``data`` in params.yaml.
 
     Raises:
-        UserError: raw files are missing or wrong, sizes don't fit, or the folder can't be written.
+        UserError: another command makes it, raw files are missing or wrong, sizes don't fit, or the folder
+            can't be written.
     """
+    if (stage := settings.stage_of(name)) != "prepare":
+        raise UserError(f"{name}: is made from a trained row; run `dprepro {stage} {name}`")
     data = pick(settings.data, name, "data set")
     sets = {key: load(key, settings, root) for key in dict.fromkeys((data.raw, data.public.raw))}
     _check_kinds(name, data, sets)

@@ -201,10 +201,8 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
 
 
 def _missing(problem: FileNotFoundError, name: str) -> UserError:
-    return UserError(
-        f"{problem.filename}: missing; run `dprepro prepare {name}` first, or `dprepro start {name}` "
-        f"where 'starts' has it, or `dprepro relevance {name}` where 'relevances' has it"
-    )
+    # `prepare` names the command that makes it, where that is another one
+    return UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first")
 
 
 def _again(about: dict[str, Any], name: str) -> str:

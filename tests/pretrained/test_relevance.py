@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import prepared
+from pipeline.data.prepare import prepare
 from pipeline.data.prepared import PREPARED, Split
 from pipeline.models import lenet5
 from pipeline.models.model import Model
@@ -112,8 +113,8 @@ def not_made(name: str, root: Path) -> str:
 
 def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     assert "params.yaml: no relevance 'mop'; did you mean map" in not_made("mop", world)
-    line = refusal_of(lambda: prepared.load("map", world))
-    assert "or `dprepro relevance map` where 'relevances' has it" in line
+    assert "run `dprepro prepare map` first" in refusal_of(lambda: prepared.load("map", world))
+    assert "run `dprepro relevance map`" in refusal_of(lambda: prepare("map", parsed(), world))
     train("of-digits", world)
     train("sharing", world)
     line = not_made("shared", world)
