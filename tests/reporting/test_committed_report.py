@@ -82,3 +82,16 @@ def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) 
                 assert tried <= ran, f"{line.label}: {told}"
                 causes += 1
     assert causes >= 2
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("davody-t2-lenet5", 2), ("davody-t2-lenet5-longer", 6)])
+def test_without_normalisation_no_search_left_chance_under_strong_noise(name: str, epochs: int) -> None:
+    """As a finding on Table 2 says."""
+    declared = load(ROOT / "params.yaml").searches[name]
+    search = json.loads((ROOT / report.REPORTS / f"searches/{name}.json").read_text(encoding="utf-8"))
+    reached = [
+        max(each["validation_accuracy"]) for each in search["candidates"] if each["level"] == "sigma=1"
+    ]
+    assert declared.settings["epochs"] == epochs
+    assert len(reached) == 5
+    assert max(reached) < 1.5 / 10
