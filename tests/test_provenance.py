@@ -26,7 +26,7 @@ def commit(folder: Path) -> None:
         subprocess.run(["git", *command], cwd=folder, check=True)
 
 
-def test_revision_is_dirty_by_code_alone(checkout: Path) -> None:
+def test_revision_is_of_code_and_dirty_by_code_alone(checkout: Path) -> None:
     revision, dirty = provenance.revision()
     assert revision is not None
     assert len(revision) == 40
@@ -35,9 +35,16 @@ def test_revision_is_dirty_by_code_alone(checkout: Path) -> None:
     (checkout / "reports").mkdir()
     (checkout / "reports/record.json").write_text("{}")
     assert provenance.revision() == (revision, False)
+    commit(checkout)
+    assert provenance.revision() == (revision, False)
 
     (checkout / "pipeline/models/more.py").write_text("")
     assert provenance.revision() == (revision, True)
+
+    commit(checkout)
+    later, dirty = provenance.revision()
+    assert later not in (revision, None)
+    assert dirty is False
 
 
 def test_no_revision_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

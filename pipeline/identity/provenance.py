@@ -6,25 +6,25 @@ from importlib import metadata
 from pathlib import Path
 
 PIPELINE = Path(__file__).parents[1]
+CODE = ("pipeline", "stages")
 PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting")
 
 
 def revision() -> tuple[str | None, bool | None]:
-    """Commit of the checkout this code runs from, and whether its code has uncommitted changes.
+    """The last commit of code or settings in the checkout this runs from, and whether code is uncommitted.
 
-    Only code counts as a change: settings and data have digests of their own, and every run writes results.
+    Commits of results alone don't count: a clone that trains makes them, and may be thrown away. Neither do
+    other uncommitted changes: settings and data have digests of their own, and every run writes results.
     Both are None outside a checkout (an unpacked archive, an installed package) and where git is missing.
     """
     # An installed package can lie inside somebody else's checkout (`.venv` in a project): the prefix, empty
     # only at the top of a checkout, tells the two apart.
-    place = _git("rev-parse", "--show-prefix", "HEAD")
-    if place is None:
+    prefix = _git("rev-parse", "--show-prefix")
+    commit = _git("log", "-1", "--format=%H", "--", *CODE, "params.yaml")
+    if prefix is None or prefix.strip() or not commit:
         return None, None
-    prefix, commit = place.split("\n")[:2]
-    if prefix:
-        return None, None
-    changes = _git("status", "--porcelain", "--", "pipeline", "stages")
-    return commit, None if changes is None else bool(changes)
+    changes = _git("status", "--porcelain", "--", *CODE)
+    return commit.strip(), None if changes is None else bool(changes)
 
 
 def versions() -> dict[str, str]:
