@@ -117,8 +117,7 @@ def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> Non
     train("of-letters", world)
     other = parsed("of-letters", levels=[{"sigma": 0.5}])
     assert "of-letters.json: trained with other settings" in not_made(world, other)
-    line = refusal_of(lambda: prepared.load("tuned", world))
-    assert "run `dprepro prepare tuned` first, or `dprepro start tuned`" in line
+    assert "run `dprepro prepare tuned` first" in refusal_of(lambda: prepared.load("tuned", world))
     data = letters()
     data.splits["train"].inputs[0] = 0
     write(data, "letters", world)
