@@ -5,6 +5,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from pipeline.params import PARAMS
+
 PIPELINE = Path(__file__).parents[1]
 CODE = ("pipeline", "stages")
 PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting")
@@ -20,7 +22,7 @@ def revision() -> tuple[str | None, bool | None]:
     # An installed package can lie inside somebody else's checkout (`.venv` in a project): the prefix, empty
     # only at the top of a checkout, tells the two apart.
     prefix = _git("rev-parse", "--show-prefix")
-    commit = _git("log", "-1", "--format=%H", "--", *CODE, "params.yaml")
+    commit = _git("log", "-1", "--format=%H", "--", *CODE, str(PARAMS))
     if prefix is None or prefix.strip() or not commit:
         return None, None
     changes = _git("status", "--porcelain", "--", *CODE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -223,7 +224,7 @@ class TableResult:
         """Every declared row, in the order shown."""
         return [row for line in self.lines for row in line.rows]
 
-    @property
+    @cached_property
     def shared_marks(self) -> tuple[Mark, ...]:
         """Marks that every row that ran has, if several did; they are told once, above the table."""
         first, *others = [row.marks for row in self.rows if row.cells] or [()]

@@ -164,7 +164,7 @@ class Provenance(Strict):
     plan: Plain | None = None
     # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
     made_by: dict[Plain, Whole]
-    revision: Plain | None  # git commit; None outside a checkout
+    revision: Plain | None  # last git commit of code or settings; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[Plain, Plain]  # digest of each prepared array
     examples: Whole  # N: training examples

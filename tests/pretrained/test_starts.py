@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pipeline import params
 from pipeline.data import prepared
+from pipeline.data.prepare import prepare
 from pipeline.data.prepared import PREPARED, START
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.models import bilstm, lenet5, resnet18
@@ -118,6 +119,7 @@ def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> Non
     other = parsed("of-letters", levels=[{"sigma": 0.5}])
     assert "of-letters.json: trained with other settings" in not_made(world, other)
     assert "run `dprepro prepare tuned` first" in refusal_of(lambda: prepared.load("tuned", world))
+    assert "run `dprepro start tuned`" in refusal_of(lambda: prepare("tuned", parsed(), world))
     data = letters()
     data.splits["train"].inputs[0] = 0
     write(data, "letters", world)

@@ -12,6 +12,7 @@ from pipeline.reporting import figures, report
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
 from pipeline.reporting.kept import Kept
 from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.results import records
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +89,7 @@ def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) 
 def test_without_normalisation_no_search_left_chance_under_strong_noise(name: str, epochs: int) -> None:
     """As a finding on Table 2 says."""
     declared = load(ROOT / "params.yaml").searches[name]
-    search = json.loads((ROOT / report.REPORTS / f"searches/{name}.json").read_text(encoding="utf-8"))
+    search = json.loads(records.search_path(name, ROOT).read_text(encoding="utf-8"))
     reached = [
         max(each["validation_accuracy"]) for each in search["candidates"] if each["level"] == "sigma=1"
     ]
