@@ -52,12 +52,15 @@ def _check_seeds(settings: Settings, plan: str) -> None:
 
 
 def _check_planned_once(settings: Settings) -> None:
-    """No value has two plans, so that the kinder could be told; a repetition is part of its plan."""
+    """No value has two plans, so that the kinder could be told; a repetition is part of its plan.
+
+    A row that does something differently from the paper is no value's: it decides nothing.
+    """
     plans: dict[tuple[str, ...], str] = {}
     for key, row in settings.rows.items():
         if row.plan is None:
             continue
-        first, line = row.plan.removesuffix(REPEATED), row.label.partition(",")[0]
+        first, line = row.plan.removesuffix(REPEATED), row.unplanned_label
         for resolved in row.resolved:
             level = row.level(resolved)
             if (other := plans.setdefault((row.paper, row.table, line, level), first)) != first:

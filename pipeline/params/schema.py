@@ -14,6 +14,8 @@ from pipeline.privacy.account_settings import AccountSettings
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
 Sentence = Annotated[str, Field(min_length=1)]
+VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
+PLANNED = ("planned", "repeated")  # what labels of planned rows say there as well
 
 
 class _Level(BaseModel):
@@ -200,6 +202,12 @@ class Row(Line):
     def configured(self, *changes: dict[str, Any]) -> Any:
         """The settings with ``changes``, the last first; how many seeds a level has is none of them."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
+
+    @property
+    def unplanned_label(self) -> str:
+        """Its label but for what says that it is planned: the line, and what the row does differently."""
+        said = self.label.split(VARIANT)
+        return self.label if self.plan is None else VARIANT.join(part for part in said if part not in PLANNED)
 
     @property
     def repeats(self) -> bool:

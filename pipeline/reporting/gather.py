@@ -12,12 +12,11 @@ from pipeline.params import PAPERS, Account, Row, Settings
 from pipeline.reporting import budgets, marks, papers
 from pipeline.reporting.cells import Ran
 from pipeline.reporting.papers import Paper
-from pipeline.reporting.printed import VARIANT, Line, Table
+from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.schema import Record
 
-PLANNED = ("planned", "repeated")  # what labels of planned rows say beside their line
 OBJECT = TypeAdapter(dict[str, Any])
 
 
@@ -82,10 +81,8 @@ def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[Li
     rows: dict[str, list[RowResult]] = {label: [] for label in known}
     for key, declared in sources.settings.lines.items():
         if (declared.paper, declared.table) == (name, table_key):
-            line, variant = table.line_of(declared.label)
-            if isinstance(declared, Row) and declared.plan:
-                # beside its line or beside a variant, a planned row does nothing else differently
-                variant = VARIANT.join(part for part in variant.split(VARIANT) if part not in PLANNED)
+            label = declared.unplanned_label if isinstance(declared, Row) else declared.label
+            line, variant = table.line_of(label)
             row = _row(key, declared, line, variant, table, sources)
             rows.setdefault(line.label if line else declared.label, []).append(row)
     return [LineResult(label, known.get(label), tuple(of_line)) for label, of_line in rows.items()]

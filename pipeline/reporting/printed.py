@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pipeline.errors import shown
 from pipeline.extensions import extensions
 from pipeline.fields import Key, Strict
+from pipeline.params import VARIANT
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # of margins, without a reason: points of a percent, a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
-VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
 _WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
 
 

@@ -84,6 +84,13 @@ def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None
     raw["rows"]["other"] = other
     line = "rows.other.plan: 'davody2020-t5-private', but 'davody2020-t5' has "
     assert line in refusal_of(lambda: params.parse(raw))
+    label = other["label"]
+    raw["rows"]["other"] = {**other, "label": f"{label}, repeated"}
+    assert line in refusal_of(lambda: params.parse(raw))
+    # what does something differently decides no printed value
+    raw["rows"]["other"] = {**other, "label": f"{label}, with other statistics, planned"}
+    params.parse(raw)
+    raw["rows"]["other"] = other
     first["levels"], other["levels"] = first["levels"][:1], first["levels"][1:]
     again = {**other, "plan": "davody2020-t5-private-repeated", "label": f"{other['label']}, repeated"}
     raw["rows"]["again"] = again
