@@ -19,6 +19,7 @@ from pipeline.data import prepared, raw
 from pipeline.data.own import private
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
+from pipeline.identity import provenance
 from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
 from pipeline.ledgers.composition import row_composition
@@ -154,15 +155,21 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
     if ledgers is not None:
         _compare(key, ledgers.replicas, entries(run, row.search, settings))
         _compare_composition(key, ledgers.composition, row_composition(run, row.search))
+    unchecked = []
+    revisions = sorted({origin.revision for origin in run.origins if origin.revision})
+    if lost := [revision[:8] for revision in revisions if provenance.is_lost(revision)]:
+        unchecked.append(f"code: commit {', '.join(lost)} is not in this repository")
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
-        return f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here" + (
-            "; measured elsewhere, not measured again" if elsewhere else ""
+        unchecked.append(
+            f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here"
+            + ("; measured elsewhere, not measured again" if elsewhere else "")
         )
-    if not measure or prepared.digests_here(row.data) is None:
-        return "accuracies: --measure compares them where the data are"
-    _measure(key, settings)
-    return None
+    elif not measure or prepared.digests_here(row.data) is None:
+        unchecked.append("accuracies: --measure compares them where the data are")
+    else:
+        _measure(key, settings)
+    return "; ".join(unchecked) or None
 
 
 def _measure(key: str, settings: Settings) -> None:

@@ -47,6 +47,20 @@ def test_revision_is_of_code_and_dirty_by_code_alone(checkout: Path) -> None:
     assert dirty is False
 
 
+def test_a_commit_is_lost_where_the_whole_history_lacks_it(checkout: Path) -> None:
+    revision, _ = provenance.revision()
+    assert revision is not None
+    assert not provenance.is_lost(revision)
+    assert provenance.is_lost("0" * 40)
+    (checkout / ".git/shallow").write_text(f"{revision}\n")  # as in a clone of some depth
+    assert not provenance.is_lost("0" * 40)
+
+
+def test_nothing_is_lost_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
+    assert not provenance.is_lost("0" * 40)
+
+
 def test_no_revision_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
     assert provenance.revision() == (None, None)

@@ -29,6 +29,13 @@ def revision() -> tuple[str | None, bool | None]:
     return commit.strip(), None if changes is None else bool(changes)
 
 
+def is_lost(revision: str) -> bool:
+    """Whether this checkout, with all its history, hasn't the commit; False where git can't tell."""
+    if (_git("rev-parse", "--is-shallow-repository") or "").strip() != "false":
+        return False
+    return _git("cat-file", "-e", f"{revision}^{{commit}}") is None
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that compute; those not installed are left out.
 

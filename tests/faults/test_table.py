@@ -18,6 +18,7 @@ from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest_file
+from pipeline.identity import provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
 from pipeline.results import records
@@ -177,6 +178,13 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> No
     shutil.rmtree("runs")
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings(), measure=True)}
     assert "weights are not here" in str(unchecked[ROW])
+
+
+def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(RUN, lambda x: x["origins"][0].update(revision="0" * 40))
+    monkeypatch.setattr(provenance, "is_lost", ("0" * 40).__eq__)  # whatever checkout the tests are in
+    (line,) = verification.verify(settings(), lines=[ROW])
+    assert "code: commit 00000000 is not in this repository" in str(line.unchecked)
 
 
 def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:

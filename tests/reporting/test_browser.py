@@ -25,7 +25,9 @@ LEGIBLE = 6.0  # pixels, of a figure's smallest letters
 # says, from the top or from where a link leads to, and with all open what is cut off.
 FRAME = '<iframe id="{}" data-place="{}" style="border: 0" width={} height=900 srcdoc="{}"></iframe>'
 MEASURE = """<script>
-onload = () => {
+onload = async () => {
+  // frames that have loaded may not be laid out yet, on a busy machine; a second of the browser's own time
+  await new Promise((then) => setTimeout(then, 1000));
   const said = {};
   // where what is shown of a part ends: at its table's box, as nobody sees that there is more to the right
   const edge = (part, frame) => {
