@@ -194,10 +194,25 @@ class Prefetcher:
         numbers = future.result() if future is not None and early_step == step else draw(step)
         if self._last.get(kind) == step - 1:
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "draws")
+                self._thread = _undivided_thread()
             self._next[kind] = step + 1, self._thread.submit(draw, step + 1)
         self._last[kind] = step
         return numbers
+
+
+def _undivided_thread() -> ThreadPoolExecutor:
+    """A thread whose operations torch and MKL don't divide among further ones.
+
+    With these OpenMP would have more threads than cores, and then lets all of them sleep after each
+    operation: a step of two threads would take up to twice as long.
+    """
+    executor, threads = ThreadPoolExecutor(1, "draws"), torch.get_num_threads()
+    executor.submit(
+        torch.get_num_threads
+    ).result()  # a thread that never asked takes the process's number later
+    executor.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(threads)  # of this thread, and of those that begin later
+    return executor
 
 
 def initial_seed(seed: int) -> int:

@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -150,6 +153,24 @@ def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
     old = drawn(ahead, 3)
     resumed.entropy = other.entropy
     assert drawn(resumed, 3) == drawn(other, 3) != old
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="NO /proc: threads can't be counted")
+def test_numbers_drawn_ahead_take_no_thread_from_a_step() -> None:
+    """In a process of its own: with further threads all of them would sleep after each operation."""
+    script = """
+import os, torch
+from pipeline.privacy.randomness import Streams
+torch.set_num_threads(2)
+torch.randn(10**6).exp()  # the step's own threads are there
+before = len(os.listdir("/proc/self/task"))
+streams = Streams(("a",), reproducible=False, device=torch.device("cpu"))
+for step in range(4):
+    streams.rounded_normal(step, 10**5, [20])
+print(len(os.listdir("/proc/self/task")) - before, torch.get_num_threads())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "2"]
 
 
 @pytest.mark.parametrize("name", DRAWS)
