@@ -36,8 +36,8 @@ class Cost:
 def costs(row: Row, settings: Settings) -> list[Cost]:
     """Count a row's training: every example that a step reads once forward and once backward.
 
-    What comes on top is left out: clipping, noise, public data, tests. On a processor most of our steps took
-    .7 to 1.8 times what plain SGD's take, which are counted here (reports/benchmarks/steps.md).
+    What comes on top is left out: clipping, noise, public data, tests. On a processor steps of convolutional
+    networks took .6 to 2.1 times what plain SGD's take, which are counted here (reports/benchmarks/steps.md).
 
     Raises:
         UserError: its network can't be built.
