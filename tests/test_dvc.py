@@ -318,6 +318,20 @@ def test_demo_has_the_stages_of_the_real_thing() -> None:
     assert demo == without_audits(whole)
 
 
+def test_every_committed_stage_read_what_another_wrote() -> None:
+    """Or `dvc repro --allow-missing` would run it again, in a clone that has none of what it reads."""
+    stages = YAML(typ="safe").load(ROOT / "dvc.lock")["stages"]
+    written = {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
+    other = [
+        (name, dependency["path"])
+        for name, stage in stages.items()
+        for dependency in stage.get("deps", [])
+        if written.get(dependency["path"], dependency["md5"]) != dependency["md5"]
+    ]
+    assert len(written) > len(stages) > 100
+    assert other == []
+
+
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
 def test_every_stage_has_its_digest_as_its_only_parameter(folder: Path) -> None:
     yaml = YAML(typ="safe")
