@@ -207,9 +207,8 @@ def _undivided_thread() -> ThreadPoolExecutor:
     operation: a step of two threads would take up to twice as long.
     """
     executor, threads = ThreadPoolExecutor(1, "draws"), torch.get_num_threads()
-    executor.submit(
-        torch.get_num_threads
-    ).result()  # a thread that never asked takes the process's number later
+    # asked once, or the thread would take the process's number at its first operation
+    executor.submit(torch.get_num_threads).result()
     executor.submit(torch.set_num_threads, 1).result()
     torch.set_num_threads(threads)  # of this thread, and of those that begin later
     return executor

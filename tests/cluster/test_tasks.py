@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.cluster import tasks
-from pipeline.cluster.costs import gpu_hours
+from pipeline.cluster.costs import costs, gpu_hours
 from pipeline.cluster.tasks import longest_way_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
@@ -87,6 +87,14 @@ def test_a_network_that_stands_needs_its_own_data_to_be_joined(
 def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> None:
     """Else `python -m pipeline.cluster.costs` writes them anew."""
     assert gpu_hours(params.load(ROOT / "params.yaml")) == json.loads((ROOT / GPU_HOURS).read_text())
+
+
+def test_algorithm_1_is_counted_with_its_joint_batch_for_every_example() -> None:
+    settings = params.load(ROOT / "params.yaml")
+    row = settings.rows["davody-t5-bn-lenet5-literal"]  # in batches of 256, with 128 public images
+    apart = row.model_copy(update={"model": row.model.model_copy(update={"normalization": "public_bn"})})
+    for joint, alone in zip(costs(row, settings), costs(apart, settings), strict=True):
+        assert joint.operations == pytest.approx(alone.operations * (256 + 128))
 
 
 def test_hours_of_training_are_asked_about() -> None:
