@@ -13,7 +13,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from pipeline import params
 from pipeline.data.raw import entry_of
 from pipeline.files import write_json
-from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Row, Settings
@@ -35,9 +34,7 @@ class Cost:
 
 
 def costs(row: Row, settings: Settings) -> list[Cost]:
-    """Count a row's training: every example that a step reads once forward and once backward.
-
-    DP-SGD by Algorithm 1 of Davody et al. takes as many for each example as its joint batch has.
+    """Count a row's training: every example that a step takes forward and backward.
 
     What comes on top is left out: clipping, noise, public data, tests. On a processor steps of convolutional
     networks took .6 to 2.1 times what plain SGD's take, which are counted here (reports/benchmarks/steps.md).
@@ -46,7 +43,7 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         UserError: its network can't be built.
         RuntimeError: its network can't take the data.
     """
-    split = settings.split(row.data)
+    split, circumstances = settings.split(row.data), settings.circumstances(row)
     entry = entry_of(split.raw, settings)
     stored, classes = entry.shape, len(entry.classes)  # of texts no shape
     groups: dict[object, Cost] = {}
@@ -58,11 +55,8 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
             shape = trained.input_shape(stored)
         steps = trained.total_steps(split.train)
         before = groups.get(trained.batching_key, Cost(0.0, steps, 0))
-        passes = trained.passes_per_step
-        joint = row.model.normalization == "batch_bn" and isinstance(trained, DpsgdSettings)
-        if joint and trained.private:  # each example's gradient goes through its batch and the public images
-            passes *= passes + split.public.count
-        operations = steps * passes * _operations_of_a_pass(row.model, shape, classes)
+        passes = steps * trained.passes_per_step(circumstances)
+        operations = passes * _operations_of_a_pass(row.model, shape, classes)
         groups[trained.batching_key] = Cost(before.operations + operations, steps, before.replicas + 1)
     return list(groups.values())
 

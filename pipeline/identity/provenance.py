@@ -31,9 +31,9 @@ def revision() -> tuple[str | None, bool | None]:
 
 def is_lost(revision: str) -> bool:
     """Whether this checkout, with all its history, hasn't the commit; False where git can't tell."""
-    if (_git("rev-parse", "--is-shallow-repository") or "").strip() != "false":
+    if _git("cat-file", "-e", f"{revision}^{{commit}}") is not None:
         return False
-    return _git("cat-file", "-e", f"{revision}^{{commit}}") is None
+    return (_git("rev-parse", "--is-shallow-repository") or "").strip() == "false"
 
 
 def versions() -> dict[str, str]:

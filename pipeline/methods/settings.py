@@ -104,8 +104,7 @@ class MethodSettings(Strict):
         varying = VARYING | self.varying
         return (*(value for name, value in self if name not in varying), self.private)
 
-    @property
-    def passes_per_step(self) -> int:
+    def passes_per_step(self, circumstances: Circumstances) -> int:
         """Examples that a step takes forward and backward: what training costs, beside the network."""
         return self.batch
 

@@ -46,6 +46,11 @@ class DpsgdSettings(EpochSettings):
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
+    def passes_per_step(self, circumstances: Circumstances) -> int:
+        """By Algorithm 1 of Davody et al. an example takes its whole batch and the public images with it."""
+        joint = self.private and circumstances.normalization == "batch_bn"
+        return self.batch * (self.batch + circumstances.public if joint else 1)
+
     def needs_public(self, normalization: str) -> bool:
         """Where batch norm's statistics are theirs, or theirs too."""
         return normalization in ("public_bn", "batch_bn")

@@ -47,8 +47,7 @@ class TanSettings(MethodSettings):
         """Whether gradients are noised; they are always clipped."""
         return self.sigma > 0
 
-    @property
-    def passes_per_step(self) -> int:
+    def passes_per_step(self, circumstances: Circumstances) -> int:
         """Every copy of every example."""
         return self.batch * self.copies
 
