@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
+from pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import (
@@ -31,6 +32,8 @@ from pipeline.privacy.statements import Statement, statement
 
 # Examples whose gradients through a joint batch are taken at once: fewer don't keep a processor busy
 FEWEST_AT_ONCE = 4
+# and where convolutions are linearized, whose moves are read once for all of these
+FEWEST_BEHIND_BLOCKS = 128
 
 
 class NoStatistics:
@@ -129,6 +132,8 @@ class JointStatistics(NoStatistics):
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
         self.linear = _linear_layers(self.net, self.example)
+        self.blocks, self.rest = ([], self.net) if task.execution.reference else leading_blocks(self.net)
+        self.block_names = set().union(*(block.names for block in self.blocks))
 
     def clipper(self) -> Clipper:
         """Clipped sums through the joint batch."""
@@ -140,32 +145,41 @@ class JointStatistics(NoStatistics):
         """Of every example's gradient through the joint batch, piece by piece: all at once would not fit.
 
         A linear layer's gradient is the product of its inputs and the gradients at its outputs, which are
-        those of zeros that are added to them, 'taps'. Only the other layers' gradients are written out.
+        those of zeros that are added to them, 'taps'. Only the other layers' gradients are written out. Where
+        the network begins with blocks of convolutions, what is behind them is all that is taken back so.
         """
-        joint = len(labels) + len(self.public)
+        joint, present = self._joined(inputs, mask)
+        blocks = LinearizedBlocks(self.blocks, tensors, joint, present)
+        behind = {name: value for name, value in tensors.items() if name not in self.block_names}
         from_taps = {f"{name}.{key}" for name in self.linear for key in ("weight", "bias")}
-        others = {name: value for name, value in tensors.items() if name not in from_taps}
-        taps = {name: inputs.new_zeros(joint, layer.out_features) for name, layer in self.linear.items()}
+        others = {name: value for name, value in behind.items() if name not in from_taps}
+        taps = {name: joint.new_zeros(len(joint), layer.out_features) for name, layer in self.linear.items()}
 
-        def losses(others: Tensors, taps: Tensors) -> tuple[Tensor, Tensors]:
+        def losses(others: Tensors, taps: Tensors, entering: list[Tensor]) -> tuple[Tensor, Tensors]:
             layer_inputs: Tensors = {}
 
             def tap(name: str, layer_input: Tensor, output: Tensor) -> Tensor:
                 layer_inputs[name] = layer_input
                 return output + taps[name]
 
-            with watch_layers(self.linear, tap):
-                return self.losses({**tensors, **others}, inputs, labels, mask), layer_inputs
+            with watch_layers(self.linear, tap), measuring(self.rest, present):
+                logits = functional_call(self.rest, {**behind, **others}, (*entering, joint)[:1])
+            return F.cross_entropy(logits[: len(labels)], labels, reduction="none"), layer_inputs
 
-        values, pullback, layer_inputs = vjp(losses, others, taps, has_aux=True)  # type: ignore[misc]
+        # without blocks the images enter, which have no gradient
+        entering = [blocks.outputs] if self.blocks else []
+        values, pullback, layer_inputs = vjp(losses, others, taps, entering, has_aux=True)  # type: ignore[misc]
         products = {name: value @ value.T for name, value in layer_inputs.items()}
-        at_once = max(FEWEST_AT_ONCE, self.examples_at_once // joint)
+        fewest = FEWEST_BEHIND_BLOCKS if self.blocks else FEWEST_AT_ONCE
+        at_once = max(fewest, self.examples_at_once // len(joint))
         examples = torch.eye(len(mask), device=mask.device).split(at_once)
         parts: list[ClippedSum] = []
         for cotangents, piece_mask, piece_losses in zip(
             examples, mask.split(at_once), values.split(at_once), strict=True
         ):
-            written_out, at_taps = vmap(pullback)(cotangents)
+            written_out, at_taps, at_blocks = vmap(pullback)(cotangents)
+            for at_outputs in at_blocks:
+                written_out |= blocks.gradients(at_outputs)
             gradients: dict[str, Gradients] = {name: Full(value) for name, value in written_out.items()}
             for name, left in at_taps.items():
                 gradients[f"{name}.weight"] = AtOutputs(left, products[name])
@@ -182,10 +196,14 @@ class JointStatistics(NoStatistics):
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses with the statistics of the examples present and the public images together."""
-        example_weights = torch.cat([mask, mask.new_ones(len(self.public))])
-        with measuring(self.net, example_weights):
-            logits = functional_call(self.net, parameters, (torch.cat([inputs, self.public]),))
+        joint, present = self._joined(inputs, mask)
+        with measuring(self.net, present):
+            logits = functional_call(self.net, parameters, (joint,))
         return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
+
+    def _joined(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The joint batch (B + M, ...), and which of it is there."""
+        return torch.cat([inputs, self.public]), torch.cat([mask, mask.new_ones(len(self.public))])
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K), each example in a joint batch of its own.
