@@ -1,10 +1,11 @@
 """Gradients of convolutions through the batch norm of a joint batch, without a backward pass an example.
 
 In a joint batch of J every example's loss has a gradient at the outputs of all J. To take it back through the
-convolutions is an ordinary backward pass of J images, for every example. Forward there is less to do: a
-weight of a kernel moves one channel alone, by the pixels that it is multiplied with, and pooling leaves few
-places. So it is computed once how these move with each weight, and the gradients of all examples are products
-of matrices with that. A step of LeNet-5 with 256 examples takes a quarter of the time.
+convolutions (reverse mode) is an ordinary backward pass of J images, for every example. In forward mode there
+is less to do: a weight of a kernel changes one channel alone, by the pixels that it is multiplied with, and
+pooling leaves few places. So the Jacobian of the outputs with respect to the parameters is written out, once,
+and the gradients of all examples are products of matrices with it. LeNet-5's step with 256 examples takes a
+quarter of the time.
 """
 
 from typing import NamedTuple
@@ -61,38 +62,41 @@ def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
 
 
 class LinearizedBlocks:
-    """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and how they move with the parameters.
+    """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and their Jacobian.
 
-    Moves are (C, N, J, Q): of a channel, by each of N parameters, in every image, at its Q = H W places.
+    A Jacobian is (C, N, J, Q): of a channel, with respect to N parameters, for every image at Q = H W places.
     """
 
     def __init__(self, blocks: list[Block], tensors: Tensors, inputs: Tensor, present: Tensor):
         """Of ``inputs`` (J, ...) those with ``present`` (J,) 1 are there; the others leave no trace."""
         self.blocks = blocks
         self.outputs = inputs
-        # Of each block. Of the last one the N are a channel's own parameters: its kernel's weights, its gain
-        # and its shift. Of the others they are all of the block's, channel by channel
-        self.moves: list[Tensor] = []
+        # With respect to each block. Of the last one the N are a channel's own parameters: the weights of its
+        # kernel, its gain and its shift. Of the others they are all of the block's, channel by channel
+        self.jacobians: list[Tensor] = []
         for block in blocks:
             entering = self.outputs
             self.outputs, behind = _forward(block, tensors, entering, present)
-            kernel, shape = tensors[f"{block.conv_name}.weight"], entering.shape[2:]
-            images = [moves.unflatten(3, shape) for moves in self.moves]
-            self.moves = [behind.of_images(moved.permute(1, 2, 0, 3, 4), kernel) for moved in images[:-1]]
+            kernel = tensors[f"{block.conv_name}.weight"]
+            images = [jacobian.unflatten(3, entering.shape[2:]) for jacobian in self.jacobians]
+            self.jacobians = [
+                behind.pushed(tangents.permute(1, 2, 0, 3, 4), kernel) for tangents in images[:-1]
+            ]
             if images:
-                own = [
-                    behind.of_images(moved[:, :, None], kernel[:, channel : channel + 1])
-                    for channel, moved in enumerate(images[-1])
+                by_channel = [
+                    behind.pushed(tangents[:, :, None], kernel[:, channel : channel + 1])
+                    for channel, tangents in enumerate(images[-1])
                 ]
-                self.moves.append(torch.cat(own, 1))
-            self.moves.append(torch.cat([behind.of_weights(entering), behind.of_norm()], 1))
+                self.jacobians.append(torch.cat(by_channel, 1))
+            own = [behind.kernel_jacobian(entering), behind.norm_jacobian()]
+            self.jacobians.append(torch.cat(own, 1))
 
     def gradients(self, at_outputs: Tensor) -> Tensors:
         """(P, ...) of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
         left = at_outputs.flatten(3).permute(2, 0, 1, 3).flatten(2)  # (C, P, J Q)
         gradients: Tensors = {}
-        for block, moves in zip(self.blocks, self.moves, strict=True):
-            products = left @ moves.flatten(2).transpose(1, 2)  # (C, P, N)
+        for block, jacobian in zip(self.blocks, self.jacobians, strict=True):
+            products = left @ jacobian.flatten(2).transpose(1, 2)  # (C, P, N)
             if block is self.blocks[-1]:
                 by_channel = products.transpose(0, 1)
             else:
@@ -105,61 +109,63 @@ class LinearizedBlocks:
         return gradients
 
 
-class _Behind(NamedTuple):
-    """What comes behind a block's convolution, and how the outputs move where the convolution's do."""
+class _BehindConvolution(NamedTuple):
+    """Batch norm, ReLU and pooling of a block, as they are linear around the present values."""
 
     conv: nn.Conv2d
     normalized: Tensor  # (C, J, H, W), before gain and shift
-    share: Tensor  # (J,) of a place of each image in a mean over all; 0 of images that aren't there
+    weights: Tensor  # (J,) of one place of each image in a mean over all; 0 of images that aren't there
     places: Tensor  # (C, J, Q) that pooling takes, of the P = H W
-    on: Tensor  # (C, J, Q) 1 where ReLU lets through what was taken
+    active: Tensor  # (C, J, Q) 1 where ReLU lets through what was taken
     scale: Tensor  # (C,) that batch norm multiplies by
 
-    def of_norm(self) -> Tensor:
-        """(C, 2, J, Q): moves with a channel's gain and shift."""
-        return torch.stack([self.on * self._taken(), self.on], 1)
+    def norm_jacobian(self) -> Tensor:
+        """(C, 2, J, Q) with respect to a channel's gain and shift."""
+        return torch.stack([self.active * self._taken(), self.active], 1)
 
-    def of_weights(self, inputs: Tensor) -> Tensor:
-        """(C, K, J, Q): moves with the weights of a channel's kernel, which sees ``inputs`` (J, I, ...)."""
+    def kernel_jacobian(self, inputs: Tensor) -> Tensor:
+        """(C, K, J, Q) with respect to a channel's kernel of K weights, which sees ``inputs`` (J, I, ...)."""
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
-        mean = (pixels.sum(2) @ self.share).expand(len(self.places), -1)
+        mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)
         along = torch.einsum("cjp,kjp->ck", self._weighted().flatten(2), pixels)
-        return self._moves(pixels.expand(len(self.places), -1, -1, -1), mean, along)
+        return self._changed(pixels.expand(len(self.places), -1, -1, -1), mean, along)
 
-    def of_images(self, images: Tensor, kernel: Tensor) -> Tensor:
-        """(C, N, J, Q): moves where what ``kernel`` (C, I, ...) sees moves by ``images`` (N, J, I, ...)."""
+    def pushed(self, tangents: Tensor, kernel: Tensor) -> Tensor:
+        """(C, N, J, Q): the change where ``kernel`` (C, I, ...) sees ``tangents`` (N, J, I, H, W) more."""
         stride, padding = self.conv.stride, self.conv.padding
-        flat = F.conv2d(images.flatten(0, 1), kernel, None, stride, padding).flatten(2)
-        change = flat.unflatten(0, images.shape[:2]).permute(2, 0, 1, 3)
+        flat = F.conv2d(tangents.flatten(0, 1), kernel, None, stride, padding).flatten(2)
+        change = flat.unflatten(0, tangents.shape[:2]).permute(2, 0, 1, 3)
         # what each pixel adds to a mean over all places: then no pass over the places is needed
-        maps = torch.stack([self.share[:, None, None].expand_as(self.normalized), self._weighted()])
+        maps = torch.stack([self.weights[:, None, None].expand_as(self.normalized), self._weighted()])
         pixels = conv2d_input(
-            (maps.shape[0] * maps.shape[2], kernel.shape[:2].numel(), *images.shape[3:]),
+            (maps.shape[0] * maps.shape[2], kernel.shape[:2].numel(), *tangents.shape[3:]),
             *(kernel, maps.transpose(1, 2).flatten(0, 1), stride, padding),
             groups=len(kernel),
         )
         pixels = pixels.unflatten(1, kernel.shape[:2]).unflatten(0, (2, -1))  # (2, J, C, I, ...)
-        mean, along = torch.einsum("mjcihw,njihw->mcn", pixels, images)
-        return self._moves(change, mean, along)
+        mean, along = torch.einsum("mjcihw,njihw->mcn", pixels, tangents)
+        return self._changed(change, mean, along)
 
     def _weighted(self) -> Tensor:
-        return self.normalized * self.share[:, None, None]
+        return self.normalized * self.weights[:, None, None]
 
     def _taken(self) -> Tensor:
         return self.normalized.flatten(2).gather(2, self.places)
 
-    def _moves(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
-        """(C, N, J, Q): moves where the convolution's outputs move by ``change`` (C, N, J, P).
+    def _changed(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
+        """(C, N, J, Q): the outputs' change if the convolution's outputs change by ``change`` (C, N, J, P).
 
         ``mean`` and ``along`` (C, N) are the means of the change and of its product with what is normalized.
         """
         taken = change.gather(3, self.places[:, None].expand(-1, change.shape[1], -1, -1))
         centered = taken.sub_(mean[..., None, None])
-        moves = torch.addcmul(centered, self._taken()[:, None], along[..., None, None], value=-1)
-        return moves.mul_((self.on * self.scale[:, None, None])[:, None])
+        changed = torch.addcmul(centered, self._taken()[:, None], along[..., None, None], value=-1)
+        return changed.mul_((self.active * self.scale[:, None, None])[:, None])
 
 
-def _forward(block: Block, tensors: Tensors, inputs: Tensor, present: Tensor) -> tuple[Tensor, _Behind]:
+def _forward(
+    block: Block, tensors: Tensors, inputs: Tensor, present: Tensor
+) -> tuple[Tensor, _BehindConvolution]:
     """A block's outputs (J, C, H, W) for ``inputs`` (J, ...), and what is behind its convolution."""
     conv, norm, pool = block.conv, block.norm, block.pool
     gain, shift = (tensors[f"{block.norm_name}.{key}"][:, None, None] for key in ("weight", "bias"))
@@ -172,7 +178,7 @@ def _forward(block: Block, tensors: Tensors, inputs: Tensor, present: Tensor) ->
         *(pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode),
         return_indices=True,
     )
-    behind = _Behind(
+    behind = _BehindConvolution(
         conv,
         normalized.transpose(0, 1),
         present / (present.sum().clamp_min(1) * summed[0, 0].numel()),

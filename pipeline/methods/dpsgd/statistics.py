@@ -32,7 +32,7 @@ from pipeline.privacy.statements import Statement, statement
 
 # Examples whose gradients through a joint batch are taken at once: fewer don't keep a processor busy
 FEWEST_AT_ONCE = 4
-# and where convolutions are linearized, whose moves are read once for all of these
+# and where convolutions are linearized, whose Jacobian is read once for all of these
 FEWEST_BEHIND_BLOCKS = 128
 
 
