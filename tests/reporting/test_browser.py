@@ -25,9 +25,7 @@ LEGIBLE = 6.0  # pixels, of a figure's smallest letters
 # says, from the top or from where a link leads to, and with all open what is cut off.
 FRAME = '<iframe id="{}" data-place="{}" style="border: 0" width={} height=900 srcdoc="{}"></iframe>'
 MEASURE = """<script>
-onload = async () => {
-  // frames that have loaded may not be laid out yet, on a busy machine; a second of the browser's own time
-  await new Promise((then) => setTimeout(then, 1000));
+onload = () => {
   const said = {};
   // where what is shown of a part ends: at its table's box, as nobody sees that there is more to the right
   const edge = (part, frame) => {
@@ -83,7 +81,9 @@ def measured(folder: Path, pages: Mapping[str, tuple[Path, str, int]]) -> dict[s
         FRAME.format(name, place, width, html.escape(path.read_text(encoding="utf-8")))
         for name, (path, place, width) in pages.items()
     ]
-    (folder / "frames.html").write_text(f"<body>{''.join(frames)}{MEASURE}", encoding="utf-8")
+    # without its encoding a browser guesses, and now and then takes every ε for two letters
+    whole = f'<meta charset="utf-8"><body>{"".join(frames)}{MEASURE}'
+    (folder / "frames.html").write_text(whole, encoding="utf-8")
     shown, _ = opened((folder / "frames.html").as_uri())
     told = re.search(r'id="said">(.*?)</pre>', shown, re.DOTALL)
     assert told is not None, shown[:500]
