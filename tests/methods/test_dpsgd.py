@@ -141,6 +141,7 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
     # and so one record moves all of them: see `test_every_row.py`
     assert isinstance(statistics, JointStatistics)
     assert len(statistics.linear) == 3, "these layers' gradients aren't written out"
+    assert len(statistics.blocks) == 2, "these aren't taken back example by example"
     assert method.guarantee(0).broken == (statement("joint_statistics"),)
 
 

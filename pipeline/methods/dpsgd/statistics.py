@@ -163,10 +163,11 @@ class JointStatistics(NoStatistics):
                 return output + taps[name]
 
             with watch_layers(self.linear, tap), measuring(self.rest, present):
-                logits = functional_call(self.rest, {**behind, **others}, (*entering, joint)[:1])
+                images = entering[0] if entering else joint
+                logits = functional_call(self.rest, {**behind, **others}, (images,))
             return F.cross_entropy(logits[: len(labels)], labels, reduction="none"), layer_inputs
 
-        # without blocks the images enter, which have no gradient
+        # without blocks the images themselves enter, whose gradient nobody needs
         entering = [blocks.outputs] if self.blocks else []
         values, pullback, layer_inputs = vjp(losses, others, taps, entering, has_aux=True)  # type: ignore[misc]
         products = {name: value @ value.T for name, value in layer_inputs.items()}
