@@ -21,7 +21,7 @@ from pipeline.results.schema import AccountantEpsilon, Ledger, Provenance, Recor
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
-PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal"
+PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
 MISSING = "davody-t5-gn-lenet5"
 BROKEN = statement("joint_statistics")
 BUDGET = "own budget: 8 epochs"  # of which the paper says nothing
