@@ -127,7 +127,8 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     with replacing_folder(folder) as building:
         for name, content in parts.items():
             write_bytes(building / name, content)
-        write_text(building / CARD, model_card(record, replica, data, statement))
+        card = model_card(record, replica, data, settings.split(row.data).raw, statement)
+        write_text(building / CARD, card)
         told = json.loads(exported.model_dump_json())
         sealed = {**told, "digest": digest_json(told)}
         write_text(building / CONFIG, json.dumps(sealed, indent=1, ensure_ascii=False) + "\n")

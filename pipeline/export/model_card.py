@@ -15,13 +15,15 @@ from pipeline.results.schema import Record, Replica
 ACCURACY = "test_accuracy"
 
 
-def model_card(record: Record, replica: Replica, data: Prepared, statement: PrivacyStatement) -> str:
-    """What README.md says of a replica's network."""
+def model_card(
+    record: Record, replica: Replica, data: Prepared, raw: str, statement: PrivacyStatement
+) -> str:
+    """What README.md says of a replica's network, whose private data are of the raw data set ``raw``."""
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
     yaml.allow_unicode = True
-    yaml.dump(_metadata(record, replica, about), content)
-    raw = next(iter(about["raw"].values()))
+    yaml.dump(_metadata(record, replica, about, raw), content)
+    origin = about["raw"][raw]
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     floats = data.splits["train"].inputs.dtype == np.float32
     takes = "an npz of features" if floats else "an image, or an npz of images"
@@ -43,7 +45,7 @@ A file is {takes}. Probabilities are the softmax of the network's outputs, and n
 
 ## Data
 
-{raw["title"]} (edition: {raw["edition"]}; licence: {raw.get("licence") or "not stated"}).
+{origin["title"]} (edition: {origin["edition"]}; licence: {origin.get("licence") or "not stated"}).
 {data.classes} classes; {counts} examples.
 No licence was chosen for the model: the metadata above say `unknown`.
 
@@ -63,9 +65,8 @@ No licence was chosen for the model: the metadata above say `unknown`.
 {markdown(statement)}"""
 
 
-def _metadata(record: Record, replica: Replica, about: dict[str, Any]) -> dict[str, Any]:
+def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:
     task = "text-classification" if "text" in about else "image-classification"
-    raw, origin = next(iter(about["raw"].items()))
     return {
         "license": "unknown",
         "library_name": "dprepro",
@@ -78,7 +79,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any]) -> dict[s
                 "results": [
                     {
                         "task": {"type": task},
-                        "dataset": {"name": origin["title"], "type": raw, "split": "test"},
+                        "dataset": {"name": about["raw"][raw]["title"], "type": raw, "split": "test"},
                         "metrics": [
                             {
                                 "type": "accuracy",

@@ -30,6 +30,11 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
     return torch.func.functional_call(net, replacements, arguments, tie_weights=False)
 
 
+def has_shared_tensors(net: nn.Module) -> bool:
+    """Whether a parameter has several names: two layers share it, or a layer is used at two places."""
+    return len(dict(net.named_parameters(remove_duplicate=False))) > len(dict(net.named_parameters()))
+
+
 def trial_call(net: nn.Module, inputs: Tensor) -> Any:
     """What ``net`` makes of ``inputs``, with its buffers and torch's random numbers left as they were."""
     devices = [inputs.device] if inputs.is_cuda else []

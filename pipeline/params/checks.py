@@ -87,6 +87,8 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
             f"{where}.features: {start.row!r} trains {settings.rows[start.row].model.name!r}; allowed with "
             f"features: rows of {', '.join(divided)}"
         )
+    if start.features:
+        _check_unscaled(settings, where, start.row)
     _check_public(settings, where, start)
 
 
@@ -101,6 +103,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     if before in settings.relevances:
         raise ValueError(f"{where}.row: {relevance.row!r} is trained with relevances itself")
     _exists(f"rows.{relevance.row}.data", before, {**settings.data, **settings.starts})
+    _check_unscaled(settings, where, relevance.row)
     if data.text is not None or settings.split(before).text is not None:
         raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
     if relevance.of == "public":  # taken to cost no epsilon
@@ -108,6 +111,16 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     there = data.train if relevance.of == "train" else data.public.count
     if not 0 < (relevance.examples or there) <= there:
         raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
+
+
+def _check_unscaled(settings: Settings, where: str, row: str) -> None:
+    """Images pass as they are through a network that is looked into."""
+    if method_settings()[(method := settings.rows[row].method)].scales_inputs:
+        unscaled = [name for name, declared in method_settings().items() if not declared.scales_inputs]
+        raise ValueError(
+            f"{where}.row: {row!r} is trained by {method!r}, which scales images by its public ones; "
+            f"allowed: rows of {', '.join(unscaled)}"
+        )
 
 
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:

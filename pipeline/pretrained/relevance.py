@@ -14,7 +14,6 @@ from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Relevances, as_input
-from pipeline.methods.registry import build_net
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model
 from pipeline.models.normalization import initial_statistics
@@ -22,7 +21,7 @@ from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.pretrained.joining import Behind
 from pipeline.pretrained.lrp import relevances
-from pipeline.pretrained.starts import load_start
+from pipeline.pretrained.starts import initial_nets
 
 BATCH = 250  # images at once
 INFORMED = (
@@ -93,9 +92,7 @@ def trained_net(before: Behind) -> nn.Module:
         UserError: statistics of its batch norm are not kept with it.
     """
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
-    net = build_net(model, _input_shape(before), data.classes)
-    if data.start is not None:
-        load_start([net], data.start, model.trainable)
+    (net,) = initial_nets([before.run.replicas[0].seed], model, _input_shape(before), data)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from pipeline.data import prepared
+from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import as_input
 from pipeline.methods.registry import build_net
@@ -23,6 +24,7 @@ from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.randomness import initial_seed
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # the part of a network that lies before its linear layers
@@ -78,6 +80,24 @@ def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
 def features_shape(model: Model) -> tuple[int, ...]:
     """(F,), of what a network leaves to its linear layers."""
     return (import_module(f"pipeline.models.{model.name}").FEATURES,)
+
+
+def initial_nets(
+    seeds: Iterable[int], model: Model, shape: tuple[int, ...], data: Prepared
+) -> list[nn.Module]:
+    """A network for each of ``seeds``, for inputs of ``shape``, with all that it has before it is trained.
+
+    Raises:
+        UserError: as `build_net` and `load_start`.
+    """
+    nets = []
+    for seed in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(initial_seed(seed))
+            nets.append(build_net(model, shape, data.classes))
+    if data.start is not None:
+        load_start(nets, data.start, model.trainable)
+    return nets
 
 
 def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:

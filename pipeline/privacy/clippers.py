@@ -60,6 +60,16 @@ def clipper_factory(
     )
 
 
+def refuse_memory(net: nn.Module, example: Tensor) -> None:
+    """Refuse a network that keeps something of its inputs in a buffer, where its examples may see each other.
+
+    Raises:
+        UserError: two batches leave other buffers behind.
+    """
+    with torch.random.fork_rng([example.device] if example.is_cuda else []):
+        _compare_buffers(*(_pass(net, pair)[1] for pair in random_inputs(net, example, 4).split(2)))
+
+
 class Trial:
     """A network on random inputs, each example alone; and whether batches of them give the same.
 
@@ -130,10 +140,7 @@ class Trial:
         """How many logits an example has; refused where one sees another, or leaves something behind."""
         passes = [self._pass(example) for example in self.inputs[: max(BATCHES)].split(1)]
         single_logits = torch.cat([logits for logits, _ in passes])
-        first_buffers, second_buffers, *_ = [buffers for _, buffers in passes]
-        for name, value in first_buffers.items():
-            if not torch.equal(value, second_buffers[name]):
-                raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
+        _compare_buffers(*(buffers for _, buffers in passes[:2]))
         if not _is_near(self._pass(self.inputs[:1], seed=1)[0], single_logits[:1], self.tolerance):
             raise UserError("the network draws random numbers; allowed: those of dropout")
         for count in BATCHES:
@@ -148,16 +155,14 @@ class Trial:
 
     def _pass(self, inputs: Tensor, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits (B, classes) of ``inputs`` (B, ...) by a fresh copy, and its buffers afterwards."""
-        net = copy.deepcopy(self.net)
         torch.manual_seed(seed)
-        with torch.no_grad():
-            logits = net(inputs.clone())
+        logits, buffers = _pass(self.net, inputs)
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(inputs):
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise UserError(
                 f"the network makes {shape} of {len(inputs)} examples; needed: ({len(inputs)}, classes)"
             )
-        return logits, dict(net.named_buffers())
+        return logits, buffers
 
     def _sums(self, clipper: Clipper, selection: slice, under_vmap: bool = False) -> ClippedSum:
         """Of some examples, each weighed differently; every tensor is a part of its own, and unclipped."""
@@ -179,6 +184,20 @@ class Trial:
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), _NoDropout():
             yield
+
+
+def _pass(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
+    """What a fresh copy of ``net`` makes of ``inputs``, and its buffers afterwards."""
+    net = copy.deepcopy(net)
+    with torch.no_grad():
+        return net(inputs.clone()), dict(net.named_buffers())
+
+
+def _compare_buffers(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    """Refuse buffers that differ after other inputs."""
+    for name, value in first.items():
+        if not torch.equal(value, second[name]):
+            raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
 
 
 def is_close(sums: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:

@@ -20,7 +20,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Evaluated, Evaluation, Trained
 from pipeline.results.weights import read_weights, weights_path
-from pipeline.training.loop import Replica, accuracy, grouped, make_task, predictor
+from pipeline.training.loop import Replica, accuracy, grouped_for, make_task, predictor
 
 # A replica has converged when its last validation accuracy is above so many times chance.
 CONVERGED = 1.5
@@ -104,7 +104,7 @@ def measure(
         UserError: weights are another network's.
     """
     positions = {member: position for position, member in enumerate(members)}
-    for group in grouped(members, execution.replicas_at_once):
+    for group in grouped_for(members, model, data, execution):
         tensors = [weights[positions[member]] for member in group]
         task = make_task(group, model, reproducible, data, execution)
         for member, member_weights in zip(group, tensors, strict=True):

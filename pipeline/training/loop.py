@@ -14,14 +14,14 @@ from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import Stopped
 from pipeline.files import digest_json
 from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
-from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
-from pipeline.pretrained.starts import load_start
+from pipeline.pretrained.starts import initial_nets
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams, initial_seed
+from pipeline.privacy.randomness import Streams
 from pipeline.training import checkpoints
 from pipeline.training.checkpoints import Checkpoint
 from pipeline.training.stopping import StopSignal
@@ -113,6 +113,25 @@ def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[lis
     ]
 
 
+def grouped_for(
+    replicas: Sequence[Replica], model: Model, data: Prepared, execution: Execution
+) -> list[list[Replica]]:
+    """`grouped`, as many at once as the device takes.
+
+    Each alone if seeds differ in what is not trained, as a group has one network but for what is trained.
+    """
+    at_once = execution.replicas_at_once
+    if replicas and at_once != 1:
+        seeds = sorted({replica.seed for replica in replicas})[:2]
+        first, *others = initial_nets(seeds, model, replicas[0].settings.input_shape(data.input_shape), data)
+        trained = {name for name, value in first.named_parameters() if value.requires_grad}
+        fixed = {name: value for name, value in first.state_dict().items() if name not in trained}
+        for other in (net.state_dict() for net in others):
+            if not all(torch.equal(value, other[name]) for name, value in fixed.items()):
+                at_once = 1
+    return grouped(replicas, at_once)
+
+
 def make_task(
     members: Sequence[Replica],
     model: Model,
@@ -124,13 +143,8 @@ def make_task(
     """Networks with each replica's initial weights, the data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
-    nets = []
-    for replica in members:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(initial_seed(replica.seed))
-            nets.append(build_net(model, replica.settings.input_shape(data.input_shape), data.classes))
-    if data.start is not None:
-        load_start(nets, data.start, model.trainable)
+    shape = members[0].settings.input_shape(data.input_shape)
+    nets = initial_nets([replica.seed for replica in members], model, shape, data)
     starts = [dict(net.named_parameters()) for net in nets]
     parameters = {
         name: torch.stack([start[name].detach() for start in starts]).to(device)

@@ -19,7 +19,7 @@ import torch
 from pipeline.errors import Stopped, UserError
 from pipeline.extensions import in_use, use
 from pipeline.memory import keep_freed
-from pipeline.training.loop import Context, Group, Progress, Replica, grouped, train_group
+from pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
 from pipeline.training.stopping import StopSignal, noting_signals
 
 # Examples' gradients in a worker's whole training below which starting the worker takes longer than it saves
@@ -43,7 +43,7 @@ def train_replicas(
     Raises:
         Stopped: a signal asked for it. Checkpoints were written, so that the next call goes on from there.
     """
-    groups = grouped(replicas, context.execution.replicas_at_once)
+    groups = grouped_for(replicas, context.model, context.data, context.execution)
     groups.sort(key=lambda members: members[0].seed)
     with noting_signals() as stop_signal:
         processes = _worthwhile_processes(groups, context, workers)

@@ -50,13 +50,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path("params.yaml").write_text(NOTHING)
         images, labels = stripes(600)
         np.savez("mine.npz", pictures=images, labels=labels)
+        np.savez("known.npz", inputs=255 - images[:100], labels=labels[:100])
         with open("texts.csv", "w") as file:
             sentences = ("a fine and lovely day", "an awful and dreadful night")
             lines = [
                 (f"{sentences[number % 2]} {number}", ("good", "bad")[number % 2]) for number in range(300)
             ]
             csv.writer(file).writerows([("body", "mood"), *lines])
-        run("new data mine --npz mine.npz --inputs pictures --public 4")
+        run("new data also-known --npz known.npz")
+        run("new data mine --npz mine.npz --inputs pictures --public 4 --public-from also-known")
         run("new data said --texts texts.csv --text body --label mood")
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
         run(f"new row {IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")

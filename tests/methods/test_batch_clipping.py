@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping.method import BatchClipping
@@ -139,6 +140,53 @@ def test_how_it_is_computed_never_changes_the_result(
     wanted = [settings(**changes), settings(**changes, sigma=1.0, clip=0.1, learning_rate=0.1)]
     # batch norm over a few examples multiplies rounding errors, and so does every step
     check_ways(lambda how: make(tiny, model, *wanted, how=how), steps=3, rtol=1e-3, atol=1e-4)
+
+
+def test_crops_do_not_depend_on_who_is_trained_beside(tiny: Prepared) -> None:
+    """With another replica's longer sets more places are padded."""
+    wanted = settings(sampling="poisson", mini_set=4, augment="crop_flip")
+    together, alone = make(tiny, BN, wanted, wanted), make(tiny, BN, wanted)
+    lengths = []
+    for step in range(4):
+        beside, single = together.sample(step), alone.sample(step)
+        lengths.append((beside.chosen.shape[2], single.chosen.shape[2]))
+        drawn = together.augmentation(beside, step)[:1, :, : lengths[-1][1]]
+        assert torch.equal(drawn, alone.augmentation(single, step))
+    assert any(padded > own for padded, own in lengths)
+
+
+class Remembers(nn.Module):
+    """Scales by the first batch that it sees, as ActNorm does."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.zeros(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.scale == 0:
+            self.scale.copy_(inputs.detach().std())
+        return inputs / self.scale
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_a_network_that_keeps_something_of_its_inputs_is_refused(tiny: Prepared, sampling: str) -> None:
+    """What it keeps would move every later gradient, beyond what a clipped one may."""
+    wanted = settings(sampling=sampling, mini_set=4)
+    method = make(tiny, PLAIN, wanted)
+    kept = nn.Sequential(nn.Flatten(), Remembers(), nn.Linear(1024, 10))
+    method.task = replace(method.task, net=kept)
+    with pytest.raises(UserError, match=r"keeps something of its inputs in '1\.scale'"):
+        method.init()
+    # the examples of a set may see each other, but not how many places of a Poisson set are empty
+    mixes = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1024, track_running_stats=False), nn.Linear(1024, 10))
+    method.task = replace(method.task, net=mixes)
+    if sampling == "poisson":
+        with pytest.raises(UserError, match="batch norm mixes examples"):
+            method.init()
+    else:
+        method.init()
 
 
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:

@@ -61,6 +61,13 @@ def test_a_network_that_begins_otherwise_is_left_whole() -> None:
     frozen[0].requires_grad_(False)
     for net in (frozen, nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), nn.Linear(4, 3), network(1, 2)[1:]):
         assert leading_blocks(net) == ([], net)
+    shared = nn.Sequential(*network(2, 2)[:4], *network(2, 2))
+    shared[4] = shared[0]
+    assert leading_blocks(shared) == ([], shared)
+    twice = nn.Sequential(*network(1, 2)[:4], network(1, 2)[3], *network(2, 3))
+    twice[4] = twice[3]  # one pooling, one after the other
+    first, rest = leading_blocks(twice)
+    assert (len(first), list(rest.children())) == (1, list(twice)[4:])
     first, rest = leading_blocks(nn.Sequential(*network(1, 2), nn.Conv2d(2, 3, 1), nn.ReLU()))
     assert len(first) == 1
     assert [type(layer) for layer in rest.children()][-1] is nn.ReLU

@@ -61,6 +61,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(clippers, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "Trial", Untried)
+    monkeypatch.setattr(batch_clipping, "refuse_memory", lambda *_: None)
 
 
 def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:

@@ -43,6 +43,9 @@ def test_matrices_and_kernels_get_noise_and_nothing_else(tiny: Prepared) -> None
     assert len(weights) == 5
     # an embedding table holds a text's inputs
     assert noisy_names(nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 2))) == ["1.weight"]
+    tied = nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 3), nn.Linear(3, 4, bias=False))
+    tied[2].weight = tied[0].weight
+    assert noisy_names(tied) == ["1.weight", "0.weight"]
 
 
 def test_the_noise_is_gaussian_of_the_declared_width_and_fresh(tiny: Prepared) -> None:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -19,6 +19,7 @@ from pipeline.methods.laplace.loss_polynomial import SECOND
 from pipeline.methods.laplace.perturbed import SHARED, TINY, Perturbed
 from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
+from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.private_steps import NOISELESS
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
@@ -456,6 +457,17 @@ def test_networks_that_are_no_plain_sequence_are_refused(tiny: Prepared, name: s
     without_relevance = task(tiny, ilm())
     with pytest.raises(UserError, match="plain sequence"):
         Perturbed(replace(without_relevance, net=build_net(model, (3, side, side), 10)), [ilm()], "layer")
+
+
+def test_a_layer_may_be_used_twice_but_no_parameter(tiny: Prepared) -> None:
+    relu, square = nn.ReLU(), nn.Linear(8, 8)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(784, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 3))
+    parts, images = split_network(net, torch.rand(1, 1, 28, 28)), torch.rand(5, 1, 28, 28)
+    tensors = {name: value.detach() for name, value in net.named_parameters()}
+    actual = parts.outputs(tensors, parts.hidden(tensors, images, torch.ones(())))
+    torch.testing.assert_close(actual, net(images))
+    with pytest.raises(UserError, match="share nothing"):
+        split_network(nn.Sequential(square, relu, square), torch.rand(1, 8))
 
 
 def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:

@@ -106,6 +106,10 @@ TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist
         ("relevances/relevant/of", "public",
          "relevances.relevant.row: 'one' was trained with 'mnist', which is private in 'mnist'; "
          "allowed: rows on other data"),
+        ("rows/one", {**GOOD["rows"]["one"], "method": "tan", "levels": [{"batch": 100}],
+                      "settings": {"sigma": 1.0, "steps": 10, "learning_rate": 1}},
+         "relevances.relevant.row: 'one' is trained by 'tan', which scales images by its public ones; "
+         "allowed: rows of "),
         ("starts/tuned", {"data": "mnist", "row": "adaptive"},
          "rows.adaptive.data: no such entry 'relevant'"),
         ("rows/adaptive/model/trainable", "linear",

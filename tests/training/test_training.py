@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import shutil
 import signal
@@ -38,6 +39,7 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
+from pipeline.pretrained import starts
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
@@ -80,6 +82,32 @@ def test_replicas_together_give_what_single_runs_give(tiny: Prepared, cpu: Execu
         key = (replica.level, replica.seed)
         torch.testing.assert_close(together[key], single[key], rtol=1e-4, atol=1e-5)
     assert len({tuple(value[:5].tolist()) for value in together.values()}) == 4
+
+
+def test_a_network_with_fixed_tensors_of_every_seed_is_trained_and_measured_alone(
+    tiny: Prepared, cpu: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group has one network but for what is trained, and the fixed layer of the first seed in it."""
+
+    def build(*_: Any) -> nn.Module:
+        fixed = nn.Linear(784, 9).requires_grad_(False)
+        return nn.Sequential(nn.Flatten(), fixed, nn.ReLU(), nn.Linear(9, 20))
+
+    monkeypatch.setattr(starts, "build_net", build)
+    wanted = [Replica("epsilon=inf", seed, dpsgd(epsilon=math.inf)) for seed in range(3)]
+    ends = []
+    for at_once in (None, 1):
+        how = replace(cpu, replicas_at_once=at_once)
+        trained = {
+            replica.key: {name: value[index] for name, value in group.state["parameters"].items()}
+            for group in train_replicas(wanted, context(tiny, how, tmp_path / str(at_once)))
+            for index, replica in enumerate(group.replicas)
+        }
+        ordered = [trained[replica.key] for replica in wanted]
+        measured = evaluation.measure(wanted, ordered, Model(name="lenet5"), "dpsgd", True, tiny, how)
+        ends.append((ordered, dict(measured)))
+    torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-5)
+    assert ends[0][1] == ends[1][1]
 
 
 class Killed(Exception):

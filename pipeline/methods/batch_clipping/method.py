@@ -23,7 +23,7 @@ from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import initial_statistics, measured
-from pipeline.privacy.clippers import Trial
+from pipeline.privacy.clippers import Trial, refuse_memory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors, clipped
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import statement
@@ -85,9 +85,11 @@ class BatchClipping(PrivateSteps):
 
     def init(self) -> State:
         """Initial parameters; running averages and what sparsification follows, where there are such."""
-        if self.first.private and self.first.sampling == "poisson" and not self.single:
-            # sets are padded to the longest: a network that mixes by itself would see by how much
-            Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
+        if self.first.private and not self.single:
+            # the examples of a set may see each other; but the sets of a Poisson sample are padded to the
+            # longest, and a network that mixes by itself would see by how much
+            refuse = Trial.of if self.first.sampling == "poisson" else refuse_memory
+            refuse(self.task.net, self.views.plain(self.task.public[:1]))
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
@@ -143,6 +145,16 @@ class BatchClipping(PrivateSteps):
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
         """Images as at test, or random crops of them by ``draws`` (..., 3)."""
         return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
+
+    def augmentation(self, sample: Sample, step: int) -> Tensor:
+        """As of any method; of Poisson mini-sets by the place in a set before the set.
+
+        How long the longest set is depends on which replicas are trained together.
+        """
+        if self.first.sampling != "poisson" or self.single:
+            return super().augmentation(sample, step)
+        turned = Sample(*(value.transpose(1, 2) for value in sample))
+        return super().augmentation(turned, step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
         """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""

@@ -15,6 +15,7 @@ class BatchClippingSettings(EpochSettings):
     method: ClassVar[str] = "batch_clipping"
     trained_by: ClassVar[str] = "method.BatchClipping"
     version: ClassVar[int] = 1
+    scales_inputs: ClassVar[bool] = True
     # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"

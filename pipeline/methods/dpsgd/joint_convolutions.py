@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
+from pipeline.models.functional import has_shared_tensors
 from pipeline.models.normalization import BatchStatistics, moments
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.layer_gradients import is_supported, windows
@@ -39,12 +40,13 @@ class Block(NamedTuple):
 def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
     """The blocks that ``net`` begins with, and the rest of it.
 
-    None, and all of it, where it begins otherwise, holds a block's parameter fixed, or is no sequence.
+    None, and all of it, where it begins otherwise, holds a block's parameter fixed, shares parameters, or is
+    no sequence.
     """
     blocks: list[Block] = []
-    if not isinstance(net, nn.Sequential):
+    if not isinstance(net, nn.Sequential) or has_shared_tensors(net):
         return blocks, net
-    layers = list(net.named_children())
+    layers = list(net._modules.items())  # `named_children` leaves out a layer's second use
     for (conv_name, conv), (norm_name, norm), (_, relu), (_, pool) in zip(
         *(layers[start::4] for start in range(4)), strict=False
     ):

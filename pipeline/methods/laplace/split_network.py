@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.errors import UserError
-from pipeline.models.functional import functional_call
+from pipeline.models.functional import functional_call, has_shared_tensors
 from pipeline.privacy.gradients import Tensors
 
 
@@ -56,14 +56,20 @@ def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
     Raises:
         UserError: the network is not a plain sequence from an affine layer to a linear output.
     """
-    layers = dict(net.named_children()) if isinstance(net, nn.Sequential) else {}
+    # not `named_children`, which leaves out a layer's second use, as of one ReLU for all
+    layers = dict(net._modules) if isinstance(net, nn.Sequential) else {}
     names = [name for name, layer in layers.items() if not isinstance(layer, nn.Identity)]
     affine = [name for name in names if isinstance(layers[name], (nn.Conv2d, nn.Linear))]
     output = layers[affine[-1]] if affine else None
-    if not isinstance(net, nn.Sequential) or not isinstance(output, nn.Linear) or affine[-1] != names[-1]:
+    if (
+        not isinstance(net, nn.Sequential)
+        or not isinstance(output, nn.Linear)
+        or affine[-1] != names[-1]
+        or has_shared_tensors(net)
+    ):
         raise UserError(
-            "model.name: methods 'adlm' and 'ilm' need a plain sequence of layers that ends in a linear one "
-            "without normalisation, such as adlm_cnn"
+            "model.name: methods 'adlm' and 'ilm' need a plain sequence of layers, which share nothing and "
+            "end in a linear one without normalisation, such as adlm_cnn"
         )
     order = list(layers)
     with torch.no_grad():

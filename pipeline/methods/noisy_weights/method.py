@@ -134,11 +134,16 @@ class NoisyWeights(Method):
 
 
 def noisy_names(net: nn.Module) -> list[str]:
-    """Names of the weights that get noise: matrices and kernels of layers other than embeddings."""
-    return [
-        f"{name}.{key}" if name else key
-        for name, layer in net.named_modules()
+    """Names of the weights that get noise: matrices and kernels of layers other than embeddings.
+
+    One that several layers share has its first name; a table that is an output matrix too gets noise.
+    """
+    names = {value: name for name, value in net.named_parameters()}
+    noisy = [
+        names[value]
+        for layer in net.modules()
         if not isinstance(layer, nn.Embedding)
-        for key, value in layer.named_parameters(recurse=False)
+        for value in layer.parameters(recurse=False)
         if value.dim() > 1 and value.requires_grad
     ]
+    return list(dict.fromkeys(noisy))

@@ -14,6 +14,7 @@ class TanSettings(MethodSettings):
     method: ClassVar[str] = "tan"
     trained_by: ClassVar[str] = "method.Tan"
     version: ClassVar[int] = 1
+    scales_inputs: ClassVar[bool] = True
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
     title: ClassVar[str] = "DP-SGD by total noise (Sander et al.)"
