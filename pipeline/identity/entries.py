@@ -12,6 +12,7 @@ from pipeline.extensions import extensions
 from pipeline.files import digest_file, digest_files, digest_json, write_json
 from pipeline.identity import versions
 from pipeline.params import PAPERS, Row, Settings
+from pipeline.reporting.budgets import GPU_HOURS
 from pipeline.results import records
 
 PATH = Path("reports/identity.json")
@@ -64,14 +65,17 @@ def entries(settings: Settings) -> dict[str, Any]:
             for extension in extensions(kind).values()
         ],
     ]
-    beside = [digest_file(path) for path in settings.summaries if path.exists()]
+    plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
+    searches = sorted({row.search for row in rows.values() if row.search})
+    beside = [*settings.summaries, GPU_HOURS, *(records.search_path(search) for search in searches)]
+    drawn_from = [digest_file(path) if path.exists() else None for path in beside]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, words, here, beside]),
+        "report": digest_json([lines, plans, words, here, drawn_from]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 

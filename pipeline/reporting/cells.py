@@ -50,9 +50,13 @@ class Ran:
         values = tuple(scale * replica.metrics.get(metric, inf) for replica in replicas)
         ours = computed(values[0]) if self.accounted else mean(values)
         trained = metric not in self.table.noises
-        converged = len(replicas)
+        failed: tuple[float, ...] = ()
         if trained and self.table.convergence:
-            converged = sum(self._converged(replica) for replica in replicas)
+            by_seed = zip(values, replicas, strict=True)
+            failed = tuple(
+                value for value, replica in by_seed if not has_converged(replica, self.converged_above)
+            )
+        converged = len(replicas) - len(failed)
         untried = None if converged or self.table.rates_given else _untried(self.search, level)
         against = [mark for mark in self.marks if mark.inconclusive and (trained or not mark.training)]
         comparable = not any(mark.incomparable for mark in self.marks)
@@ -61,7 +65,7 @@ class Ran:
         verdict, why = None, ""
         if printed is not None and not (why := self._why_not(untried, len(replicas), planned)):
             margin, rounding = self.table.margin_at(printed), printed.rounding(self.table.decimals)
-            verdict = judge(values, self.accounted, converged, printed, margin, rounding)
+            verdict = judge(values, self.accounted, failed, printed, margin, rounding)
             less = any(mark.fewer_data for mark in self.marks)
             if less and verdict and verdict.name == "below":
                 verdict, why = None, "below, but on too small a part of the data"
@@ -109,12 +113,16 @@ class Ran:
             return f"trained otherwise than planned, or fewer than {self.planned_seeds} seeds"
         return ""
 
-    def _converged(self, replica: Replica) -> bool:
-        """By what the paper calls so, else as evaluation found; without a word of it, it counts as so."""
-        accuracy = replica.metrics.get("validation_accuracy")
-        if self.converged_above is not None and accuracy is not None:
-            return 100 * accuracy > self.converged_above
-        return replica.metrics.get("converged", 1.0) > 0
+
+def has_converged(replica: Replica, above: float | None) -> bool:
+    """By what the paper calls so, else as evaluation found; without a word of it, it counts as so.
+
+    ``above`` is `Paper.converged_above`, in percent.
+    """
+    accuracy = replica.metrics.get("validation_accuracy")
+    if above is not None and accuracy is not None:
+        return 100 * accuracy > above
+    return replica.metrics.get("converged", 1.0) > 0
 
 
 def _untried(search: dict[str, Any], level: str) -> str | None:

@@ -150,8 +150,8 @@ class LineResult:
     rows: tuple[RowResult, ...]
     variant: str = ""  # of those that decide; '': the rows that do nothing differently
 
-    def deciding(self, level: str) -> RowResult | None:
-        """The row by which values and claims are judged at a level; None where none is declared.
+    def deciding(self, *levels: str) -> RowResult | None:
+        """The row by which values and claims are judged at all of ``levels``; None where none is declared.
 
         Of the variant's rows the first that ran there, before one that didn't; planned ones before others,
         and of these the one that repeats, with new seeds, what the first plan left undecided; full budgets
@@ -159,10 +159,10 @@ class LineResult:
         """
 
         def order(row: RowResult) -> tuple[bool, ...]:
-            cell = row.cells.get(level)
-            planned = cell is not None and cell.planned
+            cells = [row.cells.get(level) for level in levels]
+            planned = all(cell is not None and cell.planned for cell in cells)
             return (
-                cell is None,
+                None in cells,
                 not planned,
                 not (planned and row.repeats),
                 not row.counts,
@@ -170,7 +170,8 @@ class LineResult:
             )
 
         rows = [row for row in self.rows if row.variant == self.variant]
-        return min((row for row in rows if level in {*row.levels, *row.cells}), key=order, default=None)
+        there = (row for row in rows if {*levels} <= {*row.levels, *row.cells})
+        return min(there, key=order, default=None)
 
     def has(self, variant: str) -> bool:
         """Whether any of its rows is of that variant."""

@@ -113,7 +113,7 @@ class _Drawing:
 
     def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:
         """A level's run with its seeds' below it; of a level with one seed that seed's own."""
-        note = notes.of_level(self.record, replicas, data_sets.title(self.record, self.settings))
+        note = notes.of_level(self.record, self.paper, replicas, data_sets.title(self.record, self.settings))
         seeds = tuple(self._level([replica], "seed") for replica in replicas) if len(replicas) > 1 else ()
         return self._run(kind, replicas, note, self._values(replicas), seeds)
 

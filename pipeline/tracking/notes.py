@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.cells import has_converged
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import mean
@@ -20,12 +21,12 @@ def place(record: Record, paper: Paper) -> str:
     return table.name if table else record.table
 
 
-def of_level(record: Record, replicas: Sequence[Replica], tested_on: str) -> str:
+def of_level(record: Record, paper: Paper, replicas: Sequence[Replica], tested_on: str) -> str:
     """Of one level, over its seeds: its accuracy, and the privacy that holds for all of them."""
     sentences = [f"**{record.label}** at {wording.level_words(replicas[0].level)}."]
     if values := [100 * replica.metrics[ACCURACY] for replica in replicas if ACCURACY in replica.metrics]:
         sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
-    if unconverged := sum(replica.metrics.get("converged") == 0 for replica in replicas):
+    if unconverged := sum(not has_converged(replica, paper.converged_above) for replica in replicas):
         sentences.append(f"{unconverged} of {len(replicas)} trainings did not converge.")
     verdict = guarantee(replicas, record.provenance.reproducible)
     ledger = verdict.ledger
@@ -48,7 +49,7 @@ def of_row(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], te
     sentences = [f"A row of {place(record, paper)} of {short(paper)}."]
     if record.composition:
         sentences.append(wording.composition(record.composition))
-    items = [f"- {of_level(record, replicas, tested_on)}" for replicas in levels]
+    items = [f"- {of_level(record, paper, replicas, tested_on)}" for replicas in levels]
     return " ".join(sentences) + "\n\n" + "\n".join(items)
 
 

@@ -37,7 +37,7 @@ class Slower(Bounded):
         """By the ratio of epochs, one a seed."""
         label, end, start = paper.lines[self.of].label, level_words(self.end), level_words(self.start)
         title = f"{label}, epochs at {end} ÷ epochs at {start}"
-        measured = slowdown.measure(rows[self.of].deciding(self.end), self.start, self.end)
+        measured = slowdown.measure(rows[self.of].deciding(self.start, self.end), self.start, self.end)
         if measured is None:
             yield not_run(title)
         elif measured.ratio is None or measured.threshold is None:

@@ -95,21 +95,28 @@ def of_convergence(converged: int, n: int, theirs: bool) -> Verdict | None:
 
 
 def judge(
-    values: Sequence[float], computed: bool, converged: int, printed: Printed, margin: float, rounding: float
+    values: Sequence[float],
+    computed: bool,
+    failed: Sequence[float],
+    printed: Printed,
+    margin: float,
+    rounding: float,
 ) -> Verdict | None:
     """The verdict on a cell; None where it can have none.
 
     Args:
         values: one a seed, in the table's unit.
         computed: whether nothing random is in it, so that one value is all there is.
-        converged: of how many seeds the training converged.
-        printed: the paper's cell.
+        failed: those of the seeds whose training did not converge.
+        printed: the paper's cell; a value of it that is no better than one of ``failed`` is of a training
+            that did not converge either.
         margin: in the table's unit.
         rounding: half a unit of the last digit printed.
     """
     n = len(values)
-    if printed.words == NO_CONVERGENCE or (printed.value is not None and 0 < converged < n):
-        return of_convergence(converged, n, theirs=printed.value is not None)
+    some_failed = 0 < len(failed) < n and printed.value is not None and printed.value > max(failed)
+    if printed.words == NO_CONVERGENCE or some_failed:
+        return of_convergence(n - len(failed), n, theirs=some_failed)
     if printed.value is None:
         return None
     if computed:

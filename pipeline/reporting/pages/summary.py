@@ -91,12 +91,13 @@ def plainly(result: ClaimResult) -> tuple[str, str]:
 
 
 def _pointing(outcomes: Sequence[Outcome]) -> str:
-    told = [outcome.verdict for outcome in outcomes if outcome.verdict in ("holds", "fails")]
-    if not told:
+    ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
+    answer, pointing = ("no", ran.count("fails")) if "fails" in ran else ("yes", ran.count("holds"))
+    if not pointing:
         return "points nowhere"
-    if len(set(told)) > 1:
-        return f"points to no, in {told.count('fails')} of {len(told)}"
-    return "points to yes" if told[0] == "holds" else "points to no"
+    return (
+        f"points to {answer}" if pointing == len(ran) else f"points to {answer}, in {pointing} of {len(ran)}"
+    )
 
 
 def left_out(result: TableResult) -> str:
