@@ -142,12 +142,17 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         text = f"batch sizes have a variance of {spread:.3g}, those of Poisson samples {coins:.3g}"
         answers = [Mistake("sampler", f"{text}: a sampler that isn't Poisson", p)]
     counts = np.bincount(np.concatenate(distinct), minlength=examples)
-    uneven = float(np.square(counts - counts.mean()).sum() / (counts.mean() * (1 - share)))
+    scale = counts.mean() * (1 - share)
+    uneven, freedom = float(np.square(counts - counts.mean()).sum()) / scale, examples - 1
+    # A chi-square statistic, but more skewed the fewer counts are above one. A pair of batches that has one
+    # more example in common moves it by 2 / scale, of which half is taken off, as such jumps take
+    away = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
+    p = float(stats.pearson3.sf(away, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
     text = (
         f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
         "the mean: a weighted sampler, or padding with the same examples"
     )
-    return [*answers, Mistake("weights", text, float(stats.chi2.sf(uneven, examples - 1)))]
+    return [*answers, Mistake("weights", text, p)]
 
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:

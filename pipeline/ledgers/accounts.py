@@ -52,7 +52,7 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
     # a loader takes a last step for what is left of its last pass
-    steps = settings.steps or ceil((settings.epochs or 0.0) * settings.examples / settings.batch)
+    steps = ceil(settings.length)
     distance = sensitivity(relation_of(settings.sampling))
     changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
     return settings.model_copy(update=changes)

@@ -122,8 +122,10 @@ def make_ledger(
         curve = tradeoff(profiles, epsilons[tightest])
         results.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
-    # a claim by the central limit theorem is one of clipped means, which may turn around
-    shared = claimed_by == "clt"
+    # a claim by the central limit theorem is one of clipped means, which may turn around; but for those of a
+    # Poisson sample's single examples
+    single = spending.sampling == "poisson" and spending.sets == spending.batch
+    shared = claimed_by == "clt" and not single
     epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[tightest], shared)
     ledger = Ledger(
         event=describe(spending.event(steps)),

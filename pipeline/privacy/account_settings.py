@@ -40,12 +40,10 @@ class AccountSettings(Strict):
             raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
-        if not self._length <= MOST_STEPS:
-            raise ValueError(f"{self._length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
-        if (self.sets or 1) > 1 and self._length > MOST_OF_SETS:
-            raise ValueError(
-                f"{self._length:.3g} steps; allowed with more sets than one: 1 to {MOST_OF_SETS}"
-            )
+        if not self.length <= MOST_STEPS:
+            raise ValueError(f"{self.length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
+        if (self.sets or 1) > 1 and self.length > MOST_OF_SETS:
+            raise ValueError(f"{self.length:.3g} steps; allowed with more sets than one: 1 to {MOST_OF_SETS}")
         if self.order is not None and (self.claimed_by, self.sampling) != ("rdp", "poisson"):
             raise ValueError("order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them")
         return self
@@ -53,8 +51,11 @@ class AccountSettings(Strict):
     @property
     def total_steps(self) -> int:
         """T: `steps`, or those that make `epochs` passes."""
-        return max(1, round(self._length))
+        return max(1, round(self.length))
 
     @property
-    def _length(self) -> float:
-        return self.steps or (self.epochs or 0.0) * self.examples / self.batch
+    def length(self) -> float:
+        """`total_steps` before it is rounded; of shuffled batches a pass has whole ones alone."""
+        shuffled = self.sampling == "shuffled"
+        in_pass = self.examples // self.batch if shuffled else self.examples / self.batch
+        return self.steps or (self.epochs or 0.0) * in_pass

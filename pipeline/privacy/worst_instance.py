@@ -166,7 +166,8 @@ def _profile(
 
     A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean;
     that all of them together fall short of it by more than ``shortfall`` has the probability
-    ``error_probability`` by Hoeffding (1963). So has a sum that leaves the grid, by Chernoff.
+    ``error_probability`` by Hoeffding (1963), and so has that they exceed it. So has a sum that leaves the
+    grid, by Chernoff.
     """
     error_probability = ERROR_SHARE * delta
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
@@ -192,7 +193,7 @@ def _profile(
     def profile(epsilon: float) -> float:
         exceeding = values > epsilon
         divergence = float(-(sums[exceeding] * np.expm1(epsilon - values[exceeding])).sum())
-        return divergence - 2 * error_probability - ROUNDING * times
+        return divergence - 3 * error_probability - ROUNDING * times
 
     return profile
 

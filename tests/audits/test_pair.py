@@ -9,6 +9,7 @@ import pytest
 from pipeline import params
 from pipeline.audits import pair
 from pipeline.audits.rows import attacks_on, audit_row
+from pipeline.privacy.accounting import noise_for
 from pipeline.results import records
 
 ALPHA = 0.05
@@ -27,6 +28,15 @@ def test_a_record_moves_the_sums_by_its_clip_and_no_more(key: str) -> None:
     attack = attack_on(key)
     noise = attack.scores.spending.noise_multiplier
     assert 0.95 / noise < attack.mu(ALPHA) <= (1 + 1e-3) / noise
+
+
+def test_a_loose_target_is_no_reason_to_attack_nothing() -> None:
+    """The row's noise for it is that of a long training; of one step there would be none."""
+    config = SETTINGS.rows["davody-t5-ln-lenet5"].resolved[1].changed({"epsilon": 64.0})
+    assert config.private
+    short = config.shortened(10, 1)
+    assert short.private
+    assert noise_for(short.epsilon, short.delta, 1.0, 1, short.accountant) > 0.2
 
 
 def test_where_batch_statistics_couple_examples_it_moves_them_further() -> None:

@@ -96,6 +96,12 @@ def test_no_such_account_is_one_line(tmp_path: Path) -> None:
         accounts.account("dgp", declared(), tmp_path)
 
 
+def test_a_poisson_sample_of_single_examples_has_no_vector_to_turn() -> None:
+    single = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=6400, batch=64, sets=64)
+    assert make_ledger(single, 5, 1e-5, "clt").epsilon_lower_by == statement("always_at_full_length")
+    assert ledger("poisson").epsilon_lower_by == statement("turns_around")
+
+
 def ledger(sampling: str, noise: float = 1.0, claimed_by: str = "clt", **changes: Any) -> schema.Ledger:
     values = {"sampling": sampling, "noise_multiplier": noise, "examples": 6400, "batch": 64}
     return make_ledger(SampledGaussian.model_validate(values), 500, 1e-5, claimed_by, **changes)

@@ -280,6 +280,18 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
         assert np.mean(np.array(p) < 0.01) < 0.03
 
 
+@pytest.mark.parametrize("examples", [10_000, 50_000])
+def test_p_values_are_right_where_hardly_an_example_is_drawn_twice(examples: int) -> None:
+    random, p_values = np.random.default_rng(0), []
+    for _ in range(1500):
+        sizes = random.binomial(examples, 20 / examples, 20)
+        batches = [random.choice(examples, size, replace=False) for size in sizes]
+        p_values += [hint.p for hint in of_batches(batches, examples) if hint.name == "weights"]
+    assert len(p_values) == 1500
+    assert np.mean(np.array(p_values) < 0.05) < 0.06
+    assert np.mean(np.array(p_values) < 0.002) < 0.004
+
+
 @pytest.mark.parametrize(
     ("released", "claims", "says"),
     [

@@ -21,6 +21,7 @@ from pipeline.data import catalog, synthetic
 from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
 from pipeline.models.functional import trial_call
+from pipeline.privacy.gaussian import gaussian_epsilon
 
 ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
@@ -316,6 +317,18 @@ def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> N
             dprepro.clipped_sum(network().to(half), inputs.to(half), labels, 1.0)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(dprepro.UserError, match=r"torch\.autocast"):
         dprepro.clipped_sum(network().float(), inputs, labels, 1.0)
+
+
+@pytest.mark.parametrize("epochs", [1, 5, 20])
+def test_a_pass_of_shuffled_batches_is_one_release_whatever_is_left_over(epochs: int) -> None:
+    """Each example is in one batch of a pass, and moves its sum by twice the bound."""
+    spent = dprepro.epsilon(
+        examples=60_000, batch=256, noise_multiplier=2.2, delta=1e-5, sampling="shuffled", epochs=epochs
+    )
+    exact = gaussian_epsilon(epochs**0.5 / 1.1, 1e-5)
+    assert spent.epsilon_upper == pytest.approx(exact, rel=2e-3)
+    assert spent.epsilon_upper >= exact
+    assert spent.steps == epochs * 234
 
 
 def test_a_step_that_is_begun_is_counted() -> None:

@@ -142,6 +142,13 @@ def test_seeded_numbers_are_what_they_always_were() -> None:
     assert seeded.normal(3, 9)[0].tolist() == generator.standard_normal(9, dtype=np.float32).tolist()
 
 
+def test_one_example_more_leaves_the_order_of_a_secret_sample_alone() -> None:
+    """Where its order told of the number of examples, rounding of a sum would."""
+    (sample,) = streams().poisson(0, 20_000, 0.005)
+    assert len(sample) > 1
+    assert (np.diff(sample) > 0).all()
+
+
 def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
     resumed, other = streams(), streams()
     for step in range(3):

@@ -1,13 +1,15 @@
 """What DP-SGD can be told."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from pipeline.fields import Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem, momentum_problem
 from pipeline.privacy.parameters import Delta, Epsilon
+
+AUDITED_EPSILON = 8.0  # the loosest target of an audit's short trainings
 
 
 class DpsgdSettings(EpochSettings):
@@ -45,6 +47,11 @@ class DpsgdSettings(EpochSettings):
     def private(self) -> bool:
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
+
+    def shortened(self, batch: int, steps: int) -> Self:
+        """As any. What a long training keeps with some noise, a few batches may keep with hardly any."""
+        short = super().shortened(batch, steps)
+        return short.changed({"epsilon": min(self.epsilon, AUDITED_EPSILON)}) if self.private else short
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
         """By Algorithm 1 of Davody et al. an example takes its whole batch and the public images with it."""
