@@ -55,9 +55,7 @@ class MethodSettings(Strict):
     audited_without: ClassVar[dict[str, Any]] = {}
     canaries_without: ClassVar[dict[str, Any]] = {}
     unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
-    scales_inputs: ClassVar[bool] = (
-        False  # whether a network's images are scaled by those of its public split
-    )
+    scales_inputs: ClassVar[bool] = False  # whether images are scaled by the public ones
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
     # More settings in which replicas that share a step may differ; any other decides what is computed
     varying: ClassVar[frozenset[str]] = frozenset()

@@ -102,6 +102,17 @@ def test_a_search_that_is_run_again_moves_the_ledgers_of_its_rows(
     assert expected
     changed = moved(flat(entries.entries(OWN)))
     assert {stage for stage in changed if stage.startswith("ledger")} == expected
+    assert "report" in changed
+
+
+def test_another_plan_is_drawn_and_trains_nothing(copy: Path, moved_in: Callable[[], set[str]]) -> None:
+    """The report tells what was trained as planned."""
+    edit(
+        copy / "params.yaml",
+        "both are ours: a cosine over 10 epochs",
+        "both are ours: a cosine over 12 epochs",
+    )
+    assert moved_in() == {"report"}
 
 
 def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:

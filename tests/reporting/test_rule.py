@@ -14,10 +14,12 @@ from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
     Verdict,
+    judge,
     of_computed,
     of_convergence,
     of_mean,
 )
+from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import PaperResult
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +170,14 @@ def test_where_some_seeds_converge_their_share_decides(
     low, high = stats.binomtest(converged, n).proportion_ci(method="exact")
     away = high < 0.9 if theirs else low > 0.1
     assert (name in ("above", "below")) == (away and converged != n * theirs)
+
+
+@pytest.mark.parametrize(("printed", "name"), [(24.76, "inconclusive"), (66.3, "below")])
+def test_a_seed_that_converges_is_none_against_a_paper_at_chance(printed: float, name: str) -> None:
+    """Of twenty seeds one is better than the printed value, and no other is worse by more than the margin."""
+    verdict = judge([25.0] * 19 + [95.0], False, [25.0] * 19, Printed(value=printed), 2.0, 0.005)
+    assert verdict is not None
+    assert (verdict.name, bool(verdict.share)) == (name, printed > 25)
 
 
 def test_the_margins_of_the_papers_are_those_of_the_rule(papers_here: list[PaperResult]) -> None:

@@ -95,9 +95,8 @@ def _pointing(outcomes: Sequence[Outcome]) -> str:
     answer, pointing = ("no", ran.count("fails")) if "fails" in ran else ("yes", ran.count("holds"))
     if not pointing:
         return "points nowhere"
-    return (
-        f"points to {answer}" if pointing == len(ran) else f"points to {answer}, in {pointing} of {len(ran)}"
-    )
+    share = "" if pointing == len(ran) else f", in {pointing} of {len(ran)}"
+    return f"points to {answer}{share}"
 
 
 def left_out(result: TableResult) -> str:
