@@ -16,7 +16,7 @@ from pipeline.files import write_json
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Row, Settings
-from pipeline.reporting.budgets import GPU_HOURS
+from pipeline.results.records import GPU_HOURS
 
 COUNTED = 4  # examples of the pass that is counted
 # Assumed of an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses here

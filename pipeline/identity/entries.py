@@ -12,7 +12,6 @@ from pipeline.extensions import extensions
 from pipeline.files import digest_file, digest_files, digest_json, write_json
 from pipeline.identity import versions
 from pipeline.params import PAPERS, Row, Settings
-from pipeline.reporting.budgets import GPU_HOURS
 from pipeline.results import records
 
 PATH = Path("reports/identity.json")
@@ -67,7 +66,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
     searches = sorted({row.search for row in rows.values() if row.search})
-    beside = [*settings.summaries, GPU_HOURS, *(records.search_path(search) for search in searches)]
+    beside = [*settings.summaries, records.GPU_HOURS, *(records.search_path(search) for search in searches)]
     drawn_from = [digest_file(path) if path.exists() else None for path in beside]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {

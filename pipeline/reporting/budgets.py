@@ -1,7 +1,6 @@
 """How much of the paper's training a row has."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.params import Account, Row, Settings
@@ -10,7 +9,6 @@ from pipeline.reporting.results import Budget
 from pipeline.reporting.wording import number
 
 REDUCED = "-reduced"  # at the end of a key: the row of the rest of the key, at less cost
-GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 Length = Literal["epochs", "steps"]
 LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 

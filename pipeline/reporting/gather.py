@@ -40,7 +40,7 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
         UserError: a record, search or paper file is not one.
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
-    hours = _read(root / budgets.GPU_HOURS)
+    hours = _read(root / records.GPU_HOURS)
     names = sorted({line.paper for line in settings.lines.values()})
     return [
         fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours)) for name in names

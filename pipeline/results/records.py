@@ -34,6 +34,7 @@ HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
+GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 F = TypeVar("F", Run, Evaluation, Ledgers, Audit)

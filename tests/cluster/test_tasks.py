@@ -13,7 +13,7 @@ from pipeline.cluster.costs import costs, gpu_hours
 from pipeline.cluster.tasks import longest_way_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
-from pipeline.reporting.budgets import GPU_HOURS
+from pipeline.results.records import GPU_HOURS
 from stages.app import app
 from stages.repro import _longer
 from tests.cluster import project

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.files import write_json
 from pipeline.params import Settings
-from pipeline.reporting import budgets, kept, report
+from pipeline.reporting import kept, report
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import TableResult
@@ -22,6 +22,7 @@ OTHER = {"paper": "mine", "table": "first", "label": "idea"}
 DRAW = """
 import sys
 from pipeline.reporting.drawing.style import svg
+from pipeline.results import records
 
 def draw(figure):
     for axes in figure.subplots(1, 2):
@@ -135,7 +136,7 @@ def test_whatever_a_table_is_drawn_from_moves_its_digest(
     ):
         keep(dpsgd.altered(layer, **changed), tmp_path)
         note()
-    write_json(tmp_path / budgets.GPU_HOURS, {dpsgd.LAYER: 2.0})
+    write_json(tmp_path / records.GPU_HOURS, {dpsgd.LAYER: 2.0})
     note()
     dpsgd.write_history(dpsgd.LAYER, tmp_path, [("epsilon=1", 0, 54, 1, "validation_accuracy", 0.5)])
     note()
