@@ -14,6 +14,7 @@ from pipeline.reporting import kept, report
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import TableResult
+from pipeline.results import records
 from tests.keeping import keep, lay_papers
 from tests.reporting.made_up import dpsgd
 
@@ -22,7 +23,6 @@ OTHER = {"paper": "mine", "table": "first", "label": "idea"}
 DRAW = """
 import sys
 from pipeline.reporting.drawing.style import svg
-from pipeline.results import records
 
 def draw(figure):
     for axes in figure.subplots(1, 2):
