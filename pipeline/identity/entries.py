@@ -27,6 +27,7 @@ def write(settings: Settings) -> Path:
 def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage, and by its key where a stage has several."""
     rows = settings.rows
+    searched = {key: _searched(row) for key, row in rows.items()}
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
         "own": {name: [declaration.model_dump(mode="json")] for name, declaration in settings.own.items()},
@@ -46,7 +47,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         },
         "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
         "evaluate": {key: [versions.MEASURING] for key in rows},
-        "ledger": {key: [row.search, _searched(row)] for key, row in rows.items()},
+        "ledger": {key: [row.search, searched[key]] for key, row in rows.items()},
         "audit": {
             key: [settings.row_digest(key), versions.auditing(row.method, row.model.name)]
             for key, row in rows.items()
@@ -65,16 +66,14 @@ def entries(settings: Settings) -> dict[str, Any]:
         ],
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
-    searches = sorted({row.search for row in rows.values() if row.search})
-    beside = [*settings.summaries, records.GPU_HOURS, *(records.search_path(search) for search in searches)]
-    drawn_from = [digest_file(path) if path.exists() else None for path in beside]
+    beside = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, plans, words, here, drawn_from]),
+        "report": digest_json([lines, plans, searched, words, here, beside]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 

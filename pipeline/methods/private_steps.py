@@ -134,13 +134,13 @@ class PrivateSteps(Method):
         """What a network takes in of ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
         return self.test_inputs(stored)
 
-    def augmentation(self, sample: Sample, step: int) -> Tensor:
-        """(R, L, D) numbers that augment a sample, or (R, L, S, D): by an example's place in it.
+    def augmentation(self, chosen: Tensor, step: int) -> Tensor:
+        """(R, L, D) or (R, L, S, D) numbers that augment `Sample.chosen`: by an example's place in it.
 
         So pieces of any length see the same copies.
         """
-        size = sample.chosen[0].numel() * self.draws
-        return self.task.streams.uniform(step, size, "augment").reshape(*sample.chosen.shape, self.draws)
+        size = chosen[0].numel() * self.draws
+        return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
 
     def pass_size(self, sample: Sample) -> int:
         """Examples, or mini-sets, of a replica's sample in one forward pass."""
@@ -149,7 +149,7 @@ class PrivateSteps(Method):
 
     def _batches(self, sample: Sample, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Parts of a sample: inputs (R, L, ...), labels and mask (R, L); of mini-sets (R, L, S)."""
-        draws = self.augmentation(sample, step) if self.draws else None
+        draws = self.augmentation(sample.chosen, step) if self.draws else None
         for piece in sample.pieces(self.pass_size(sample)):
             chosen = sample.chosen[:, piece]
             inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])

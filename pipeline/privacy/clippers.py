@@ -66,7 +66,7 @@ def refuse_memory(net: nn.Module, example: Tensor) -> None:
     Raises:
         UserError: two batches leave other buffers behind.
     """
-    with torch.random.fork_rng([example.device] if example.is_cuda else []):
+    with _without_randomness(example.device):
         _compare_buffers(*(_pass(net, pair)[1] for pair in random_inputs(net, example, 4).split(2)))
 
 
@@ -97,7 +97,7 @@ class Trial:
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         self.inputs = random_inputs(self.net, example, max(BATCHES) * copies)
-        with self._without_randomness():
+        with _without_randomness(self.device):
             self.labels = torch.arange(max(BATCHES), device=self.device) % self._classes()
             trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
             self.tensors = {name: value.detach() for name, value in trained.items()}
@@ -123,7 +123,7 @@ class Trial:
 
     def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
         """Whether the sums of batches are those of single examples."""
-        with self._without_randomness():
+        with _without_randomness(self.device):
             try:
                 return all(
                     is_close(
@@ -178,12 +178,13 @@ class Trial:
         sums = {name: value[0] for name, value in summed.sums.items()}
         return ClippedSum(sums, summed.norms[0], summed.losses[0])
 
-    @contextmanager
-    def _without_randomness(self) -> Iterator[None]:
-        """Without dropout, and with random numbers that nobody else misses."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), _NoDropout():
-            yield
+
+@contextmanager
+def _without_randomness(device: torch.device) -> Iterator[None]:
+    """Without dropout, and with random numbers that nobody else misses."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), _NoDropout():
+        yield
 
 
 def _pass(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:

@@ -78,9 +78,7 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 
     There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
     """
-    if spending.sampling != "poisson" or spending.sets == spending.batch:
-        return inf
-    if spending.rate == spending.sets:
+    if spending.sampling != "poisson" or spending.rate == spending.sets:
         return inf
     # a mini-set has each example with probability m / (N k), and k of them may be empty
     log_empty = (spending.examples - 1) * log1p(-spending.rate / spending.sets)

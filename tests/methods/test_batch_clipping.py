@@ -150,8 +150,8 @@ def test_crops_do_not_depend_on_who_is_trained_beside(tiny: Prepared) -> None:
     for step in range(4):
         beside, single = together.sample(step), alone.sample(step)
         lengths.append((beside.chosen.shape[2], single.chosen.shape[2]))
-        drawn = together.augmentation(beside, step)[:1, :, : lengths[-1][1]]
-        assert torch.equal(drawn, alone.augmentation(single, step))
+        drawn = together.augmentation(beside.chosen, step)[:1, :, : lengths[-1][1]]
+        assert torch.equal(drawn, alone.augmentation(single.chosen, step))
     assert any(padded > own for padded, own in lengths)
 
 

@@ -146,15 +146,14 @@ class BatchClipping(PrivateSteps):
         """Images as at test, or random crops of them by ``draws`` (..., 3)."""
         return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
 
-    def augmentation(self, sample: Sample, step: int) -> Tensor:
+    def augmentation(self, chosen: Tensor, step: int) -> Tensor:
         """As of any method; of Poisson mini-sets by the place in a set before the set.
 
         How long the longest set is depends on which replicas are trained together.
         """
         if self.first.sampling != "poisson" or self.single:
-            return super().augmentation(sample, step)
-        turned = Sample(*(value.transpose(1, 2) for value in sample))
-        return super().augmentation(turned, step).transpose(1, 2)
+            return super().augmentation(chosen, step)
+        return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
         """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""
