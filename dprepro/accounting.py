@@ -104,6 +104,5 @@ def noise_multiplier(
         UserError: a value is not allowed; the line says which, and what is.
     """
     settings = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
-    return noise_for(
-        epsilon, delta, batch / examples, settings.total_steps, tightest(settings.total_steps, delta)
-    )
+    total_steps = settings.total_steps
+    return noise_for(epsilon, delta, batch / examples, total_steps, tightest(epsilon, delta, total_steps))

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, whose arguments must be as it annotates them; numbers of numpy and torch become floats.
+    """``function``, whose arguments must be as it annotates them; numbers of numpy become Python's.
 
     Raises:
         UserError: one isn't; a line each says which, and what is allowed.
@@ -29,7 +29,9 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             # all by name, so that lines have names
-            return validated(**parameters.bind(*args, **kwargs).arguments)
+            given = parameters.bind(*args, **kwargs).arguments
+            numbers = {name: value.item() for name, value in given.items() if isinstance(value, np.generic)}
+            return validated(**given | numbers)
         except ValidationError as problem:
             raise UserError("\n".join(problem_lines(problem))) from problem
 
@@ -43,7 +45,12 @@ def floats(name: str, values: Any) -> np.ndarray:
         UserError: they aren't numbers, or not in rows of the same length.
     """
     try:
-        array = values.detach().cpu().double().numpy() if hasattr(values, "detach") else values
+        if hasattr(values, "detach"):
+            values = values.detach().cpu()
+            values = (values if values.is_complex() else values.double()).numpy()
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":  # numpy would drop an imaginary part, and read texts
+            raise TypeError(f"{array.dtype} is not real")
         return np.array(array, float)
-    except (TypeError, ValueError, RuntimeError) as problem:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as problem:
         raise UserError(f"{name}: {type(values).__name__} that is no array of real numbers") from problem

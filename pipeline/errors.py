@@ -1,5 +1,6 @@
 """The exceptions whose text is meant for the person at the keyboard, and how they show what was given."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        location = problem.filename or path
+        # what `pipeline.files` writes beside a file is told by that one
+        location = re.sub(r"\.([^/]+)\.\w+-\d+\.partial", r"\1", str(problem.filename or path))
         raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
 
 

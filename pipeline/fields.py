@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 KEY = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Key = Annotated[str, Field(pattern=KEY)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # more can neither be held nor done
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Passes = Annotated[Positive, Field(le=1e12)]  # over the examples; more than can be done, as above
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -60,10 +60,16 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     Raises:
         UserError: there is no such row or account.
     """
+    declared = {**settings.accounts, **settings.rows}
+    for key in lines:
+        pick(declared, key, "row or account")
     if not lines:
         yield from _folder_findings(settings)
-    for key in lines:
-        pick({**settings.accounts, **settings.rows}, key, "row or account")
+    for path, stage in dvclock.changed(lines):
+        key, present = stage.partition("@")[2], path.exists()
+        if present or not key or key in declared:  # what is declared no more may be gone
+            what = "is not what" if present else "is missing, which"
+            yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
             yield _finding(key, partial(_account, key, settings))
@@ -74,7 +80,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
-    """All that isn't of one row alone: data, what DVC has signed, and what is published."""
+    """All that isn't of one row alone: data, and what is published."""
     for name, files in private.private_files(settings.own).items():
         yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
@@ -83,8 +89,6 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
-    for path, stage in dvclock.changed():
-        yield Finding(f"{path}", f"is not what {dvclock.LOCK} has of {stage}")
     if STORE.exists():
         yield _finding(f"{STORE}", partial(_published, settings))
 
@@ -93,7 +97,9 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
     """``compare`` returns what it could not compare."""
     try:
         unchecked = compare()
-    except (UserError, Damaged, OSError) as problem:
+    except OSError as problem:
+        return Finding(subject, f"{problem.filename}: can't be read: {problem.strerror}")
+    except (UserError, Damaged) as problem:
         return Finding(subject, str(problem))
     return Finding(subject, None, unchecked)
 

@@ -77,7 +77,9 @@ def epsilon(
             raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
             steps = settings.total_steps
-            noise = noise_for(for_epsilon, delta, batch / examples, steps, tightest(steps, delta))
+            noise = noise_for(
+                for_epsilon, delta, batch / examples, steps, tightest(for_epsilon, delta, steps)
+            )
             sigma = float(rounded_up(noise, DIGITS))  # so that what is printed is what is accounted for
             settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"

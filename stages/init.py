@@ -37,7 +37,9 @@ def init(
         # where there is a checkout around it, the laboratory is a part of that
         inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
         if subprocess.run(inside, capture_output=True).returncode:
-            subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+            made = subprocess.run(["git", "init", "--quiet", str(folder)], capture_output=True, text=True)
+            if made.returncode:
+                raise UserError(f"{folder}: git can't make a checkout of it: {' '.join(made.stderr.split())}")
             _guard(folder / ".git/hooks/pre-commit")
     except BaseException:
         for path in folder.iterdir() if folder.exists() else ():

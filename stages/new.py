@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
+# Options of `new data` that one kind of files has
+OF_KIND = dict.fromkeys(("inputs", "labels", "range", "clip"), "npz")
+OF_KIND |= {"size": "images", "text": "texts", "label": "texts"}
 Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
 
 
@@ -74,6 +77,8 @@ def data(
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
     fields = {key: value for key, value in options.items() if value is not None}
+    if strange := next((key for key in fields if OF_KIND.get(key, kind) != kind), None):
+        raise UserError(f"--{strange}: not allowed with --{kind}; allowed with --{OF_KIND[strange]}")
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
@@ -202,4 +207,8 @@ def _yaml(value: Any) -> str:
     """A value in one line of YAML: as JSON, but that an epsilon may be infinite."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
-    return ".inf" if value == math.inf else json.dumps(value, ensure_ascii=False)
+    if value == math.inf:
+        return ".inf"
+    text = json.dumps(value, ensure_ascii=False)
+    # YAML takes some of what isn't printed for the end of a line
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in text)

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, Positive, Strict
+from pipeline.fields import Count, Passes, Positive, Strict
 
 # Settings in which replicas of any method may differ though they share a step
 VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
@@ -159,7 +159,7 @@ class MethodSettings(Strict):
 class EpochSettings(MethodSettings):
     """Of a method whose length is told in passes over the training examples."""
 
-    epochs: Positive
+    epochs: Passes
 
     def total_steps(self, examples: int) -> int:
         """Number of steps T that make `epochs` passes over ``examples``, in expectation."""

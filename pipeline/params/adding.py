@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -25,12 +24,14 @@ class Adding:
         Raises:
             UserError: it can't be read, or isn't a mapping of sections.
         """
-        with reading(path, "; run this in the folder that holds params.yaml"):
+        with reading(path, "run this in the folder that holds params.yaml"):
             self._read = path.read_bytes()
         try:
-            self.text = self._read.decode()
+            text = self._read.decode()
         except UnicodeDecodeError as problem:
             raise UserError(f"{path}: not UTF-8: {problem.reason} at byte {problem.start}") from None
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self.text = text.replace("\r\n", "\n")
         self.path = path
         content = parse_yaml(self.text, path) or {}
         if not isinstance(content, dict):
@@ -70,7 +71,7 @@ class Adding:
                 )
             return
         self._expected[section] = {**there, name: content}
-        lines = self.text.splitlines()
+        lines = self.text.removesuffix("\n").split("\n")
         start = next((at for at, line in enumerate(lines) if re.match(rf"{section}:(\s|$)", line)), None)
         if start is None:
             lines += ["", f"{section}:"]
@@ -82,7 +83,7 @@ class Adding:
             end -= 1  # blank lines and comments before the next section are its own
         inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
         margin = inner[: len(inner) - len(inner.lstrip())]
-        lines[end:end] = [f"{margin}{name}:", *indent(text.rstrip(), margin + "  ").splitlines()]
+        lines[end:end] = [f"{margin}{name}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
     def level(self, row: str, text: str) -> None:
@@ -124,7 +125,7 @@ class Adding:
         with reading(self.path):
             if self.path.read_bytes() != self._read:
                 raise UserError(f"{self.path}: was changed meanwhile; run this again")
-        write_text(self.path, self.text)
+        write_text(self.path, self.text.replace("\n", self._newline))
 
     def checked(self) -> Settings:
         """The settings with what was added.

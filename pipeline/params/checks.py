@@ -1,9 +1,11 @@
 """Whether the entries of params.yaml fit each other. What doesn't is a `ValueError`: 'key: why'."""
 
+from collections import deque
 from typing import Any
 
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import architectures
+from pipeline.params.candidates import candidates
 from pipeline.params.schema import PLANNED_SEED, REPEATED, REPEATED_SEED, SEARCHED_SEED, Relevance, Row, Start
 from pipeline.params.settings import Settings
 
@@ -35,6 +37,7 @@ def check_all(settings: Settings) -> None:
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
         _exists(f"searches.{key}.row", search.row, settings.rows)
+        deque(candidates(key, settings), maxlen=0)  # each can be trained
     for key in settings.accounts:
         if key in settings.rows:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")

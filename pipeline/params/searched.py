@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError, shown
+from pipeline.params.problems import problem_lines
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
 
@@ -60,4 +61,8 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
         levels.append(level | chosen)
     if levels == row.levels:
         return row
-    return Row.model_validate({**row.model_dump(exclude_unset=True), "levels": levels})
+    try:
+        return Row.model_validate({**row.model_dump(exclude_unset=True), "levels": levels})
+    except ValidationError as problem:
+        why = "; ".join(line.lstrip(".") for line in problem_lines(problem))
+        raise ValueError(f"rows.{key}: search {row.search!r} chose {why}") from problem

@@ -57,7 +57,7 @@ def _calibrated(
         raise UserError("\n".join(problem_lines(problem))) from None
     if not settings.private:
         return {}
-    return {"accountant": tightest(settings.total_steps(examples), suggested["delta"])}
+    return {"accountant": tightest(given["epsilon"], suggested["delta"], settings.total_steps(examples))}
 
 
 def batch_for(examples: int) -> int:

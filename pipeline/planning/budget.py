@@ -214,7 +214,7 @@ def _check(
     ranges: dict[str, tuple[float | None, float, float]] = {
         "examples": (examples, 1, MOST_EXAMPLES),
         "copies": (copies, 1, MOST_EXAMPLES),
-        "simulate": (simulate, 1, examples),
+        "simulate": (simulate, 1, MOST_EXAMPLES),
         "steps": (steps, 1, MOST_STEPS),
         "compute": (compute, 1, MOST_COMPUTE),
         "epsilon": (epsilon, *EPSILONS),

@@ -118,9 +118,10 @@ def _compositions(event: DpEvent) -> int:
     return sum(map(_compositions, event.events)) if isinstance(event, ComposedDpEvent) else 1
 
 
-def tightest(steps: int, delta: float) -> Accountant:
-    """The accountant with the least bound of those that can tell so small a delta after so many steps."""
-    return "pld" if steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1) else "rdp"
+def tightest(epsilon: float, delta: float, steps: int) -> Accountant:
+    """The accountant with the least bound of those that can tell such a guarantee after so many steps."""
+    told = epsilon >= LEAST_EPSILON and steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1)
+    return "pld" if told else "rdp"
 
 
 @lru_cache(maxsize=256)  # half a second
@@ -267,11 +268,10 @@ def noise_for(
     Raises:
         UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' can't tell it.
     """
-    if accountant == "pld" and tightest(steps, delta) != "pld":
-        raise UserError(f"delta {delta:g} after {steps} steps: not told by 'pld'; allowed: accountant 'rdp'")
-    if accountant == "pld" and epsilon < LEAST_EPSILON:
+    if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
         raise UserError(
-            f"epsilon {epsilon:g}: below {LEAST_EPSILON:g} not told by 'pld'; allowed: accountant 'rdp'"
+            f"epsilon {epsilon:g} at delta {delta:g} after {steps} steps: not told by 'pld'; "
+            "allowed: accountant 'rdp'"
         )
     event_at = partial(_event_at, rate=rate, steps=steps, first_release=first_release)
     if accountant == "rdp":

@@ -103,7 +103,7 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
         examples = settings.split(row.data).train
         rate, steps = level.batch / examples, level.total_steps(examples)
         if level.accountant == "rdp":  # which asks for more noise at the same epsilon
-            noise = noise_for(epsilon, delta, rate, steps, tightest(steps, delta))
+            noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
             epsilon = rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
     except (ValidationError, UserError):
         return None

@@ -11,6 +11,7 @@ from ruamel.yaml.error import YAMLError
 from pipeline.errors import UserError, reading
 from pipeline.fields import Key, Strict
 from pipeline.params import PAPERS
+from pipeline.params.problems import problem_lines
 from pipeline.reporting.claims import Test
 from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
@@ -141,8 +142,7 @@ def load(name: str, folder: Path = PAPERS) -> Paper:
     except (YAMLError, UnicodeDecodeError) as problem:
         raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
     except ValidationError as problem:
-        lines = (f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problem.errors())
-        raise UserError("\n".join(lines)) from problem
+        raise UserError("\n".join(f"{path}: {line}" for line in problem_lines(problem))) from problem
 
 
 def short(paper: Paper) -> str:

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pipeline.errors import shown
 from pipeline.extensions import extensions
-from pipeline.fields import Key, Strict
+from pipeline.fields import Finite, Key, NotNegative, Strict
 from pipeline.params import VARIANT
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
@@ -20,8 +20,8 @@ _WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
 class Printed(Strict):
     """A cell as printed, in the table's unit: a number, a number with its error, or words."""
 
-    value: float | None = None
-    error: float | None = None  # as the paper defines it, e.g. a standard error
+    value: Finite | None = None
+    error: NotNegative | None = None  # as the paper defines it, e.g. a standard error
     words: str | None = None  # e.g. `NO_CONVERGENCE`
     decimals: int | None = None  # printed, where not as many as the table's
 
@@ -38,7 +38,7 @@ def _printed(raw: Any) -> Any:
         if re.search(r"\d", raw):  # a number with a slip in it would be judged by nothing
             raise ValueError(f"{shown(raw)}; allowed: a number, '98.20 ± 0.07', or words without a digit")
         return {"words": raw}
-    if isinstance(raw, int):
+    if isinstance(raw, int) and not isinstance(raw, bool):
         return {"value": raw, "decimals": 0}
     return {"value": raw} if isinstance(raw, float) else raw
 
@@ -96,6 +96,9 @@ class Table(Strict):
     def _values_in_columns(self) -> "Table":
         for line in self.lines:
             levels = {*line.values, *(level for values in line.also.values() for level in values)}
+            for level, printed in line.values.items():
+                if self.unit == "percent" and not 0 <= (value := printed.value or 0.0) <= 100:
+                    raise ValueError(f"lines: {line.key}: {level}: {value:g} percent; allowed: 0 to 100")
             if unknown := sorted(levels - set(self.columns)):
                 raise ValueError(f"lines: {line.key}: not in columns: {', '.join(unknown)}")
             if unknown := sorted(set(line.also) - set(self.also)):

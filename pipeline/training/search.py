@@ -5,23 +5,18 @@ read. What was tried, how it did and what it spent goes to ``reports/searches/NA
 spend is in no row's epsilon, and every ledger says so.
 """
 
-import itertools
 import json
 import shutil
-from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
 from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution, Guarantee
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import PARAMS, Search, Settings, pick
+from pipeline.params import Settings, pick
+from pipeline.params.candidates import candidates
 from pipeline.params.schema import SEARCHED_SEED
 from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
@@ -45,7 +40,7 @@ def search(
     """Run a search and write its results; an interrupted one continues from its checkpoint.
 
     Raises:
-        UserError: a candidate is not a valid setting.
+        UserError: there is no such search, or the data don't fit.
     """
     definition = pick(settings.searches, name, "search")
     row = settings.row(definition.row)
@@ -54,7 +49,7 @@ def search(
     source = provenance_of(definition.row, settings, data, execution)
     identity = digest_json([definition.model_dump(mode="json"), source.config, source.made_by, source.data])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
-    choices = list(_candidates(name, definition, settings))
+    choices = list(candidates(name, settings))
     # the row's seeds stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
     replicas = [
@@ -82,11 +77,11 @@ def search(
                     group.seconds / len(group.replicas),
                     candidate_spent(group.method.guarantee(index), group.steps),
                 )
-    candidates: list[dict[str, Any]] = []
+    tried: list[dict[str, Any]] = []
     for index, (values, configured) in enumerate(choices):
         level = row.level(configured)
         outcomes = [trained[f"{level}/{index}", seed] for seed in seeds]
-        candidates.append(
+        tried.append(
             {
                 "level": level,
                 "settings": values,
@@ -98,7 +93,7 @@ def search(
         )
     best: dict[str, Any] = {}
     for candidate in sorted(
-        candidates, key=lambda candidate: fmean(candidate["validation_accuracy"]), reverse=True
+        tried, key=lambda candidate: fmean(candidate["validation_accuracy"]), reverse=True
     ):
         best.setdefault(candidate["level"], candidate)
     target = records.search_path(name, root)
@@ -108,8 +103,8 @@ def search(
             "name": name,
             "row": definition.row,
             "judged_on": f"validation split of {row.data} ({len(data.splits['validation'])} examples)",
-            "candidates": candidates,
-            "chosen": {candidate["level"]: best[candidate["level"]]["settings"] for candidate in candidates},
+            "candidates": tried,
+            "chosen": {candidate["level"]: best[candidate["level"]]["settings"] for candidate in tried},
             "provenance": source.model_dump(mode="json"),
             **_replaced(target),
         },
@@ -144,27 +139,6 @@ def candidate_spent(guarantee: Guarantee, steps: int) -> dict[str, Any] | None:
         return None
     record = TrainingSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
     return record.model_dump(mode="json", exclude_defaults=True)
-
-
-def _candidates(
-    name: str, definition: Search, settings: Settings
-) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
-    """Candidates of each level as (values tried, full settings)."""
-    row = settings.row(definition.row)
-    for values in itertools.product(*definition.grid.values()):
-        assignment = dict(zip(definition.grid, values, strict=True))
-        for level in definition.levels or row.levels:
-            try:
-                configured = row.configured(level, definition.settings, assignment)
-            except ValidationError as problem:
-                error = problem.errors()[0]
-                location = ".".join(map(str, error["loc"]))
-                raise UserError(
-                    f"{PARAMS}: searches.{name}: {location}: {error['input']!r}: {error['msg']}"
-                ) from problem
-            if misfit := configured.problem(settings.circumstances(row)):
-                raise UserError(f"{PARAMS}: searches.{name}: {misfit}")
-            yield assignment, configured
 
 
 def _final_accuracy(group: Group, member: Replica) -> float:

@@ -5,7 +5,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,16 +129,19 @@ class Signed:
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
 
-def changed() -> Iterator[tuple[Path, str]]:
-    """What lies here and is not what DVC signed: each output's path, and the stage that made it.
+def changed(keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
+    """What is not what DVC signed: each output's path, and the stage that made it; of these keys, or of all.
 
-    An output that has not its stage's own key for a name is another stage's, or nobody's.
+    An output that has not its stage's own key for a name is another stage's, or nobody's. Data and weights
+    may be elsewhere; what git carries may not.
     """
     for stage, entry in _lock().items():
-        for signed in entry.outs:
-            path, key = Path(signed.path), stage.partition("@")[2]
+        key = stage.partition("@")[2]
+        for signed in entry.outs if not keys or key in keys else ():
+            path = Path(signed.path)
+            present, carried = path.exists(), path.is_relative_to("reports")
             if (key and key not in (path.name, path.stem)) or (
-                path.exists() and signed.md5 not in (None, _md5(path))
+                signed.md5 not in (None, _md5(path)) if present else carried
             ):
                 yield path, stage
 

@@ -272,7 +272,9 @@ def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], 
         ({"labels": np.zeros(COUNT)}, "'labels' is float64 of shape (90,); allowed: integers (N,)"),
         ({"labels": np.arange(COUNT - 1) % 3}, "'inputs' has 90 examples, but 'labels' has 89 labels"),
         ({"labels": np.arange(COUNT + 1) % 3}, "but 'labels' has 91 labels"),
-        ({"labels": np.arange(COUNT) % 3 - 1}, "has the label -1"),
+        ({"labels": np.arange(COUNT) % 3 + 1}, "has the label 3"),
+        ({"labels": np.arange(COUNT) % 3 - 1}, "'labels' has labels from -1 to 1; allowed: 0 to 9999"),
+        ({"labels": np.full(COUNT, 2**64 - 1, np.uint64)}, "'labels' has labels from 18446744073709551615"),
     ],
 )
 def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], line: str) -> None:

@@ -102,6 +102,19 @@ def test_what_git_has_is_refused(project: Path) -> None:
     assert private.private_files(params.load().own) == {"mine": ["data/prepared/mine/train.inputs.npy"]}
 
 
+def test_a_copy_of_what_changed_or_was_never_fetched_is_noticed(project: Path) -> None:
+    new("--npz", "../scans.npz")
+    shutil.rmtree("data/raw")
+    shutil.copy("../scans.npz", "as-declared")
+    git("add", "as-declared")
+    assert private.private_files(params.load().own) == {"mine": ["as-declared"]}
+    git("rm", "--cached", "--quiet", "as-declared")
+    np.savez("../scans.npz", inputs=np.zeros((COUNT, 5, 5), np.uint8), labels=np.arange(COUNT) % 3)
+    shutil.copy("../scans.npz", "as-it-is-now")
+    git("add", "as-it-is-now")
+    assert private.private_files(params.load().own) == {"mine": ["as-it-is-now"]}
+
+
 def test_a_link_that_git_brought_is_not_followed(project: Path) -> None:
     new("--npz", "../scans.npz")
     git("add", "--force", "data/own/mine.npz")

@@ -17,7 +17,7 @@ from pipeline import verification
 from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
-from pipeline.files import beside, clear_leftovers, digest_file
+from pipeline.files import beside, clear_leftovers, digest_file, write_text
 from pipeline.identity import provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
@@ -189,7 +189,6 @@ def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch:
 
 def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
     edit(LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5))
-    dvclock.LOCK.write_text("no lock")  # of everything, which is not asked for
     (line,) = verification.verify(settings(), lines=[ROW])
     assert (line.subject, "claimed is not what is computed" in str(line.wrong)) == (ROW, True)
     (account,) = verification.verify(settings(), lines=["counted"])
@@ -206,6 +205,32 @@ def test_a_planned_replica_that_was_removed_is_missed(workspace: Path) -> None:
     planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
     changed = settings().model_copy(update={"rows": {ROW: planned}})
     assert "missing, though plan 'davody2020-t5' has it" in wrong(changed)[ROW]
+
+
+def test_what_git_should_carry_and_is_gone_is_told(workspace: Path) -> None:
+    paths = [f"{LEDGER}", f"runs/{ROW}"]  # weights may be elsewhere
+    outs = [{"path": path, "hash": "md5", "md5": "0" * 32, "size": 1} for path in paths]
+    other = {"ledger@other": {"cmd": "x", "outs": [{**outs[0], "path": "reports/ledgers/other.json"}]}}
+    stages = {f"ledger@{ROW}": {"cmd": "x", "outs": outs}, **other}
+    dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": stages}))
+    LEDGER.unlink()
+    shutil.rmtree(f"runs/{ROW}")
+    for lines in ((), (ROW,)):
+        findings = verification.verify(settings(), lines=lines)
+        assert {line.subject: line.wrong for line in findings if line.wrong} == {
+            f"{LEDGER}": f"is missing, which dvc.lock has of ledger@{ROW}"
+        }
+
+
+def test_a_failed_write_names_the_file_and_not_what_is_written_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(UserError, match=f"^{re.escape(str(tmp_path))}/a.json: can't be written"):
+        write_text(tmp_path / "a.json", "")
 
 
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:

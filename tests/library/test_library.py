@@ -35,6 +35,8 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
     assert spent.epsilon_upper is not None
     assert 1.3 < spent.epsilon_lower <= spent.epsilon_upper < 1.33
     assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
+    numbers: dict[str, Any] = {"steps": np.int64(4688), "noise_multiplier": np.float64(1.1)}
+    assert dprepro.epsilon(**TRAINING, **numbers) == spent
 
 
 def test_the_noise_of_an_epsilon_spends_it() -> None:
@@ -78,6 +80,10 @@ def test_no_noise_is_for_what_is_no_epsilon(wrong: Any) -> None:
         (["a"] * 9, {}, "without: list that is no array of real numbers"),
         ([[1.0], [1.0, 2.0]] * 5, {}, "without: list"),
         ([1j] * 9, {}, "without: list"),
+        (np.full(9, 1j), {}, "without: ndarray"),
+        (torch.full((9,), 1j), {}, "without: "),
+        (["1"] * 9, {}, "without: list"),
+        ([10**400] * 9, {}, "without: list"),
         ([math.nan] * 9, {}, r"without: of shape \(9,\)"),
         (np.zeros((9, 2)), {}, r"without: of shape \(9, 2\)"),
         ([0.0] * 9, {"delta": 1}, "delta: 1 is not allowed"),

@@ -44,6 +44,13 @@ def test_what_is_typed_against_the_search_is_refused() -> None:
     )
 
 
+def test_what_was_chosen_and_is_no_setting_is_a_line() -> None:
+    chosen = {"grid": {"epsilon=8": {"learning_rate": -1.0}}}
+    assert refusal_of(lambda: params.parse(GOOD, choices=chosen)).startswith(
+        "params.yaml: rows.one: search 'grid' chose settings.learning_rate: -1.0 is not allowed"
+    )
+
+
 def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
     assert read_choices(tmp_path) == {}
     folder = tmp_path / "reports" / "searches"

@@ -108,7 +108,7 @@ def test_small_data_have_no_batch_off_the_wall() -> None:
         ({"steps": None, "compute": 3.0, "copies": 4}, "compute: 3; allowed: 4"),
         ({"steps": 0}, "steps: 0; allowed: 1 to 1e+06"),
         ({"copies": 0}, "copies: 0; allowed: 1 to 1e+12"),
-        ({"simulate": 50_001}, "simulate: 50001; allowed: 1 to 50000"),
+        ({"simulate": 0}, "simulate: 0; allowed: 1 to 1e+12"),
         ({"steps": None, "compute": float("inf")}, "compute: inf; allowed: 1 to 1e+24"),
     ],
 )

@@ -86,7 +86,7 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("title: A paper", "title: A paper\nauthor: me", "small.yaml: author: Extra inputs"),
+        ("title: A paper", "title: A paper\nauthor: me", "small.yaml: author: unknown key"),
         ("title: A paper", "title: [", "not YAML"),
         ("sigma=1: No", "sigma=3: No", "not in columns: sigma=3"),
         ("axis: noise σ", "axis: noise σ\n    figures: [trade]", f"no figure trade; allowed: {FIGURES}"),
@@ -107,6 +107,9 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
         (CLAIMS, claiming(at=[]), "at least 1 item"),
         (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
         ("98.20 ± 0.07", "98.20±0.07", "'98.20±0.07'; allowed: a number, '98.20 ± 0.07', or words"),
+        ("98.20 ± 0.07", ".nan", "small.yaml: tables.t2.lines.0.values.sigma=0.value: nan is not allowed"),
+        ("98.20 ± 0.07", "982.0", "lenet: sigma=0: 982 percent; allowed: 0 to 100"),
+        ("98.20 ± 0.07", "true", "small.yaml: tables.t2.lines.0.values.sigma=0: True is not allowed"),
         ("98.20 ± 0.07", "'98,2'", "'98,2'; allowed: a number"),
     ],
 )

@@ -70,12 +70,11 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise subprocess.CalledProcessError(1, "git")
-
-    monkeypatch.setattr(subprocess, "run", fail)
-    with pytest.raises(subprocess.CalledProcessError):
-        init(tmp_path / "laboratory")
+    (tmp_path / "config").write_text("[user\n")
+    with monkeypatch.context() as patched:
+        patched.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+        with pytest.raises(UserError, match="laboratory: git can't make a checkout of it: fatal: bad config"):
+            init(tmp_path / "laboratory")
     assert not list((tmp_path / "laboratory").iterdir())
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="git: not installed"):

@@ -48,6 +48,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("data").mkdir()
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez("mine.npz", inputs=images, labels=np.arange(120) % 4)
+    np.savez("same.npz", inputs=images, labels=np.zeros(120, int))
     (tmp_path / "params.yaml").write_text(PARAMS.replace("first: &first", "first: &first  # kept"))
     return tmp_path
 
@@ -97,9 +98,16 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     [
         (["data", "mine"], "--npz, --images or --texts; needed: one of them"),
         (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
-        (["data", "mine", "--npz", "mine.npz", "--size", "8"], "own.mine.resize: unknown key"),
-        (["data", "mine", "--npz", "mine.npz", "--text", "x"], "own.mine.text: unknown key"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--size", "8"],
+            "--size: not allowed with --npz; allowed with",
+        ),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--text", "x"],
+            "--text: not allowed with --npz; allowed with",
+        ),
         (["data", "mine", "--npz", "mine.npz", "--clip"], "own.mine.clip: unknown key"),
+        (["data", "mine", "--npz", "same.npz"], "same.npz: examples of one class alone"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
@@ -258,6 +266,28 @@ def test_nothing_that_somebody_else_wrote_meanwhile_is_lost(project: Path) -> No
     written = Path("params.yaml").read_bytes()
     assert refusal_of(adding.write).endswith("was changed meanwhile; run this again")
     assert Path("params.yaml").read_bytes() == written
+
+
+def test_lines_end_as_they_did_and_names_may_hold_anything(project: Path) -> None:
+    before = Path("params.yaml").read_bytes().replace(b"\n", b"\r\n")
+    Path("params.yaml").write_bytes(before)
+    names = [f"a\u2028b\x85{chr(0xE000)}\U000e0001 {number}" for number in range(2)]
+    lines = (f'text,"{names[number % 2]}"\n' for number in range(60))
+    Path("mine.csv").write_text("text,label\n" + "".join(lines))
+    run("data", "mine", "--texts", "mine.csv")
+    assert params.load().own["mine"].classes == names
+    after = Path("params.yaml").read_bytes()
+    assert after.count(b"\n") == after.count(b"\r\n") == len(after.splitlines())
+    assert set(before.splitlines()) - set(after.splitlines()) == {
+        b"own: {}  # of one's own",
+        b"data: {}   # splits",
+    }
+
+
+def test_a_small_epsilon_is_one_that_its_accountant_can_tell(project: Path) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("x", "--method", "dpsgd", "--epsilon", "0.0005"))
+    assert params.load().rows["x"].resolved[0].accountant == "rdp"
 
 
 @pytest.mark.parametrize("text", [b"- a\n", b"raw: 5\n", b"raw: {}  # caf\xe9\n"])

@@ -64,6 +64,8 @@ def describe(
     if kind != "images":
         declared.check_regular(first)
     read_off, count = _READ[kind](first, options)
+    if len(read_off["classes"]) < 2:
+        raise UserError(f"{place}: examples of one class alone; needed: of two")
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
     if not parted:

@@ -12,6 +12,7 @@ FOLDER = Path("data/own")  # links to files that lie elsewhere, or copies of the
 PARTS = ("train", "test")
 # of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
+ENDINGS = (*IMAGES, ".npz", ".csv")
 
 
 def ending(declaration: OwnFiles) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError, shown
-from pipeline.limits import OWN_BYTES
+from pipeline.limits import OWN_BYTES, OWN_CLASSES
 
 _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, OverflowError),
@@ -93,4 +93,7 @@ def _labels(path: Path, name: str, array: np.ndarray) -> np.ndarray:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(f"{path}: {name!r} is {array.dtype} of shape {array.shape}; allowed: integers (N,)")
+    if array.size and not 0 <= array.min() <= array.max() < OWN_CLASSES:
+        there = f"{path}: {name!r} has labels from {array.min()} to {array.max()}"
+        raise UserError(f"{there}; allowed: 0 to {OWN_CLASSES - 1}")
     return array.astype(np.int64)

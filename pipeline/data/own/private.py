@@ -3,12 +3,12 @@
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.data.own.files import FOLDER
+from pipeline.data.own.files import ENDINGS, FOLDER
 from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW, read_source
+from pipeline.data.raw import RAW
 from pipeline.errors import UserError, reading, writing
 from pipeline.files import digest_file, write_bytes
 from pipeline.params import PARAMS, OwnFiles, load
@@ -112,25 +112,30 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
 def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
     """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
 
-    Copies are looked for in the whole checkout, of which ``root`` may be a folder.
+    Copies, of the files as they are now and as they were fetched, are looked for in the whole checkout, of
+    which ``root`` may be a folder.
     """
-    every = _listed(root, ":(top)") if declarations else []
+    listed = _listed(root, ":(top)") if declarations else []
+    sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
     tracked_files = {}
     for name, declared in declarations.items():
-        places = [Path(declared.path), RAW / name, PREPARED / name]
-        digests: dict[str, str] = {}
-        with suppress(UserError):  # it wasn't fetched
-            _, digests = read_source(root / RAW / name, "")
-        sizes = {path.stat().st_size for path in map((root / RAW / name).joinpath, digests) if path.is_file()}
+        places = [Path(declared.path), RAW / name]
+        private = {path: path.stat().st_size for place in places for path in _data_files(root / place)}
+        # only files of one size are read
+        same_size = {*sizes.values()} & {*private.values()} - {0}
+        digests = {digest_file(path) for path, size in private.items() if size in same_size}
         copies = [
-            each
-            for each in every
-            if (root / each).is_file()
-            and (root / each).stat().st_size in sizes - {0}
-            and digest_file(root / each) in digests.values()
+            each for each, size in sizes.items() if size in same_size and digest_file(root / each) in digests
         ]
-        tracked_files[name] = list(dict.fromkeys([*tracked(places, root), *copies]))
+        tracked_files[name] = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
     return {name: files for name, files in tracked_files.items() if files}
+
+
+def _data_files(place: Path) -> Iterator[Path]:
+    """The files of data at or below a path, whether or not a declaration still has them all."""
+    for path in (place, *place.rglob("*")):
+        if path.suffix.lower() in ENDINGS and path.is_file():
+            yield path
 
 
 def refuse_tracked(files: list[str]) -> None:
