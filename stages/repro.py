@@ -50,6 +50,8 @@ def repro(
     if not work.tasks and not work.unsigned:
         print("nothing to do")
         return
+    if on == executors.LOCAL:  # cores that no row would take are the other rows'
+        jobs = min(jobs, max(1, sum(task.name in settings.rows for task in work.tasks)))
     slots = executors.slots(on, jobs)
     told = f"{len(work.tasks)} tasks on {on}"
     if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:

@@ -16,7 +16,7 @@ from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 
 from pipeline import params
-from pipeline.cluster import coordinator, executors, worker
+from pipeline.cluster import coordinator, executors, tasks, worker
 from pipeline.cluster.coordinator import Summary
 from pipeline.cluster.executors import Slots
 from pipeline.cluster.tasks import Todo
@@ -24,8 +24,11 @@ from pipeline.cluster.worker import CommandFailed, Died, Done, NeedsGpu, Task
 from pipeline.errors import Stopped, UserError
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
+from stages.repro import repro
 from tests.cluster import project
 from tests.cluster.project import workers
+from tests.params.good import GOOD
+from tests.refusal import refusal_of
 
 NOTHING = params.parse({"raw": {}, "data": {}, "rows": {}})
 Work = Callable[[Task], None]
@@ -165,6 +168,18 @@ def test_slots_that_all_break_end_it(signed: list[str]) -> None:
     )
     with pytest.raises(UserError, match=r"^HighThroughputExecutor: no slot works: .*EXIT CODE: 3"):
         coordinator.run(NOTHING, Todo((task("row"),), ()), executors.slots("slots.py", 1), lambda lines: None)
+
+
+@pytest.mark.parametrize(("on", "jobs"), [("local", 1), ("slurm", 4)])
+def test_a_row_alone_has_every_core(on: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slots(on: str, jobs: int) -> Slots:
+        raise UserError(f"{on}: {jobs}")
+
+    row = task("one", "prepare@mnist")
+    monkeypatch.setattr(params, "load", lambda: params.parse(GOOD))
+    monkeypatch.setattr(tasks, "todo", lambda *_: Todo((task("prepare@mnist"), row), ()))
+    monkeypatch.setattr(executors, "slots", slots)
+    assert refusal_of(lambda: repro(jobs=4, on=on)) == f"{on}: {jobs}"
 
 
 @pytest.mark.parametrize(
