@@ -1,6 +1,5 @@
 """The exceptions whose text is meant for the person at the keyboard, and how they show what was given."""
 
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,17 +21,6 @@ class Stopped(Exception):
         """``received``: the signal. ``message``: what was kept, and how to go on."""
         super().__init__(message)
         self.status = 128 + received  # as a shell tells of a process that a signal ended
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a failed write under ``path`` (full disk, read-only folder) into one clear line."""
-    try:
-        yield
-    except OSError as problem:
-        # what `pipeline.files` writes beside a file is told by that one
-        location = re.sub(r"\.([^/]+)\.\w+-\d+\.partial", r"\1", str(problem.filename or path))
-        raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pipeline.errors import UserError, writing
+from pipeline.errors import UserError
 
 # What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'. A
 # database that is being written has a journal of its own beside it.
@@ -37,6 +37,21 @@ class Damaged(Exception):
 def beside(path: Path, kind: str = PARTIAL) -> Path:
     """The name beside ``path`` under which this process writes."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.{kind}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failed write under ``path`` (full disk, read-only folder) into one clear line.
+
+    What is written beside its place is told by that place.
+    """
+    try:
+        yield
+    except OSError as problem:
+        parts = Path(problem.filename or path).parts
+        matches = {part: match["name"] for part in parts if (match := _BESIDE.fullmatch(part))}
+        location = Path(*(matches.get(part, part) for part in parts))
+        raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
 
 
 @contextmanager

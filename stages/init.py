@@ -25,7 +25,8 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Empty, or to be made.")],
 ) -> None:
     """Begin a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
-    from pipeline.errors import UserError, writing
+    from pipeline.errors import UserError
+    from pipeline.files import writing
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")

@@ -10,8 +10,8 @@ from pipeline.data.own import files as declared
 from pipeline.data.own import private, sets
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
-from pipeline.errors import UserError, reading, writing
-from pipeline.files import digest_json, replacing_folder
+from pipeline.errors import UserError, reading
+from pipeline.files import digest_json, replacing_folder, writing
 from pipeline.params import PARAMS, OwnFiles, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs

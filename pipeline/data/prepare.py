@@ -16,8 +16,8 @@ from pipeline.data.catalog import SYNTHETIC, Entry
 from pipeline.data.prepared import MANIFEST, PREPARED
 from pipeline.data.raw import RawSet, load
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
-from pipeline.errors import UserError, writing
-from pipeline.files import digest_file, replacing_folder, write_text
+from pipeline.errors import UserError
+from pipeline.files import digest_file, replacing_folder, write_text, writing
 from pipeline.params import PARAMS, Data, Settings, pick
 
 OWN_RULE = (

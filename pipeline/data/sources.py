@@ -15,8 +15,8 @@ import pooch
 from requests import RequestException
 
 from pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
-from pipeline.errors import UserError, reading, writing
-from pipeline.files import locked
+from pipeline.errors import UserError, reading
+from pipeline.files import locked, writing
 
 TIMEOUT = 30.0  # seconds without a single byte before a connection counts as dropped
 RETRIES = 3  # of one address

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.catalog import OFFICIAL, Entry
-from pipeline.errors import writing
+from pipeline.files import writing
 
 # Pixels in a cell of a class's pattern.
 GRAIN = {"mnist": 4, "kmnist": 2, "cifar10": 4, "cifar100": 2}

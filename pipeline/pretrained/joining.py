@@ -19,8 +19,8 @@ import torch
 from pipeline.data import prepared
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.splits import content_keys
-from pipeline.errors import UserError, writing
-from pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json
+from pipeline.errors import UserError
+from pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import LAST
 from pipeline.params import PARAMS, Settings

@@ -15,8 +15,8 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import URL, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from pipeline.errors import UserError, writing
-from pipeline.files import beside, place
+from pipeline.errors import UserError
+from pipeline.files import beside, place, writing
 
 STORE = Path("mlflow.db")
 STORE_ENV = "MLFLOW_TRACKING_URI"

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError, writing
-from pipeline.files import digest_file, digest_json, write_bytes, write_text
+from pipeline.errors import UserError
+from pipeline.files import digest_file, digest_json, write_bytes, write_text, writing
 from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution

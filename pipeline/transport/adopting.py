@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.data import prepared
-from pipeline.errors import UserError, writing
-from pipeline.files import Damaged, beside, check_file, digest_file, place, write_bytes, write_text
+from pipeline.errors import UserError
+from pipeline.files import Damaged, beside, check_file, digest_file, place, write_bytes, write_text, writing
 from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions

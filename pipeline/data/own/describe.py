@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from pipeline.data.own import files as declared
 from pipeline.errors import UserError
-from pipeline.limits import OWN_CLASSES
 from pipeline.params import Data, OwnFiles, Public, Text
 from pipeline.params.own import KINDS
 from pipeline.params.problems import problem_lines
@@ -101,7 +100,7 @@ def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
     examples = npz.read(path, options.get("inputs", "inputs"), options.get("labels", "labels"))
     last = int(examples.labels.max()) if len(examples.labels) else 0
-    classes = [str(label) for label in range(min(last, OWN_CLASSES) + 1)]
+    classes = [str(label) for label in range(last + 1)]
     kind = "features" if examples.inputs.dtype == np.float32 else "npz"
     return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from pipeline.data.own.files import ENDINGS, FOLDER
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW
-from pipeline.errors import UserError, reading, writing
-from pipeline.files import digest_file, write_bytes
+from pipeline.errors import UserError, reading
+from pipeline.files import digest_file, write_bytes, writing
 from pipeline.params import PARAMS, OwnFiles, load
 
 IGNORE = Path(".gitignore")
