@@ -34,13 +34,14 @@ def measured(row: str) -> Iterator[str]:
 
 
 def accounted(line: str) -> Iterator[str]:
-    """``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed; and all of them together.
+    """Lines such as ``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed.
 
-    A level's line ends with what no epsilon covers, at worst.
+    A level's line ends with the uses of private data that no epsilon covers. The row's composition and a
+    remark on a large delta follow.
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered
-    from pipeline.reporting.wording import composition
+    from pipeline.reporting.wording import composition, delta_remark
     from pipeline.results import records
 
     ledgers, audit = records.read_ledgers(line), records.read_audit(line)
@@ -55,6 +56,9 @@ def accounted(line: str) -> Iterator[str]:
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)
+    if run := records.read_run(line):
+        remarks = {delta_remark(trained.delta, run.origin(trained).examples) for trained in run.replicas}
+        yield from sorted(remark for remark in remarks if remark)
 
 
 def buys(ledger: "Ledger") -> str:

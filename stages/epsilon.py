@@ -53,6 +53,7 @@ def epsilon(
     from pipeline.ledgers.precision import up
     from pipeline.privacy.accounting import noise_for, tightest
     from pipeline.privacy.selection import selection_epsilon
+    from pipeline.reporting.wording import delta_remark
     from pipeline.results.schema import AccountantEpsilon
     from pipeline.rounding import rounded_up
 
@@ -97,6 +98,8 @@ def epsilon(
         _print(sigma, batch / examples, ledger)
     if delta >= 1 / examples:
         typer.echo(f"delta {delta:g} is not below 1/N: so large a delta may publish an example", err=True)
+    elif remark := delta_remark(delta, examples):
+        typer.echo(remark, err=True)
 
 
 def _print(sigma: float, rate: float, ledger: "Ledger") -> None:

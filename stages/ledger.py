@@ -12,8 +12,13 @@ def ledger(
 ) -> None:
     """Account for what ran of a row: bounds on what each replica spends. Needs no weights."""
     from pipeline import params
+    from pipeline.ledgers.data_budget import budget_of
     from pipeline.ledgers.rows import row_ledgers
+    from pipeline.reporting.wording import data_budget
 
-    print(f"{row}: accounted, {row_ledgers(row, params.load())}")
+    settings = params.load()
+    print(f"{row}: accounted, {row_ledgers(row, settings)}")
     for line in accounted(row):
         print(f"  {line}")
+    if budget := budget_of(settings.row(row).data, settings):
+        print(f"  {data_budget(budget)}")

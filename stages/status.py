@@ -5,11 +5,16 @@ def status() -> None:
     """Say what stands, what waits for a GPU, what there is to do and why, in a few lines."""
     from pipeline.identity import status as standing
     from pipeline.identity.plan import gpu_here
+    from pipeline.ledgers.data_budget import data_budgets
     from pipeline.params import load
+    from pipeline.reporting.wording import data_budget
 
-    told = standing.status(load(), gpu_here())
+    settings = load()
+    told = standing.status(settings, gpu_here())
     for line in standing.lines(told):
         print(line)
+    for budget in data_budgets(settings):
+        print(data_budget(budget))
     if told.untrained or told.changed or told.unmeasured or told.unaccounted:
         print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
     else:

@@ -37,6 +37,7 @@ from pipeline.files import (
     write_bytes,
     write_text,
 )
+from pipeline.ledgers.data_budget import budget_of
 from pipeline.limits import RECORD_BYTES
 from pipeline.params import Settings
 from pipeline.results import records
@@ -105,7 +106,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         )
     ledgers = records.read_ledgers(key)
     assert ledgers is not None, "it is part of the record"
-    statement = privacy_statement(record, replica, ledgers.versions)
+    statement = privacy_statement(record, replica, ledgers.versions, budget_of(row.data, settings))
     weights = safetensors.torch.save(
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
         {"format": "pt"},

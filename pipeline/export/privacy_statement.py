@@ -7,6 +7,7 @@ floating-point numbers, side channels, and who sees the data beforehand.
 """
 
 from pipeline.fields import NotNegative, Strict
+from pipeline.ledgers.data_budget import DataBudget
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
@@ -55,12 +56,23 @@ class PrivacyStatement(Strict):
     covered: str
     not_covered: tuple[str, ...]
     composition: str | None  # what this row's trainings and search spend in all
+    data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
+    delta_remark: str | None = None  # where delta is above 1 / (10 N)
     assumptions: tuple[str, ...]
     versions: Versions  # that accounted for it
 
 
-def privacy_statement(record: Record, replica: Replica, versions: Versions) -> PrivacyStatement:
-    """What is said of a row's replica; ``versions`` are those of the libraries behind its ledger."""
+def privacy_statement(
+    record: Record, replica: Replica, versions: Versions, budget: DataBudget | None = None
+) -> PrivacyStatement:
+    """Privacy statement of one replica.
+
+    Args:
+        record: its row's.
+        replica: the training.
+        versions: of the libraries that computed its ledger.
+        budget: of the private data set that it was trained on; None where that is public.
+    """
     ledger, made = replica.ledger, record.origins[replica.origin]
     judged = guarantee([replica], made.reproducible)
     shown = [attack.epsilon for attack in replica.attacks if attack.whole and attack.attack != FLOATING_POINT]
@@ -91,6 +103,8 @@ def privacy_statement(record: Record, replica: Replica, versions: Versions) -> P
         ),
         not_covered=_not_covered(record, replica) if private else (),
         composition=wording.composition(record.composition) if record.composition else None,
+        data_budget=wording.data_budget(budget) if budget else None,
+        delta_remark=wording.delta_remark(ledger.delta, made.examples),
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
@@ -163,7 +177,9 @@ def markdown(statement: PrivacyStatement) -> str:
         "steps": f"{statement.steps:,}",
         "protects": statement.protects,
         "covered": statement.covered if statement.epsilon is not None else None,
+        "remark on δ": statement.delta_remark,
         "all trainings together": statement.composition,
+        "all trainings on this data set": statement.data_budget,
         "accounted for with": ", ".join(f"{name} {version}" for name, version in statement.versions.items()),
     }
     lines = [headline(statement), "", "| | |", "| --- | --- |"]

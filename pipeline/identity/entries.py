@@ -28,6 +28,11 @@ def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage, and by its key where a stage has several."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
+    unlinked = {
+        key: [digest_file(records.search_path(name)) for name in names if name != rows[key].search]
+        for key, names in records.searches_of().items()
+        if key in rows
+    }
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
         "own": {name: [declaration.model_dump(mode="json")] for name, declaration in settings.own.items()},
@@ -47,7 +52,11 @@ def entries(settings: Settings) -> dict[str, Any]:
         },
         "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
         "evaluate": {key: [versions.MEASURING] for key in rows},
-        "ledger": {key: [row.search, searched[key]] for key, row in rows.items()},
+        "ledger": {
+            # searches that name a row which doesn't name them are in its ledger too
+            key: [row.search, searched[key], *unlinked.get(key, ())]
+            for key, row in rows.items()
+        },
         "audit": {
             key: [settings.row_digest(key), versions.auditing(row.method, row.model.name)]
             for key, row in rows.items()

@@ -1,8 +1,8 @@
-"""What all trainings of a row, and of the search that chose its settings, release together.
+"""Composition of all trainings that released something of the same private examples.
 
-A table's cell is a mean over seeds, a row has several levels, and a search looks at what each of its
-candidates reached: whoever sees them all has seen the same private examples as often. Results that others
-replaced were seen as well, as by git, so what they spent stays spent.
+A row's composition has its replicas, the trainings of its searches, and earlier trainings whose results were
+replaced: git keeps those results, so their privacy loss stays. `pipeline.ledgers.data_budget` composes over
+all rows and searches of a data set.
 """
 
 import json
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 from dp_accounting import NeighboringRelation
 
@@ -19,7 +20,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import candidates_replaced, candidates_spent, search_path
+from pipeline.results.records import candidates_replaced, candidates_spent, search_path, searches_of
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
@@ -31,33 +32,66 @@ INTERVAL = 1e-3
 Spent = tuple[SampledGaussian, int, float] | float
 
 
-def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
-    """What a row's private replicas and its search spend in all; None where that is no more than one does.
+class Trainings(NamedTuple):
+    """Trainings on the same private examples; None stands for a training without a bound."""
 
-    Trainings without a bound are not in it, and are counted as left out: those that were seeded or mix
-    examples, that aren't private, candidates of which the search's record doesn't say what they spent, and a
-    search whose record isn't there.
+    replicas: list[Spent | None]
+    searched: list[Spent | None]  # candidates of searches
+    replaced: list[Spent | None]  # of both, trainings whose results were replaced
+
+
+def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
+    """Epsilon of a row's private replicas and searches together.
+
+    The searches are the one that the row names and every other whose record names the row.
+
+    Args:
+        run: the row's committed trainings.
+        search: name of the search that the row names.
+        root: folder of params.yaml.
+
+    Returns:
+        The composition, or None where at most one training has a bound.
     """
-    replicas = [_composable(run.spent(training)) for training in run.replicas]
-    candidates, earlier_candidates = _searched(search, root) if search else ([], [])
-    earlier = [*_repeated(run.replaced), *earlier_candidates]
-    private, searched, replaced = (
-        [training for training in trainings if training is not None]
-        for trainings in (replicas, candidates, earlier)
-    )
-    composed = [*private, *searched, *replaced]
-    if not private or len(composed) < 2:
+    trainings = trainings_of_run(run)
+    names = {search} if search else set()
+    for name in sorted(names | set(searches_of(root).get(run.row, ()))):
+        candidates, earlier = searched_trainings(name, root)
+        trainings.searched.extend(candidates)
+        trainings.replaced.extend(earlier)
+    composition = composed(trainings)
+    if composition is None or not composition.trainings:
         return None
-    epsilon, delta, relation, accountant = composed_epsilon(composed)
+    return composition if composition.total > 1 else None
+
+
+def trainings_of_run(run: Run) -> Trainings:
+    """Trainings of a run: its replicas, and those whose results were replaced."""
+    replicas = [_composable(run.spent(training)) for training in run.replicas]
+    return Trainings(replicas, [], list(_repeated(run.replaced)))
+
+
+def composed(trainings: Trainings) -> Composition | None:
+    """Composition of the trainings that have a bound; None where none has.
+
+    The others are counted in `left_out`: trainings with seeded noise, without privacy, or that mix examples,
+    candidates whose privacy loss the search's record doesn't have, and a search without a record.
+    """
+    replicas, searched, replaced = (
+        [training for training in part if training is not None] for part in trainings
+    )
+    if not (all_bounded := [*replicas, *searched, *replaced]):
+        return None
+    epsilon, delta, relation, accountant = composed_epsilon(all_bounded)
     return Composition(
         epsilon=up(epsilon),
         delta=delta,
         neighbouring=relation,
         by=accountant,
-        trainings=len(private),
+        trainings=len(replicas),
         searched=len(searched),
         replaced=len(replaced),
-        left_out=len(replicas) + len(candidates) + len(earlier) - len(composed),
+        left_out=sum(map(len, trainings)) - len(all_bounded),
     )
 
 
@@ -124,14 +158,14 @@ def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spent | None]:
         yield from repeat(_composable(known.spent), known.trainings)
 
 
-def _searched(search: str, root: Path) -> tuple[list[Spent | None], list[Spent | None]]:
-    """What each training of a search spent, and each that was tried under its name before.
+def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], list[Spent | None]]:
+    """Trainings of a search, and its earlier trainings that these replaced.
 
-    None where that isn't bounded, or its record doesn't tell.
+    A search without a record counts as one training without a bound.
     """
     path = search_path(search, root)
     if not path.exists():
-        return [None], []  # what it spent can't be told, so it counts as left out
+        return [None], []
     record = json.loads(path.read_bytes())
     candidates = map(_composable, candidates_spent(record))
     return list(candidates), list(_repeated(candidates_replaced(record)))

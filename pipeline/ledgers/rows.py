@@ -36,7 +36,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         row=key,
         config=digest_json(row.search),
         versions=versions(),
-        replicas=tuple(entries(run, row.search, settings, steps)),
+        replicas=tuple(entries(run, row.search, settings, steps, root)),
         composition=row_composition(run, row.search, root),
     )
     return records.write(ledgers, root)
@@ -47,8 +47,22 @@ def entries(
     search: str | None,
     settings: Settings,
     steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({}),
+    root: Path = Path(),
 ) -> list[Entry]:
-    """The ledger of each replica; ``steps``: after which of a replica's it is told what had been spent."""
+    """Ledger of each replica.
+
+    Args:
+        run: the row's committed trainings.
+        search: name of the search that the row names.
+        settings: params.yaml.
+        steps: of each replica, steps after which the ledger has the epsilon spent so far.
+        root: folder of params.yaml.
+    """
+    unlinked = [
+        statement("unlinked_search", search=name)
+        for name in records.searches_of(root).get(run.row, ())
+        if name != search
+    ]
     return [
         Entry(
             level=replica.level,
@@ -58,7 +72,7 @@ def entries(
                 run.origin(replica).reproducible,
                 search,
                 sorted(steps.get(replica.key, ())),
-                list(_uses(run, replica, settings)),
+                [*unlinked, *_uses(run, replica, settings)],
             ),
         )
         for replica in run.replicas

@@ -66,5 +66,5 @@ def batch_for(examples: int) -> int:
 
 
 def delta_for(examples: int) -> float:
-    """The largest power of ten below one in ``examples``."""
-    return float(f"1e-{len(str(examples))}")
+    """Largest power of ten that is at most 1 / (10 N) for N ``examples``."""
+    return float(f"1e-{len(str(10 * examples - 1))}")

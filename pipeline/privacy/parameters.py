@@ -22,3 +22,11 @@ def _epsilon(value: Any) -> Any:
 
 
 Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
+
+# Largest delta times N without a remark: delta is the chance that an example's protection fails altogether
+LARGE_DELTA = 0.1
+
+
+def is_large_delta(delta: float | None, examples: int) -> bool:
+    """True where ``delta`` is above a tenth of 1/N for N ``examples``."""
+    return delta is not None and delta * examples > LARGE_DELTA * (1 + 1e-9)

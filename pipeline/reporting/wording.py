@@ -5,6 +5,8 @@ from datetime import timedelta
 from math import isinf
 from typing import Any
 
+from pipeline.ledgers.data_budget import DataBudget
+from pipeline.privacy.parameters import is_large_delta
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
@@ -162,6 +164,36 @@ def composition(spent: Composition) -> str:
     neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
     spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
     return f"Seen together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
+
+
+def data_budget(budget: DataBudget) -> str:
+    """Epsilon of everything that was trained on a private data set, in a sentence."""
+    where = [f"{len(names)} {noun}" for names, noun in (
+        (budget.rows, "row" if len(budget.rows) == 1 else "rows"),
+        (budget.searches, "search" if len(budget.searches) == 1 else "searches"),
+    ) if names]  # fmt: skip
+    left = f"; {budget.left_out} more trainings have no bound" if budget.left_out else ""
+    unlinked = f". No row names these searches: {', '.join(budget.unlinked)}" if budget.unlinked else ""
+    spent = budget.composition
+    if spent is None:
+        return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
+    delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    trainings = "training" if spent.total == 1 else "trainings"
+    return (
+        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} spend together "
+        f"at most ε {upwards(spent.epsilon)}{delta}, neighbours {RELATION_WORDS[spent.neighbouring]}"
+        f"{left}{unlinked}."
+    )
+
+
+def delta_remark(delta: float | None, examples: int) -> str | None:
+    """Remark on a delta above 1 / (10 N), in a sentence; None on a smaller one."""
+    if delta is None or not is_large_delta(delta, examples):
+        return None
+    return (
+        f"δ {number(delta)} is large for {examples:,} examples: δ N is {delta * examples:.3g}, and δ is the "
+        f"chance that the protection fails; at most 1 / (10 N) is advised."
+    )
 
 
 def guarantee_words(guarantee: Guarantee) -> str:

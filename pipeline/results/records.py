@@ -1,5 +1,6 @@
 """Where the files of a row lie, how they are written and read, and how they join to one record."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import repeat
@@ -128,6 +129,20 @@ def candidates_spent(search: dict[str, Any]) -> Iterator[TrainingSpent | None]:
 def candidates_replaced(search: dict[str, Any]) -> list[Replaced]:
     """Trainings of a search that stood in its record before, by the record."""
     return [Replaced.model_validate(known) for known in search.get("replaced", [])]
+
+
+def search_records(root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and record of every search that ran, declared in params.yaml or not."""
+    for path in sorted((root / SEARCHES).glob("*.json")):
+        yield path.stem, json.loads(path.read_bytes())
+
+
+def searches_of(root: Path = Path()) -> dict[str, list[str]]:
+    """Names of the searches whose records name a row, by that row, whether the row names them or not."""
+    names: dict[str, list[str]] = {}
+    for name, record in search_records(root):
+        names.setdefault(record.get("row", ""), []).append(name)
+    return names
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:

@@ -333,6 +333,11 @@ class Composition(Strict):
     replaced: Whole = 0  # of both, private trainings whose results others replaced
     left_out: Whole  # trainings without a bound, which are not in it
 
+    @property
+    def total(self) -> int:
+        """Number of trainings that are composed."""
+        return self.trainings + self.searched + self.replaced
+
 
 class Ledgers(Kept):
     """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""

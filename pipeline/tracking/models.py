@@ -21,6 +21,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.export.networks import Network, trained_network
 from pipeline.export.privacy_statement import markdown, privacy_statement
+from pipeline.ledgers.data_budget import budget_of
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Record
@@ -88,7 +89,8 @@ def _publish_row(client: MlflowClient, experiment: str, record: Record, settings
         replica = trained[name]
         if weights_path(record.row, *replica.key).exists():
             network = trained_network(record.row, replica, row, data)
-            statement = markdown(privacy_statement(record, replicas[name], ledgers.versions))
+            budget = budget_of(record.data, settings)
+            statement = markdown(privacy_statement(record, replicas[name], ledgers.versions, budget))
             _log(client, experiment, run, _Predicts(network).eval(), data, statement)
             logged += 1
     return logged

@@ -14,7 +14,7 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.composition import Spent, _searched, composed_epsilon, row_composition
+from pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, searched_trainings
 from pipeline.ledgers.declared import declared
 from pipeline.ledgers.precision import up
 from pipeline.params import parse
@@ -42,7 +42,7 @@ def candidates(
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
     searched(tmp_path, method, values, tried, **changes)
-    return _searched("made-up", tmp_path)[0]
+    return searched_trainings("made-up", tmp_path)[0]
 
 
 def searched(
@@ -271,4 +271,4 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
 
 def candidates_of(root: Path) -> list[Spent]:
     """What a search's candidates spent that have a bound."""
-    return [spent for spent in _searched("made-up", root)[0] if spent is not None]
+    return [spent for spent in searched_trainings("made-up", root)[0] if spent is not None]

@@ -41,7 +41,7 @@ SEVERITY: dict[str, Severity] = {
     "floating_point": "theoretical",
 }
 # further trainings on the same examples, which are weighed by what all spend together
-TRAININGS = ("search", "all_replicas")
+TRAININGS = ("search", "unlinked_search", "all_replicas")
 
 
 @dataclass(frozen=True)

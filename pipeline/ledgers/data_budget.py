@@ -1,0 +1,104 @@
+"""Privacy budget of a private data set: epsilon of everything in the laboratory that was trained on it.
+
+Computed from the committed records whenever it is shown, and kept in no ledger: otherwise each new row would
+change the ledgers of all others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.ledgers.composition import (
+    Trainings,
+    composed,
+    searched_trainings,
+    trainings_of_run,
+)
+from pipeline.params import Settings
+from pipeline.params.own import OWN
+from pipeline.results import records
+from pipeline.results.schema import Composition
+
+
+@dataclass(frozen=True)
+class DataBudget:
+    """Trainings on one private data set, and their composition."""
+
+    data: str  # entry of `own` in params.yaml
+    rows: tuple[str, ...]  # whose committed runs trained on it
+    searches: tuple[str, ...]
+    unlinked: tuple[str, ...]  # searches among these that no row names
+    composition: Composition | None  # None: no training has a bound
+    left_out: int  # trainings without a bound
+
+
+def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
+    """Budgets of the laboratory's own data sets that were trained on, by name.
+
+    All committed runs and searches count, also those whose entries in params.yaml were deleted. Data sets of
+    the catalogue are public and have no budget. Splits and other forms of the same files are one data set.
+
+    Args:
+        settings: params.yaml.
+        root: its folder.
+
+    Raises:
+        UserError: a record is damaged.
+    """
+    rows: dict[str, list[str]] = {}
+    searches: dict[str, list[str]] = {}
+    for path in sorted((root / records.RUNS).glob("*.json")):
+        if run := records.read_run(path.stem, root):
+            editions = [edition for origin in run.origins for edition in origin.edition.items()]
+            for data in _own_sets(settings, run.data, editions):
+                rows.setdefault(data, []).append(path.stem)
+    for name, record in records.search_records(root):
+        row = settings.rows.get(record["row"])
+        editions = list(record["provenance"].get("edition", {}).items())
+        for data in _own_sets(settings, row.data if row else "", editions):
+            searches.setdefault(data, []).append(name)
+    linked = {row.search for row in settings.rows.values() if row.search}
+    return [
+        _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
+        for data in sorted(rows.keys() | searches.keys())
+    ]
+
+
+def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
+    """Budget of the own data set behind prepared ``data``; None where the data are public or untouched."""
+    sets = set(_own_sets(settings, data, []))
+    return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
+
+
+def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
+    trainings = Trainings([], [], [])
+    for row in rows:
+        run = records.read_run(row, root)
+        assert run is not None, "it was just read"
+        for part, more in zip(trainings, trainings_of_run(run), strict=True):
+            part.extend(more)
+    for search in searches:
+        candidates, earlier = searched_trainings(search, root)
+        trainings.searched.extend(candidates)
+        trainings.replaced.extend(earlier)
+    unlinked = tuple(search for search in searches if search not in linked)
+    left_out = sum(training is None for part in trainings for training in part)
+    return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out)
+
+
+def _own_sets(settings: Settings, data: str, editions: list[tuple[str, Any]]) -> Iterator[str]:
+    """Names of own data sets that a training read.
+
+    Args:
+        settings: params.yaml.
+        data: prepared data set of the training, '' where no entry says it.
+        editions: raw data set and edition, from the training's provenance, as entries may have changed.
+    """
+    raws = {raw for raw, edition in editions if edition == OWN}
+    if data in {**settings.data, **settings.derived}:
+        split = settings.split(data)
+        raws = raws - {split.public.raw} | {split.raw}
+    for name in sorted({settings.raw_set(raw) if raw in settings.raw else raw for raw in raws}):
+        if name in settings.own or name not in settings.raw:
+            yield name

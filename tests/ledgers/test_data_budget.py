@@ -1,0 +1,150 @@
+"""Epsilon of everything that was trained on a private data set, and the searches that no row names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dp_accounting.pld import PLDAccountant
+
+from pipeline.ledgers.composition import row_composition
+from pipeline.ledgers.data_budget import budget_of, data_budgets
+from pipeline.ledgers.rows import entries
+from pipeline.params import Settings, parse
+from pipeline.params.own import OWN
+from pipeline.params.suggested import delta_for
+from pipeline.privacy.accounting import poisson_gaussian
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.statements import statement
+from pipeline.reporting.wording import data_budget, delta_remark
+from pipeline.results import records
+from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
+
+EXAMPLES, BATCH, STEPS = 1000, 100, 50
+OWN_FILES = {
+    "kind": "npz", "path": "mine.npz", "digest": "sha256:" + 64 * "0", "classes": ["a", "b"],
+    "shape": [1, 28, 28], "test": 100,
+}  # fmt: skip
+
+
+def settings(rows: dict[str, str | None]) -> Settings:
+    """Rows on own and on public data, by the search that each names."""
+    split = {"train": EXAMPLES, "validation": 100, "public": {"raw": "mnist", "count": 20}}
+    row = {
+        "paper": "mine", "table": "t1", "label": "made up", "method": "dpsgd", "seeds": 1,
+        "model": {"name": "lenet5", "normalization": "none"}, "reproducible": False, "axis": "epsilon",
+        "settings": {"batch": BATCH, "epochs": 5, "learning_rate": 0.1}, "levels": [{"epsilon": 3.0}],
+    }  # fmt: skip
+    return parse(
+        {
+            "raw": {"mnist": {}},
+            "own": {"mine": OWN_FILES, "again": {**OWN_FILES, "kind": "npz"}},
+            "data": {
+                **{name: {"raw": name, **split} for name in ("mine", "again")},
+                "digits": {**split, "raw": "mnist"},
+            },
+            "rows": {
+                key: {**row, "data": key.split("-")[0], **({"search": search} if search else {})}
+                for key, search in rows.items()
+            },
+            "searches": {
+                name: {"row": next(iter(rows)), "seeds": 1, "grid": {"clip": [1.0]}}
+                for name in ("known", "lost")
+            },
+        }
+    )
+
+
+def mechanism(noise: float) -> SampledGaussian:
+    return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=EXAMPLES, batch=BATCH)
+
+
+def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> Run:
+    """A committed run of one replica."""
+    trained = Trained(
+        level="epsilon=3", seed=0, settings={}, steps=STEPS, spending=mechanism(noise), delta=1e-5,
+        claimed_by="rdp", broken=(), not_covered=(), weights=None, seconds=0, started=0, ended=0, origin=0,
+    )  # fmt: skip
+    edition = {"mnist": "original"} if data == "digits" else {data: OWN, "mnist": "original"}
+    made = Provenance(
+        config="none", made_by={}, revision=None, dirty=None, data={}, examples=EXAMPLES, edition=edition,
+        versions={}, device="cpu", reproducible=False, command="none",
+    )  # fmt: skip
+    run = Run(
+        row=row, model={}, method="dpsgd", data=data, replicas=(trained,), origins=(made,), history="none",
+        **changes,
+    )  # fmt: skip
+    records.write(run, root)
+    return run
+
+
+def searched(root: Path, name: str, row: str, noise: float) -> None:
+    """The record of a search of one candidate."""
+    path = records.search_path(name, root)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spent = TrainingSpent(spending=mechanism(noise), steps=STEPS, delta=1e-5).model_dump(mode="json")
+    record = {"row": row, "candidates": [{"seeds": 1, "spent": spent}], "provenance": {"reproducible": False}}
+    path.write_text(json.dumps(record))
+
+
+def theirs(*noises: float) -> float:
+    accountant = PLDAccountant()
+    for noise in noises:
+        accountant.compose(poisson_gaussian(BATCH / EXAMPLES, noise, STEPS))
+    return float(accountant.get_epsilon(1e-5))
+
+
+def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path: Path) -> None:
+    """Also of a deleted row, and of a second entry for the same files; against dp-accounting."""
+    declared = settings({"mine-a": "known", "mine-b": None, "again-c": None, "digits": None})
+    replaced = Replaced(trainings=1, spent=TrainingSpent(spending=mechanism(9.0), steps=STEPS, delta=1e-5))
+    ran(tmp_path, "mine-a", "mine", 4.0, replaced=(replaced, Replaced(trainings=2, spent=None)))
+    ran(tmp_path, "mine-b", "mine", 5.0)
+    ran(tmp_path, "again-c", "again", 6.0)
+    ran(tmp_path, "deleted", "no-entry", 0.1)  # other files, whose entry is gone
+    ran(tmp_path, "digits", "digits", 0.1)  # public
+    searched(tmp_path, "known", "mine-a", 7.0)
+    searched(tmp_path, "lost", "mine-b", 8.0)
+    gone, budget = sorted(data_budgets(declared, tmp_path), key=lambda each: len(each.rows))
+    assert (gone.data, gone.rows) == ("no-entry", ("deleted",))
+    assert (budget.data, budget.rows) == ("mine", ("again-c", "mine-a", "mine-b"))
+    assert (budget.searches, budget.unlinked, budget.left_out) == (("known", "lost"), ("lost",), 2)
+    assert budget.composition is not None
+    assert (budget.composition.trainings, budget.composition.searched) == (3, 2)
+    assert (budget.composition.replaced, budget.composition.left_out) == (1, 2)
+    expected = theirs(4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
+    assert expected <= budget.composition.epsilon < 1.01 * expected
+    assert budget_of("again", declared, tmp_path) == budget
+    assert budget_of("digits", declared, tmp_path) is None
+    words = data_budget(budget)
+    assert words.startswith(
+        "Data set mine: 6 private trainings in 3 rows and 2 searches spend together at most ε"
+    )
+    assert words.endswith("; 2 more trainings have no bound. No row names these searches: lost.")
+
+
+def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
+    declared = settings({"mine-b": None})
+    run = ran(tmp_path, "mine-b", "mine", 4.0)
+    assert row_composition(run, None, tmp_path) is None
+    searched(tmp_path, "lost", "mine-b", 8.0)
+    composition = row_composition(run, None, tmp_path)
+    assert composition is not None
+    assert (composition.trainings, composition.searched) == (1, 1)
+    assert theirs(4.0, 8.0) <= composition.epsilon < 1.01 * theirs(4.0, 8.0)
+    (entry,) = entries(run, None, declared, root=tmp_path)
+    assert statement("unlinked_search", search="lost") in entry.ledger.not_covered
+    (linked,) = entries(run, "lost", declared, root=tmp_path)
+    assert not any(use.key == "unlinked_search" for use in linked.ledger.not_covered)
+
+
+@pytest.mark.parametrize("examples", [1, 9, 900, 1000, 1001, 60_000, 1_281_167])
+def test_a_suggested_delta_is_at_most_a_tenth_of_one_in_n(examples: int) -> None:
+    delta = delta_for(examples)
+    assert 0.01 / 1.0001 < delta * examples <= 0.1 * 1.0001
+    assert delta_remark(delta, examples) is None
+
+
+def test_a_large_delta_has_a_remark() -> None:
+    assert str(delta_remark(1e-3, 900)).startswith("δ 0.001 is large for 900 examples: δ N is 0.9")
+    assert delta_remark(None, 900) is delta_remark(0.0, 900) is None
