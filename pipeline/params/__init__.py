@@ -4,7 +4,6 @@ from pipeline.models.model import Model
 from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
 from pipeline.params.reading import load, parse, use_code
 from pipeline.params.schema import (
-    VARIANT,
     Account,
     Data,
     Line,

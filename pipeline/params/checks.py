@@ -59,16 +59,16 @@ def _check_planned_once(settings: Settings) -> None:
 
     A row that does something differently from the paper is no value's: it decides nothing.
     """
-    plans: dict[tuple[str, ...], str] = {}
+    plans: dict[tuple[object, ...], str] = {}
     for key, row in settings.rows.items():
         if row.plan is None:
             continue
-        first, line = row.plan.removesuffix(REPEATED), row.unplanned_label
+        first, line = row.plan.removesuffix(REPEATED), (row.line or row.label, row.variant)
         for resolved in row.resolved:
             level = row.level(resolved)
             if (other := plans.setdefault((row.paper, row.table, line, level), first)) != first:
                 raise ValueError(
-                    f"rows.{key}.plan: {row.plan!r}, but {other!r} has {line!r} at {level!r} too; "
+                    f"rows.{key}.plan: {row.plan!r}, but {other!r} has {row.label!r} at {level!r} too; "
                     "allowed: one plan for a value, and its repetition"
                 )
 

@@ -14,8 +14,6 @@ from pipeline.privacy.account_settings import AccountSettings
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
 Sentence = Annotated[str, Field(min_length=1)]
-VARIANT = ", "  # in a row's label, between the paper's label and what the row does differently
-PLANNED = ("planned", "repeated")  # what labels of planned rows say there as well
 
 
 class _Level(BaseModel):
@@ -114,7 +112,9 @@ class Line(Strict):
 
     paper: Key
     table: Key  # t5, f4, ...
-    label: str  # as the paper names the line
+    label: str  # the row's name for people: the paper's name of the line, and what the row does differently
+    line: Key | None = None  # the line of that table it belongs to, by its key in the paper's file
+    variant: str = ""  # what it does differently from that line; '': nothing, and it may decide
     settings: dict[str, Any]  # shared by all levels
     levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
     axis: str | None = None  # the setting that tells levels apart; None: the method's own
@@ -129,6 +129,8 @@ class Line(Strict):
         known = sorted(self.own_settings.model_fields)
         if self.axis is not None and self.axis not in known:
             raise ValueError(f"axis: {self.axis!r} is no setting; allowed: {', '.join(known)}")
+        if self.variant and self.line is None:
+            raise ValueError("variant: goes with 'line', and only with it")
         try:
             names = [self.level(resolved) for resolved in self.resolved]
         except ValidationError as problem:
@@ -202,12 +204,6 @@ class Row(Line):
     def configured(self, *changes: dict[str, Any]) -> Any:
         """The settings with ``changes``, the last first; how many seeds a level has is none of them."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
-
-    @property
-    def unplanned_label(self) -> str:
-        """Its label but for what says that it is planned: the line, and what the row does differently."""
-        said = self.label.split(VARIANT)
-        return self.label if self.plan is None else VARIANT.join(part for part in said if part not in PLANNED)
 
     @property
     def repeats(self) -> bool:

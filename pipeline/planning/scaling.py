@@ -76,10 +76,12 @@ def _entry(key: str, row: Row, batch: int, scaled: dict[TanSettings, dict[str, A
     levels = [
         {name: value for name, value in level.items() if name not in shared} for level in scaled.values()
     ]
+    simulated = f"simulated at B {batch}"
     kept = row.model_dump(exclude_unset=True, exclude={"axis", "simulates", "settings", "levels"})
     return {
         **kept,
-        "label": f"{row.label}, simulated at B {batch}",
+        "label": f"{row.label}, {simulated}",
+        **({"variant": ", ".join(filter(None, (row.variant, simulated)))} if row.line else {}),
         "simulates": key,
         **({} if axis == TanSettings.axis else {"axis": axis}),
         "settings": settings | shared,

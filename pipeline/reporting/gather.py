@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.params import PAPERS, Account, Row, Settings
+from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from pipeline.reporting import budgets, marks, papers
 from pipeline.reporting.cells import Ran
 from pipeline.reporting.papers import Paper
@@ -77,15 +77,20 @@ def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
 
 def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[LineResult]:
     """The paper's lines, then those that only rows have, each with its rows."""
-    known = {line.label: line for line in table.lines}
-    rows: dict[str, list[RowResult]] = {label: [] for label in known}
+    known = {line.key: line for line in table.lines}
+    labels = {line.label: line for line in table.lines}
+    rows: dict[str, list[RowResult]] = {label: [] for label in labels}
     for key, declared in sources.settings.lines.items():
         if (declared.paper, declared.table) == (name, table_key):
-            label = declared.unplanned_label if isinstance(declared, Row) else declared.label
-            line, variant = table.line_of(label)
-            row = _row(key, declared, line, variant, table, sources)
+            if known and declared.line is not None and declared.line not in known:
+                raise UserError(
+                    f"{PARAMS}: {key}: line: {declared.line!r}; allowed, as {name}'s {table_key} has it: "
+                    f"{', '.join(known)}"
+                )
+            line = known.get(declared.line or "")
+            row = _row(key, declared, line, table, sources)
             rows.setdefault(line.label if line else declared.label, []).append(row)
-    return [LineResult(label, known.get(label), tuple(of_line)) for label, of_line in rows.items()]
+    return [LineResult(label, labels.get(label), tuple(of_line)) for label, of_line in rows.items()]
 
 
 def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
@@ -105,9 +110,7 @@ def _number(level: str) -> float:
         return float("inf")
 
 
-def _row(
-    key: str, declared: Row | Account, line: Line | None, variant: str, table: Table, sources: Sources
-) -> RowResult:
+def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sources: Sources) -> RowResult:
     settings, root, record = sources.settings, sources.root, sources.records[key]
     history = records.history_path(key, root)
     searched = declared.search if isinstance(declared, Row) else None
@@ -129,7 +132,7 @@ def _row(
     return RowResult(
         key=key,
         declared=declared,
-        variant=variant,
+        variant=declared.variant if line else "",
         record=record,
         marks=tuple(told),
         cells=cells,

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pipeline.errors import shown
 from pipeline.extensions import extensions
 from pipeline.fields import Finite, Key, NotNegative, Strict
-from pipeline.params import VARIANT
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # of margins, without a reason: points of a percent, a share of a number
@@ -139,18 +138,6 @@ class Table(Strict):
     def decimals_of(self, metric: str) -> int | None:
         """Decimals that a metric is shown with; None: three significant digits."""
         return None if metric in self.noises else self.decimals
-
-    def line_of(self, label: str) -> tuple[Line | None, str]:
-        """The line a row's label belongs to, and what the row does differently ('' if nothing).
-
-        The longest fitting label wins, so a paper's own label may contain a comma.
-        """
-        for line in sorted(self.lines, key=lambda line: -len(line.label)):
-            if label == line.label:
-                return line, ""
-            if label.startswith(line.label + VARIANT):
-                return line, label.removeprefix(line.label + VARIANT)
-        return None, ""
 
 
 class PrintedTables(Strict):

@@ -80,19 +80,19 @@ def test_a_repetition_needs_room_for_its_seeds_and_a_plan_to_repeat() -> None:
 def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None:
     raw = planned()
     raw["plans"] |= {"davody2020-t5-private": PLAN, "davody2020-t5-private-repeated": PLAN}
+    raw["rows"]["one"]["line"] = "lenet5"
     first, other = raw["rows"]["one"], {**raw["rows"]["one"], "plan": "davody2020-t5-private"}
     raw["rows"]["other"] = other
     line = "rows.other.plan: 'davody2020-t5-private', but 'davody2020-t5' has "
     assert line in refusal_of(lambda: params.parse(raw))
-    label = other["label"]
-    raw["rows"]["other"] = {**other, "label": f"{label}, repeated"}
+    raw["rows"]["other"] = {**other, "label": "another name of the same line"}
     assert line in refusal_of(lambda: params.parse(raw))
     # what does something differently decides no printed value
-    raw["rows"]["other"] = {**other, "label": f"{label}, with other statistics, planned"}
+    raw["rows"]["other"] = {**other, "variant": "with other statistics"}
     params.parse(raw)
     raw["rows"]["other"] = other
     first["levels"], other["levels"] = first["levels"][:1], first["levels"][1:]
-    again = {**other, "plan": "davody2020-t5-private-repeated", "label": f"{other['label']}, repeated"}
+    again = {**other, "plan": "davody2020-t5-private-repeated"}
     raw["rows"]["again"] = again
     rows = params.parse(raw).rows
     assert [rows[key].repeats for key in ("one", "other", "again")] == [False, False, True]

@@ -23,7 +23,7 @@ def result() -> PaperResult:
         lines=[{"key": "two", "label": "Two", "values": {"sigma=0": 97.0, "sigma=1": 85.0}}],
         table={"also": {"loud": "louder"}},
     )
-    declared = toys.settings(one={}, two={"label": "Two"}, three={"label": "One, of one seed", "seeds": 1})
+    declared = toys.settings(one={}, two={"line": "two"}, three={"variant": "of one seed", "seeds": 1})
     first = toys.record("one", declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
     louder = [
         each.model_copy(update={"metrics": {**each.metrics, "loud": each.metrics["test_accuracy"] + 0.005}})

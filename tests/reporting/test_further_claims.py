@@ -43,7 +43,7 @@ def test_the_epoch_of_overtaking(
 
 def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:
     """A row of each of two lines as they lie under ``root``, with curves that cross at epoch 6."""
-    declared = toys.settings(one={"seeds": seeds}, two={"label": "Two", "seeds": seeds})
+    declared = toys.settings(one={"seeds": seeds}, two={"line": "two", "seeds": seeds})
     kept: dict[str, Any] = {}
     for key, slope in (("one", 0.1), ("two", 0.0)):
         made = dpsgd.altered(toys.record(key, declared, sigma_0=(90.0,) * seeds), **changes)
@@ -82,7 +82,7 @@ def test_curves_cross_where_the_claim_says(
 def test_two_bounds_are_compared_and_two_missing_ones_are_not(
     left: float | None, right: float | None, verdict: str
 ) -> None:
-    declared = toys.settings(one={}, two={"label": "Two"})
+    declared = toys.settings(one={}, two={"line": "two"})
     made = [
         dpsgd.altered(
             toys.record(key, declared, sigma_0=(90.0,) * 3), ledger=dpsgd.ledger(epsilon_upper=bound)

@@ -21,7 +21,7 @@ from tests.reporting.made_up import dpsgd, toys
 from tests.reporting.made_up.toys import claim
 
 LEAST = {"kind": "difference", "left": "t/one", "right": 50, "at": ["sigma=0"], "above": 0}
-OTHERWISE = {"label": "One, otherwise"}
+OTHERWISE = {"variant": "otherwise"}
 REDUCED = {"budget": "reduced"}
 
 
@@ -56,7 +56,7 @@ def test_a_claim_of_a_row_that_needs_a_gpu_waits() -> None:
 
 
 def test_every_entry_counts_once_however_many_variants_it_has_and_our_own_nowhere() -> None:
-    variants = {"row": {}, "other": OTHERWISE, "third": {"label": "One, thirdly"}}
+    variants = {"row": {}, "other": OTHERWISE, "third": {"variant": "thirdly"}}
     result = judged(rows={key: (90.0, changes) for key, changes in variants.items()})
     assert len(result.assessments) == 3
     assert [(share.count, share.word.counted) for share in page.claims_met([result])] == [(1, "reproduced")]

@@ -17,7 +17,7 @@ from tests.reporting.made_up import dpsgd
 from pipeline.reporting import report
 root = Path(sys.argv[1])
 use(["lab"], root)
-row = {"paper": "toys", "table": "t1", "label": "One"}
+row = {"paper": "toys", "table": "t1", "line": "one"}
 declared = dpsgd.settings(**{key: row if key == dpsgd.PLAIN else {} for key in dpsgd.LABELS})
 dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), root)
 report.write(declared, root)

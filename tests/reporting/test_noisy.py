@@ -116,7 +116,7 @@ def test_failed_training_has_no_point(tmp_path: Path) -> None:
     ("examples", "inconclusive"), [(95872, False), (86400, False), (86399, True), (96000, None)]
 )
 def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconclusive: bool | None) -> None:
-    declared = noisy.settings(**{noisy.PLAIN: {"table": "t4", "label": "BiLSTM-DL"}})
+    declared = noisy.settings(**{noisy.PLAIN: {"table": "t4", "line": "bilstm"}})
     keep(noisy.record(noisy.PLAIN, declared, examples), tmp_path)
     row = row_of(tmp_path, declared)
     mark = f"trained on {examples:,} of 96,000 examples"

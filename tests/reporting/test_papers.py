@@ -37,12 +37,6 @@ def load(folder: Path, text: str) -> papers.Paper:
     return papers.load("small", folder)
 
 
-def test_noisy_running_averages_have_a_line_of_their_own_with_a_comma() -> None:
-    label = "DPSGD (BN-LeNet-5), noisy running averages"
-    line, variant = papers.load("davody2020").tables["averages"].line_of(f"{label}, momentum 0.5")
-    assert (line.label if line else None, variant) == (label, "momentum 0.5")
-
-
 def test_cells_may_be_numbers_with_errors_or_words(tmp_path: Path) -> None:
     values, whole = (line.values for line in load(tmp_path, SMALL).tables["t2"].lines)
     assert (values["sigma=0"].value, values["sigma=0"].error) == (98.2, 0.07)
@@ -51,23 +45,6 @@ def test_cells_may_be_numbers_with_errors_or_words(tmp_path: Path) -> None:
     assert (printed(whole["sigma=0"], 2), whole["sigma=0"].rounding(2)) == ("99", 0.5)
     exact = load(tmp_path, SMALL.replace("sigma=0: 99}", "sigma=0: 99.0}")).tables["t2"].lines[1].values
     assert (printed(exact["sigma=0"], 2), exact["sigma=0"].rounding(2)) == ("99.00", 0.005)
-
-
-@pytest.mark.parametrize(
-    ("label", "key", "variant"),
-    [
-        ("LeNet", "lenet", ""),
-        ("LeNet, ten times the noise", "lenet", "ten times the noise"),
-        ("LeNet, big", "lenet-big", ""),
-        ("LeNet, big, slow", "lenet-big", "slow"),
-        ("LeNets", None, ""),
-    ],
-)
-def test_a_row_belongs_to_the_line_its_label_starts_with(
-    tmp_path: Path, label: str, key: str | None, variant: str
-) -> None:
-    line, change = load(tmp_path, SMALL).tables["t2"].line_of(label)
-    assert (line.key if line else None, change) == (key, variant)
 
 
 def claiming(**test: object) -> str:
@@ -149,9 +126,8 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
     loaded = {name: papers.load(name) for name in NAMES}
     for key, row in load_settings(ROOT / "params.yaml").lines.items():
         table = loaded[row.paper].tables[row.table]
-        line, _ = table.line_of(row.label)
-        assert line is not None, f"{key}: {row.paper} has no line {row.label!r}"
-        known[f"{row.paper}/{row.table}/{line.key}"] |= {row.level(configured) for configured in row.resolved}
+        assert row.line in {line.key for line in table.lines}, f"{key}: {row.paper} has no line {row.line!r}"
+        known[f"{row.paper}/{row.table}/{row.line}"] |= {row.level(configured) for configured in row.resolved}
     for name, paper in loaded.items():
         for reference in paper.lines:
             known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)

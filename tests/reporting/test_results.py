@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.reporting import papers
 from pipeline.reporting.gather import gather
 from pipeline.reporting.marks import of_record
 from pipeline.reporting.results import RowResult, TableResult
 from tests.reporting import lookup
 from tests.reporting.lookup import row
-from tests.reporting.made_up import dpsgd
+from tests.reporting.made_up import dpsgd, toys
 
 
 def layer(tmp_path: Path, edition: str = "official", **change: object) -> RowResult:
@@ -102,3 +103,10 @@ def test_rows_of_a_paper_and_table_of_ones_own_need_no_file(tmp_path: Path) -> N
     mine = gather(declared, tmp_path)[1]
     assert (mine.key, mine.tables[0].lines[0].label) == ("mine", "idea")
     assert mine.tables[0].levels == tuple(f"epsilon={level}" for level in dpsgd.LEVELS)
+
+
+def test_a_line_that_the_paper_has_not_is_refused_by_name() -> None:
+    declared = toys.settings(row={"line": "ones"})
+    with pytest.raises(UserError) as refused:
+        toys.judged(toys.paper(), declared)
+    assert str(refused.value) == "params.yaml: row: line: 'ones'; allowed, as toys's t has it: one"

@@ -122,9 +122,7 @@ PLAN = {"toys-t": {"seeds": 5, "margin": 1, "budget": "ours", "search": "none"}}
 
 def planned(seeds: int, digest: str | None = None) -> PaperResult:
     """An exploratory row that agrees, and a planned one with so many seeds that doesn't."""
-    declared = toys.settings(
-        row={}, row_planned={"label": "One, planned", "plan": "toys-t", "seeds": 5}, plans=PLAN
-    )
+    declared = toys.settings(row={}, row_planned={"plan": "toys-t", "seeds": 5}, plans=PLAN)
     exploratory = toys.record("row", declared, sigma_0=SURE)
     made = toys.record("row-planned", declared, sigma_0=(80.0,) * seeds)
     origin = made.origins[0].model_copy(
@@ -148,8 +146,8 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
 ) -> None:
     plans = PLAN | {"toys-t-repeated": PLAN["toys-t"] | {"seeds": 8}}
     declared = toys.settings(
-        first={"label": "One, planned", "plan": "toys-t", "seeds": 5},
-        again={"label": "One, planned, repeated", "plan": "toys-t-repeated", "seeds": 8},
+        first={"plan": "toys-t", "seeds": 5},
+        again={"plan": "toys-t-repeated", "seeds": 8},
         plans=plans,
     )
     made = []
@@ -161,21 +159,6 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
     assert value.row
     assert (value.row.key, value.planned) == (decides, True)
     assert value.status == {"again": "inconclusive", "first": "agrees"}[decides]
-
-
-@pytest.mark.parametrize(
-    ("label", "variant"),
-    [
-        ("One, planned", ""),
-        ("One, planned, longer", "longer"),
-        ("One, public, planned", "public"),
-        ("One, planned, repeated", ""),
-    ],
-)
-def test_planned_is_no_change_wherever_a_label_says_it(label: str, variant: str) -> None:
-    declared = toys.settings(row={"label": label, "plan": "toys-t", "seeds": 5}, plans=PLAN)
-    (row,) = toys.judged(toys.paper(values=PRINTED), declared).tables[0].rows
-    assert row.variant == variant
 
 
 @pytest.mark.parametrize(("seeds", "digest"), [(4, None), (5, "sha256:of-another-plan")])
@@ -196,7 +179,7 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
-    changed = {"row": {"label": "One, otherwise"}}
+    changed = {"row": {"variant": "otherwise"}}
     assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of it are declared")
     assert verdict(judged({"row": SURE}, changed)) == ("not run", "only variants of it were run")
 
@@ -237,10 +220,10 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     paper = toys.paper(values=PRINTED, lines=lines, out_of_scope=scope)
     declared = toys.settings(
         one={},
-        two={"label": "Two"},
-        three_reduced={"label": "Three", "budget": "reduced"},
-        four={"label": "Four", "needs": "gpu"},
-        five={"label": "Five", "needs": "gpu"},
+        two={"line": "two"},
+        three_reduced={"line": "three", "budget": "reduced"},
+        four={"line": "four", "needs": "gpu"},
+        five={"line": "five", "needs": "gpu"},
     )
     accuracies = {"one": 90.0, "two": 80.0, "three-reduced": 80.0}
     ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, accuracy in accuracies.items()]
@@ -256,7 +239,7 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
 
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
-    result = judged({"row": SURE, "other": SURE}, {"other": {"label": "Two"}}, lines=lines)
+    result = judged({"row": SURE, "other": SURE}, {"other": {"line": "two"}}, lines=lines)
     assert [(value.status, value.words) for value in values.judge(result)] == [
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
@@ -264,7 +247,7 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     counts = tally.metrics(result)
     assert (counts["printed"], counts["agree"], counts["differ"], counts["not_counted"]) == (2, 1, 0, 1)
     # nor before it was run
-    waiting = judged({"row": SURE, "other": None}, {"other": {"label": "Two"}}, lines=lines)
+    waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
     assert values.judge(waiting)[1].words == "still to be trained; not counted: printed twice"
     counts = tally.metrics(waiting)
     assert (counts["printed"], counts["not_run"], counts["not_counted"]) == (2, 0, 1)

@@ -36,12 +36,18 @@ ACCURACY = {
     PUBLIC: (99.1, 98.6, 98.2, 97.6, 96.8, 90.6, 88.1),
     LITERAL: (99.0, 98.3, 98.0, 97.1, 96.0, 89.0, 86.0),
 }
+TO_THE_LETTER = "Algorithm 1 to the letter"
 LABELS = {
-    PLAIN: ("DPSGD (LeNet-5)", "none"),
-    LAYER: ("DPSGD (LN-LeNet-5)", "layer"),
-    PUBLIC: ("DPSGD (BN-LeNet-5), public statistics", "public_bn"),
-    LITERAL: ("DPSGD (BN-LeNet-5), Algorithm 1 to the letter", "batch_bn"),
-    MISSING: ("DPSGD (GN-LeNet-5)", "group"),
+    PLAIN: ("DPSGD (LeNet-5)", "lenet5", "", "none"),
+    LAYER: ("DPSGD (LN-LeNet-5)", "ln-lenet5", "", "layer"),
+    PUBLIC: ("DPSGD (BN-LeNet-5), public statistics", "bn-lenet5", "public statistics", "public_bn"),
+    LITERAL: (
+        "DPSGD (BN-LeNet-5), Algorithm 1 to the letter",
+        "bn-lenet5",
+        "Algorithm 1 to the letter",
+        "batch_bn",
+    ),
+    MISSING: ("DPSGD (GN-LeNet-5)", None, "", "group"),
 }
 # what the rows are trained on
 DATA: dict[str, Any] = {
@@ -69,8 +75,8 @@ def settings(**changes: dict[str, Any]) -> Settings:
         "levels": [{"epsilon": level} for level in LEVELS],
     }
     rows = {
-        key: row(normalization, label=label, **common) | changes.get(key, {})
-        for key, (label, normalization) in LABELS.items()
+        key: row(normalization, label=label, line=line, variant=variant, **common) | changes.get(key, {})
+        for key, (label, line, variant, normalization) in LABELS.items()
     }
     return parse({**DATA, "rows": rows})
 

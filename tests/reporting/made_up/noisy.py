@@ -42,6 +42,7 @@ def settings(**changes: dict[str, Any]) -> Settings:
             normalization,
             table=table,
             label=label,
+            line=label.lower().replace("lenet-5", "lenet5"),
             method="noisy_weights",
             settings={"batch": 128, "epochs": epochs, "learning_rate": 0.01},
             levels=[{"sigma": sigma} for sigma in ACCURACY[key]],

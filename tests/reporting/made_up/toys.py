@@ -45,6 +45,7 @@ def settings(
         paper="toys",
         table="t",
         label="One",
+        line="one",
         method="noisy_weights",
         reproducible=True,
         settings={"batch": 100, "epochs": 50, "learning_rate": 0.1},
