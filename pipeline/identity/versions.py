@@ -15,7 +15,7 @@ PREPARING_OWN = 1  # splits of files that somebody brought: pipeline/data/own/
 STARTING = 1  # weights to start from, and features: pipeline/pretrained/starts.py
 AVERAGING = 1  # relevances: pipeline/pretrained/relevance.py
 MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
-AUDITING = 3  # attacks: pipeline/audits/
+AUDITING = 4  # attacks: pipeline/audits/
 
 
 def training(method: str, model: str) -> dict[str, int]:

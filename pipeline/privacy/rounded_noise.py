@@ -1,28 +1,46 @@
 """Normal and Laplace numbers rounded to integers, with exactly the probabilities that real ones would have.
 
-A number is a function of uniform real numbers, of a pair (Box and Muller 1958) or of one (inversion), of each
-of which 64 bits are drawn. What float64 makes of these is off by less than `ERROR`, the bits that weren't
-drawn included. Where nothing so near rounds to another integer, that integer is the one. Elsewhere, once in
-millions of numbers at a scale of 2^20, interval arithmetic decides, with more bits until it can. So nothing
-is left of imprecision that a delta would have to be larger by: what is rounded is a real number, if the bits
-are random. Of AES in counter mode they are as far as AES-128 is a random permutation, whose blocks never come
-twice: 2^24 numbers, of 2^23 blocks, give that away with 2^-83 (n^2 / 2^129; Bellare et al. 1997).
+Most normal numbers are read from a table of 2^16 entries. An entry is a cell, a 64th of a standard deviation
+wide, and random bits say where in the cell the number is. Each cell has as many entries as fit under the
+density. The rest of the density, one number in 99, is sampled by rejection (von Neumann 1951): a random point
+above a cell is accepted if it lies under the density. float64 compares the two. Where its error could decide,
+intervals compare them, with more random bits until they can.
+
+A Laplace number is a function of a uniform real number (inversion), of which 64 bits are drawn. float64
+computes it with an error below `ERROR`, the missing bits included. If nothing so near rounds to another
+integer, that integer is the result. Elsewhere, once in millions of numbers at a scale of 2^20, intervals
+decide, with more bits until they can.
+
+So the integers have no numerical error that a delta would have to cover, if the bits are random. Those of AES
+in counter mode are as random as AES-128 is a random permutation. Its blocks never repeat, which distinguishes
+2^24 normal numbers, of 2^22 blocks, from random ones with an advantage of 2^-85 (n^2 / 2^129; Bellare et al.
+1997).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from mpmath.ctx_iv import MPIntervalContext
 from mpmath.libmp import finf, to_int
 
-# Of what float64 computes of uniform numbers u between these, at scale 1: their last bit (2^-64 / u) and
-# rounding (2^-53) move sqrt(-2 ln u) by less than 2^-45, most at the upper end, and with a cosine or a
-# logarithm that is off by an ulp or four all else comes to less than 2^-46.
-ERROR = 2.0**-44
-LOW, HIGH = 2.0**-18, 1 - 2.0**-19
-PAIRS = 30_000  # at once: few enough for torch not to divide them among threads
+# Cells of a normal number: 2^CELL_BITS to a standard deviation, up to REACH standard deviations on both sides
+CELL_BITS, REACH = 6, 6
+INDEX_BITS = 16  # of the table's entries
+# Largest scale 2^bits of integers that words of 32 bits suffice for, and for which float64 is exact
+SHORT, LONGEST = 21, 48
+# A height over a cell is a number of units, each worth 2^-32 of probability if it is that of the whole cell
+UNIT_BITS = 32
+ENTRY = 1 << UNIT_BITS - INDEX_BITS  # units of the table's entries
+TICKET = 1 << 10  # units of what is drawn from for the rest
+# Units by which float64 is wrong about a difference of heights at most: heights are below 2^25, and an
+# exponential of -18 to 0 is off by less than 2^-46 of itself
+HEIGHT_ERROR = 2.0**-20
+BLOCK = 2**16  # numbers at once: few enough for a core's cache
+
+# Of Laplace numbers at scale 1 of uniform numbers above LOW, what float64 and missing bits are off by at most
+ERROR, LOW = 2.0**-44, 2.0**-18
 WORD = 2.0**-64
 
 INTERVALS = MPIntervalContext()
@@ -30,35 +48,148 @@ INTERVALS.prec = 320  # bits; more are drawn once in 2^200 times
 Real = Callable[..., Sequence[Any]]  # intervals of numbers, of intervals of uniform ones
 
 
+class Cells(NamedTuple):
+    """Normal density over the cells from -REACH to REACH, in units."""
+
+    table: np.ndarray  # (2 REACH 2^CELL_BITS,) height that the table covers, nowhere above the density
+    rest: np.ndarray  # (2 REACH 2^CELL_BITS,) height that the density has above it at most
+    tickets: np.ndarray  # cell, from 0, of each TICKET of `rest`; one that is no cell stands for the tails
+
+
+class Table(NamedTuple):
+    """Numbers of a word of random bits: an index in its first bits, a fraction of a cell in its others."""
+
+    numbers: np.ndarray  # (2^INDEX_BITS,) a cell's beginning in units of the fraction's last bit, plus a half
+    entries: int  # number of the first entries, which belong to cells; the others are the rest's
+    fraction_bits: int
+    shift: int  # bits of a number behind the last bit of its integer
+
+
+@cache
+def cells() -> Cells:
+    """The cells; their heights are rounded away from the density by more than float64's error."""
+    edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
+    heights = _density(edges)
+    lowest, highest = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])
+    table = (lowest * (1 - 1e-12) // ENTRY).astype(np.int64)
+    rest = np.ceil((highest * (1 + 1e-12) - table * ENTRY) / TICKET).astype(np.int64)
+    tickets = np.repeat(np.arange(len(rest) + 1), [*rest, 1])
+    return Cells(table * ENTRY, rest * TICKET, tickets.astype(np.int16))
+
+
+@cache
+def table(bits: int) -> Table:
+    """The table for integers at a scale of 2^bits.
+
+    Raises:
+        ValueError: the integers are too large to be exact in float64.
+    """
+    if bits > LONGEST:
+        raise ValueError(f"noise at a scale of 2^{bits}; allowed: up to 2^{LONGEST}")
+    word = np.int32 if bits <= SHORT else np.int64
+    fraction_bits = 8 * np.dtype(word).itemsize - INDEX_BITS
+    shift = CELL_BITS + fraction_bits - bits
+    heights = cells().table
+    numbers = np.zeros(2**INDEX_BITS, word)
+    used = np.repeat(np.arange(len(heights)) - len(heights) // 2, heights // ENTRY)
+    numbers[: len(used)] = (used << fraction_bits) + (1 << shift - 1)
+    return Table(numbers, len(used), fraction_bits, shift)
+
+
 def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.ndarray:
     """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest."""
-    noise = np.empty(size + size % 2)
+    numbers, entries, fraction_bits, shift = table(bits)
+    signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
+    words = generator.integers(2**64, size=-(-size * signed.itemsize // 8), dtype=np.uint64)
+    words = words.view(unsigned)[:size]
+    noise, left = np.empty(size), [np.empty(0, np.int64)]
+    buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed), np.empty(BLOCK, signed)
+    for start in range(0, size, BLOCK):
+        block = words[start : start + BLOCK]
+        index, integer, fraction = (buffer[: len(block)] for buffer in buffers)
+        np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
+        # without the copy of `integer` that an index out of range would need
+        numbers.take(index, out=integer, mode="wrap")
+        np.bitwise_and(block.view(signed), signed.type((1 << fraction_bits) - 1), out=fraction)
+        integer += fraction
+        integer >>= shift
+        noise[start : start + BLOCK] = integer
+        left.append(np.flatnonzero(index >= entries) + start)
+    places = np.concatenate(left)
+    cell, position = _rest(generator, len(places))
+    fine = (cell << fraction_bits) + (position >> np.uint64(64 - fraction_bits)).view(np.int64)
+    noise[places] = (fine + (1 << shift - 1)) >> shift
+    return noise
 
-    def exact(u: Any, v: Any) -> Sequence[Any]:
-        radius, angle = INTERVALS.sqrt(-2 * INTERVALS.log(u)) * 2**bits, 2 * INTERVALS.pi * v
-        return radius * INTERVALS.cos(angle), radius * INTERVALS.sin(angle)
 
-    for start in range(0, len(noise), 2 * PAIRS):
-        block = noise[start : start + 2 * PAIRS].reshape(2, -1)
-        words = generator.integers(2**64, size=block.shape, dtype=np.uint64)
-        # as signed integers, which become floats several times as fast
-        uniform = (words[0] >> np.uint64(1)).view(np.int64) * (2 * WORD)
-        # -pi to pi: of small angles float64 has more digits than of such beside 2 pi
-        angle = torch.from_numpy(words[1].view(np.int64) * (2 * np.pi * WORD))
-        real = np.empty_like(block)
-        # by torch, whose cosine is ten times as fast as numpy's
-        for function, row in zip((torch.cos, torch.sin), torch.from_numpy(real), strict=True):
-            function(angle, out=row)
-        with np.errstate(divide="ignore", invalid="ignore"):  # of a word that is 0
-            real *= np.sqrt(np.log(uniform) * (-2 * 4.0**bits))
-            ambiguous = _round(real, 2.0**bits * ERROR, block)
-        if ambiguous is not None or uniform.min() < LOW or uniform.max() > HIGH:
-            undecided = (
-                (uniform < LOW) | (uniform > HIGH) | (False if ambiguous is None else ambiguous.any(0))
-            )
-            for index in np.flatnonzero(undecided):
-                block[:, index] = _round_exactly(exact, words[:, index], generator)
-    return noise[:size]
+def _density(points: np.ndarray) -> np.ndarray:
+    """Height of the normal density at each of ``points``, in units."""
+    density: np.ndarray = np.exp(points * points * -0.5)
+    density *= 2.0 ** (UNIT_BITS - CELL_BITS) / np.sqrt(2 * np.pi)
+    return density
+
+
+def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rest: cells (count,), from 0 upwards on the right of 0, and 64-bit positions in them."""
+    covered, rest, tickets = cells()
+    found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
+    while missing > 0:
+        tries = 32 + 7 * missing // 4
+        which = tickets[generator.integers(len(tickets), size=tries)].astype(np.int64)
+        positions, heights = generator.integers(2**64, size=(2, tries), dtype=np.uint64)
+        tails = np.flatnonzero(which == len(rest))
+        which[tails] = 0
+        cell = which - len(rest) // 2
+        above = _density((cell + positions * WORD) / 2**CELL_BITS)
+        above -= covered[which] + heights * WORD * rest[which]
+        accepted = above > 0
+        for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
+            bounds = float(covered[which[at]]), float(rest[which[at]])
+            accepted[at] = _lies_under(generator, int(cell[at]), positions[at], heights[at], *bounds)
+        for at in tails:
+            cell[at], bound = _tail(generator)
+            accepted[at] = _lies_under(generator, int(cell[at]), positions[at], heights[at], 0.0, bound)
+        found.append((cell[accepted], positions[accepted]))
+        missing -= len(found[-1][0])
+    cell, position = (np.concatenate(parts)[:count] for parts in zip(*found, strict=True))
+    return cell, position
+
+
+def _tail(generator: np.random.Generator) -> tuple[int, float]:
+    """A random cell beyond REACH, and a bound on the density there, in units.
+
+    Half of the bounds' sum, TICKET, is that of the first standard deviation on both sides, a quarter that of
+    the second, and so on: the density falls faster.
+    """
+    place, deviations = int(generator.integers(2 << CELL_BITS)), 0
+    while generator.integers(2):
+        deviations += 1
+    cell = (REACH + deviations << CELL_BITS) + (place >> 1)
+    return (-1 - cell if place % 2 else cell), 2.0 ** -(deviations + 1) * TICKET / (2 << CELL_BITS)
+
+
+def _lies_under(
+    generator: np.random.Generator, cell: int, position: int, height: int, covered: float, rest: float
+) -> bool:
+    """Whether ``covered`` and a share of ``rest`` are below the density at a point of a cell.
+
+    The first 64 bits of the point's ``position`` and of the share, its ``height``, are there.
+    """
+    prefixes, width = [int(position), int(height)], 64
+    while True:
+        offset, share = (INTERVALS.mpf([prefix, prefix + 1]) / 2**width for prefix in prefixes)
+        point = (cell + offset) / 2**CELL_BITS
+        scale = 2 ** (UNIT_BITS - CELL_BITS) / INTERVALS.sqrt(2 * INTERVALS.pi)
+        is_under = scale * INTERVALS.exp(-point * point / 2) > covered + rest * share
+        if is_under is not None:
+            return bool(is_under)
+        prefixes, width = _extended(generator, prefixes), width + 64
+
+
+def _extended(generator: np.random.Generator, prefixes: Sequence[int]) -> list[int]:
+    """Binary fractions with 64 more random bits each."""
+    words = generator.integers(2**64, size=len(prefixes), dtype=np.uint64)
+    return [(prefix << 64) + int(word) for prefix, word in zip(prefixes, words, strict=True)]
 
 
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
@@ -98,8 +229,4 @@ def _round_exactly(
             low, high = ([to_int(bound, "n") for bound in bounds] for bounds in zip(*endpoints, strict=True))
             if low == high:
                 return low
-        extra_words = generator.integers(2**64, size=len(prefixes), dtype=np.uint64)
-        prefixes = [
-            (word << 64) + int(extra_word) for word, extra_word in zip(prefixes, extra_words, strict=True)
-        ]
-        width += 64
+        prefixes, width = _extended(generator, prefixes), width + 64
