@@ -28,8 +28,8 @@ def compare(
     console.print(_table(first, second, comparisons))
     console.print(
         "Test accuracy in percent, mean and 95 % interval over seeds. Each line is a level of the first row "
-        "beside what the second reaches at the same proven epsilon, measured or by interpolation between its "
-        "two levels next to it; else beside that of its levels that spend less which validates best."
+        "beside the second's level of the same proven epsilon; where it has none, beside the level that "
+        "validates best of those that spend less."
     )
     for sentence in (*_lacking(second, settings, comparisons), *_composition(first, second)):
         console.print(sentence)
@@ -80,18 +80,21 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
     for comparison in comparisons:
-        cell, rivals, gap = comparison.cell, comparison.rivals, comparison.difference
+        cell, rival, gap = comparison.cell, comparison.rival, comparison.difference
         accuracy = f"{cell.mean.value:.2f}{_half(cell.mean)}"
         measured = (level_words(cell.level), accuracy, bound(cell.guarantee.ledger))
-        names = " to ".join(level_words(rival.level) for _, rival in rivals)
-        if gap is None:
+        if rival is None or gap is None:
             none = "none spends so little" if isfinite(proven(cell)) else "nothing is comparable"
             table.add_row(*measured, none, "", "", "")
             continue
-        reached = f"{sum(weight * rival.mean.value for weight, rival in rivals):.2f}"
-        privacy = "interpolated" if comparison.interpolated else bound(rivals[0][1].guarantee.ledger)
-        half = "" if comparison.interpolated else _half(rivals[0][1].mean)
-        table.add_row(*measured, names, reached + half, privacy, signed(gap.value, 2) + _half(gap))
+        reached = f"{rival.mean.value:.2f}{_half(rival.mean)}"
+        table.add_row(
+            *measured,
+            level_words(rival.level),
+            reached,
+            bound(rival.guarantee.ledger),
+            signed(gap.value, 2) + _half(gap),
+        )
     return table
 
 

@@ -18,7 +18,7 @@ class Beside:
     """A mean accuracy of another laboratory at an epsilon that is proven there."""
 
     label: str  # the paper, and the line of its table
-    data: str
+    raw: str  # the raw data set
     epsilon: float
     percent: float
 
@@ -45,7 +45,7 @@ def _of_laboratory(path: Path) -> list[Beside]:
         return [
             Beside(
                 f"{names[result['paper']]}, {result['line']}, run here",
-                result["data"],
+                result["raw"],
                 result["proven"],
                 result["ours"],
             )

@@ -1,4 +1,4 @@
-"""A row's cells: what it reached at each level, and the verdict on what the paper prints there."""
+"""A row's cells: its numbers at each level, and everything by which they are judged."""
 
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -7,7 +7,6 @@ from typing import Any
 
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
-from pipeline.reporting.judging.rule import FEWEST_SEEDS, judge
 from pipeline.reporting.printed import Printed, Table
 from pipeline.reporting.results import Cell, Mark
 from pipeline.results import schema
@@ -56,21 +55,12 @@ class Ran:
             failed = tuple(
                 value for value, replica in by_seed if not has_converged(replica, self.converged_above)
             )
-        converged = len(replicas) - len(failed)
-        untried = None if converged or self.table.rates_given else _untried(self.search, level)
+        untried = (
+            None if len(failed) < len(replicas) or self.table.rates_given else _untried(self.search, level)
+        )
         against = [mark for mark in self.marks if mark.inconclusive and (trained or not mark.training)]
         comparable = not any(mark.incomparable for mark in self.marks)
         theirs = printed.value if printed and comparable else None
-        planned = self._as_planned(replicas)
-        verdict, why = None, ""
-        if printed is not None and not (why := self._why_not(untried, len(replicas), planned)):
-            margin, rounding = self.table.margin_at(printed), printed.rounding(self.table.decimals)
-            verdict = judge(values, self.accounted, failed, printed, margin, rounding)
-            less = any(mark.fewer_data for mark in self.marks)
-            if less and verdict and verdict.name == "below":
-                verdict, why = None, "below, but on too small a part of the data"
-            elif verdict is None:
-                why = f"the paper prints {printed.words!r} there"
         return Cell(
             row=self.record.row,
             level=level,
@@ -78,16 +68,14 @@ class Ran:
             mean=ours,
             printed=printed,
             difference=None if theirs is None else ours.value - theirs,
-            verdict=verdict,
-            why=why,
             guarantee=guarantee(replicas, self.record.provenance.reproducible),
             replicas=replicas,
-            planned=planned,
+            planned=self._as_planned(replicas),
             comparable=comparable,
             caveat=next((mark.words for mark in against), untried),
             only_shorter=bool(against) and all(mark.training for mark in against) and untried is None,
             untried=untried,
-            converged=converged,
+            failed=failed,
             draws=_draws(replicas, metric, scale),
         )
 
@@ -95,23 +83,6 @@ class Ran:
         """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
         plans = {self.record.origins[replica.origin].plan for replica in replicas}
         return self.plan is not None and plans == {self.plan} and len(replicas) == self.planned_seeds
-
-    def _why_not(self, untried: str | None, n: int, planned: bool) -> str:
-        """Why the numbers of ``n`` seeds decide nothing about a printed value; nothing where they may."""
-        against = [mark for mark in self.marks if mark.inconclusive]
-        if any(mark.training for mark in against):
-            fewer = any(mark.fewer_data for mark in against)
-            return "too small a part of the data" if fewer else "too small a budget"
-        for mark in against:
-            if not mark.fewer_data:
-                return mark.words
-        if untried:
-            return "too few step sizes tried"
-        if n < FEWEST_SEEDS and not self.accounted:
-            return "one seed" if n == 1 else f"{n} seeds"
-        if self.plan and not planned:
-            return f"trained otherwise than planned, or fewer than {self.planned_seeds} seeds"
-        return ""
 
 
 def has_converged(replica: Replica, above: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, log
+from math import inf, isfinite
 
 from pydantic import ValidationError
 
@@ -24,21 +24,13 @@ TABLE = Table(name="", title="", axis="", columns=[], own=True)  # of accuracies
 
 @dataclass(frozen=True)
 class Comparison:
-    """A level of the first row, and what of the second compares with it."""
+    """A level of the first row, and the level of the second that compares with it."""
 
     cell: Cell
-    # of the second, with the weights of their means: a level proven to spend as much; or the two next to that
-    # epsilon, between which accuracies are taken as linear in its logarithm; or of those that spend less the
-    # one that validates best
-    rivals: tuple[tuple[float, Cell], ...]
+    rival: Cell | None  # proven to spend as much, else the level that validates best of those that spend less
     difference: Mean | None  # first minus second
     lacking: bool  # the second has no level that is proven to spend as much
-    asked: float | None  # the epsilon that such a level asks for; None: its noise isn't told by an epsilon
-
-    @property
-    def interpolated(self) -> bool:
-        """Whether the second's accuracy lies between two that were measured."""
-        return len(self.rivals) == 2
+    asked: float | None  # the setting `epsilon` of such a level; None: no epsilon sets the row's noise
 
 
 def proven(cell: Cell) -> float:
@@ -61,35 +53,27 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
     comparisons = []
     for cell in _cells(first, settings):
         epsilon, ledger = proven(cell), cell.guarantee.ledger
-        for rival in bounded if isfinite(epsilon) else ():
-            if why := incomparable(ledger, rival.guarantee.ledger):
+        for other in bounded if isfinite(epsilon) else ():
+            if why := incomparable(ledger, other.guarantee.ledger):
                 raise UserError(f"{first} and {second}: epsilons that can't be compared: {why}")
-        rivals = _rivals(epsilon, bounded)
-        terms = [(1.0, first, cell), *((-weight, second, rival) for weight, rival in rivals)]
-        equal = len(rivals) == 2 or any(epsilon <= SAME * proven(rival) for _, rival in rivals)
+        rival = _rival(epsilon, bounded)
+        difference = contrast([(1.0, first, cell), (-1.0, second, rival)]) if rival else None
+        equal = rival is not None and epsilon <= SAME * proven(rival)
         lacking = isfinite(epsilon) and bool(bounded) and not equal
         asked = _asked(second, ledger, settings) if lacking else None
-        comparisons.append(Comparison(cell, rivals, contrast(terms) if rivals else None, lacking, asked))
+        comparisons.append(Comparison(cell, rival, difference, lacking, asked))
     return comparisons
 
 
-def _rivals(epsilon: float, bounded: Sequence[Cell]) -> tuple[tuple[float, Cell], ...]:
-    """What of the second row compares with a level of this proven epsilon, and how much each counts.
+def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
+    """The level of the second row that compares with a level of this proven epsilon.
 
-    Of several levels the one that validates best is taken; test data choose nothing.
+    Of several the one that validates best is taken; test data choose nothing.
     """
     if not 0 < epsilon < inf:
-        return ()
-    if same := [rival for rival in bounded if epsilon / SAME <= proven(rival) <= SAME * epsilon]:
-        return ((1.0, max(same, key=validation)),)
-    below = [rival for rival in bounded if 0 < proven(rival) < epsilon]
-    above = [rival for rival in bounded if proven(rival) > epsilon]
-    if below and above:
-        low = max(below, key=lambda rival: (proven(rival), validation(rival)))
-        high = max(above, key=lambda rival: (-proven(rival), validation(rival)))
-        share = log(epsilon / proven(low)) / log(proven(high) / proven(low))
-        return ((1 - share, low), (share, high))
-    return ((1.0, max(below, key=validation)),) if below else ()
+        return None
+    same = [rival for rival in bounded if epsilon / SAME <= proven(rival) <= SAME * epsilon]
+    return max(same or [rival for rival in bounded if proven(rival) < epsilon], key=validation, default=None)
 
 
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:

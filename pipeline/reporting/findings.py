@@ -10,7 +10,6 @@ from itertools import islice, zip_longest
 
 from pipeline.params import Row
 from pipeline.reporting import budgets, wording
-from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import contrast
@@ -45,7 +44,7 @@ class Quote:
     @property
     def verdict(self) -> str:
         """On the printed value."""
-        value = values.of_line(self.line, self.cell.level)
+        value = self.line.value(self.cell.level)
         return value.words if value and value.row is self.row else "a variant, which decides nothing"
 
     @property

@@ -11,9 +11,11 @@ from pipeline.errors import UserError
 from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from pipeline.reporting import budgets, marks, papers
 from pipeline.reporting.cells import Ran
+from pipeline.reporting.filled import PaperResult
+from pipeline.reporting.judging import values
 from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Line, Table
-from pipeline.reporting.results import Cell, LineResult, Mark, PaperResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.schema import Record
 
@@ -53,7 +55,8 @@ def fill(name: str, sources: Sources) -> PaperResult:
     declared = {line.table for line in sources.settings.lines.values() if line.paper == name}
     # the paper's order first, then tables its file doesn't know
     keys = [key for key in paper.tables if key in declared] + sorted(declared - set(paper.tables))
-    return PaperResult(name, paper, tuple(part for key in keys for part in _parts(name, key, sources)))
+    parts = [part for key in keys for part in _parts(name, key, sources)]
+    return PaperResult(name, paper, tuple(values.judged(parts)))
 
 
 def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
@@ -116,6 +119,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
     searched = declared.search if isinstance(declared, Row) else None
     search = _read(records.search_path(searched, root)) if searched else {}
     told = list(marks.of_declared(key, declared, settings, table))
+    seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}
     further: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
@@ -123,7 +127,6 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         told += marks.of_staleness(record, declared, settings, root)
         plan = settings.plan_digest(key) if isinstance(declared, Row) else None
         above = sources.paper.converged_above
-        seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
         ran = Ran(record, table, tuple(told), search, above, plan, seeds)
         cells = ran.cells(table.metric, line.values if line else {})
         further = {metric: ran.cells(metric, line.also.get(metric, {}) if line else {}) for metric in further}
@@ -141,6 +144,8 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         search=search,
         gpu_hours=sources.gpu_hours.get(key),
         budget=budgets.of_row(declared, table),
+        planned_seeds=seeds,
+        raw=settings.raw_set(settings.split(declared.data).raw) if isinstance(declared, Row) else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -10,13 +9,13 @@ from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import beside, figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, levels
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.kept import Kept, of_page
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat, ledger
 from pipeline.reporting.tables.latex import latex
 
@@ -28,7 +27,6 @@ class Section:
     """A filled table with what is drawn from it."""
 
     result: TableResult
-    source: str  # digest of everything that its files are drawn from
     files: Mapping[str, str]  # tables and figures, by their paths under `reports/`
 
     def figure(self, name: str) -> str | None:
@@ -65,33 +63,25 @@ class Report:
 def write(settings: Settings, root: Path = Path()) -> Report:
     """Show everything that ``settings`` declares from the records under ``root``; trains and changes nothing.
 
-    Only what is drawn from something that moved is drawn anew, and files that stay the same aren't touched.
+    Files that stay the same aren't touched.
 
     Raises:
         UserError: a record, history, search or paper is not one, or a file can't be written.
     """
-    papers, kept, folder = gather(settings, root), Kept(root), root / REPORTS
-    chapters = [_chapter(result, kept) for result in papers]
+    papers, folder = gather(settings, root), root / REPORTS
+    chapters = [_chapter(result) for result in papers]
     files: dict[str, list[Path]] = {}
     for chapter in chapters:
         key = chapter.result.key
         drawn = {name: text for section in chapter.sections for name, text in section.files.items()}
         files[key] = [folder / name for name in drawn]
-        tables = (section.source for section in chapter.sections)
-        source = of_page(chapter.result, tables, len(papers))
-        page = kept.files(source, partial(_page, chapter, len(papers)))
-        _put({**drawn, **page}, folder)
+        page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
+        _put({**drawn, f"papers/{key}.html": page}, folder)
         write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
     picture = accuracy_privacy.draw(papers, beside.read(settings, root))
     _put(dict(_overviews(chapters, picture)), folder)
-    kept.clear()
     pages = {key: folder / "papers" / f"{key}.html" for key in files}
     return Report(tuple(papers), files, folder / "index.html", pages)
-
-
-def _page(chapter: Chapter, papers: int) -> Iterator[tuple[str, str]]:
-    page = render("paper.html", chapter=chapter, experiments=papers, up="../")
-    yield f"papers/{chapter.result.key}.html", page
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
@@ -102,16 +92,11 @@ def _put(files: Mapping[str, str], folder: Path) -> None:
             write_text(path, content)
 
 
-def _chapter(result: PaperResult, kept: Kept) -> Chapter:
-    sections = tuple(_section(table, kept) for table in result.tables)
+def _chapter(result: PaperResult) -> Chapter:
+    sections = tuple(Section(table, dict(_drawn(table))) for table in result.tables)
     claims = assess(result)
     said = findings.said(result.paper.findings, result.tables, claims)
     return Chapter(result, sections, tuple(claims), tuple(said))
-
-
-def _section(result: TableResult, kept: Kept) -> Section:
-    source = kept.of_table(result)
-    return Section(result, source, kept.files(source, partial(_drawn, result)))
 
 
 def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:

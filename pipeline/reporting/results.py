@@ -1,25 +1,23 @@
-"""What the report is drawn from: cells, rows, lines, tables and papers, filled with our records."""
+"""Cells, rows, lines and tables of a paper, filled with the records of this laboratory."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.judging.rule import Verdict
+from pipeline.reporting.judging.rule import Name, Verdict
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.results.schema import Record, Replica
-
-if TYPE_CHECKING:
-    from pipeline.reporting.papers import Paper
 
 T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
+Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,6 @@ class Cell:
     mean: Mean
     printed: Printed | None
     difference: float | None  # ours minus the paper's; None: no number printed, or not comparable
-    verdict: Verdict | None  # on the printed value; None: see `why`
-    why: str  # there is no verdict; nothing where there is one, or nothing to judge
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
     planned: bool  # trained under the plan that its row names: as many seeds as it says, of the same digest
@@ -58,8 +54,13 @@ class Cell:
     caveat: str | None  # why no claim rests on it, if none does: a mark of its row, or `untried`
     only_shorter: bool  # the caveat is less training than the paper's, and there is no other
     untried: str | None  # why training that never converged is no finding
-    converged: int  # how many seeds' training did
+    failed: tuple[float, ...]  # values of the seeds whose training did not converge
     draws: float | None  # spread over draws of the noise at test, root mean square over seeds
+
+    @property
+    def converged(self) -> int:
+        """Number of seeds whose training converged."""
+        return len(self.values) - len(self.failed)
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -87,6 +88,8 @@ class RowResult:
     search: dict[str, Any]  # that chose its settings; empty until it was run
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
     budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
+    planned_seeds: int  # of each level, by its plan; 0: it has no plan
+    raw: str | None  # the raw data set it is trained on; None: an accounting
 
     def measured(self, metric: str) -> "RowResult":
         """The row by a further metric of its table."""
@@ -142,6 +145,25 @@ class RowResult:
 
 
 @dataclass(frozen=True)
+class Value:
+    """A printed value and its verdict; `judging.values` makes them, once for each."""
+
+    status: Status
+    words: str  # the verdict, or the reason why there is none
+    row: RowResult | None  # that decides it, or that would
+    planned: bool = False
+    verdict: Verdict | None = None  # by the rule; None: nothing to judge it by
+
+    @property
+    def decided(self) -> bool:
+        """Whether it has a verdict and counts."""
+        return self.status in ("agrees", "above", "below")
+
+
+Values = Mapping[str, Mapping[str, Value]]  # by metric, '' the table's own, and by level
+
+
+@dataclass(frozen=True)
 class LineResult:
     """A line of the paper and the declared rows that belong to it; ``line`` is None for rows of one's own."""
 
@@ -149,6 +171,11 @@ class LineResult:
     line: Line | None
     rows: tuple[RowResult, ...]
     variant: str = ""  # of those that decide; '': the rows that do nothing differently
+    values: Values = field(default_factory=dict)  # that the paper prints, judged
+
+    def value(self, level: str, metric: str = "") -> Value | None:
+        """The judged value that the line prints at a level; None where it prints none."""
+        return self.values.get(metric, {}).get(level)
 
     def deciding(self, *levels: str) -> RowResult | None:
         """The row by which values and claims are judged at all of ``levels``; None where none is declared.
@@ -249,29 +276,3 @@ class TableResult:
     def private(self) -> bool:
         """Whether any of its cells claims privacy, or has some."""
         return any(cell.guarantee.state != "none" for cell in self.cells)
-
-
-@dataclass(frozen=True)
-class PaperResult:
-    """A paper and those of its tables that params.yaml declares rows for."""
-
-    key: str
-    paper: "Paper"
-    tables: tuple[TableResult, ...]
-
-    @property
-    def records(self) -> list[Record]:
-        """The records behind it, in the order shown."""
-        return [row.record for table in self.tables for row in table.rows if row.record is not None]
-
-    def line(self, reference: str) -> LineResult | None:
-        """The line that a claim refers to, with its rows of all parts; None if its table isn't declared."""
-        name, _, metric = reference.partition(":")
-        parts = [
-            line
-            for table in self.tables
-            for line in table.lines
-            if line.line and f"{table.key}/{line.line.key}" == name
-        ]
-        rows = (row.measured(metric) if metric else row for line in parts for row in line.rows)
-        return replace(parts[0], rows=tuple(rows)) if parts else None

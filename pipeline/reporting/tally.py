@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pipeline.reporting import wording
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
-from pipeline.reporting.judging.values import Status, Value, judge
-from pipeline.reporting.results import PaperResult, RowResult, Strength
+from pipeline.reporting.judging.values import every
+from pipeline.reporting.results import RowResult, Status, Strength, Value
 
 # what a verdict stands on, as sentences and as metrics have it
 STRENGTHS: dict[Strength, tuple[str, str]] = {
@@ -18,7 +19,7 @@ STRENGTHS: dict[Strength, tuple[str, str]] = {
 
 def metrics(*results: PaperResult) -> dict[str, int]:
     """A handful of counts, for `dvc metrics show` and `dvc metrics diff`."""
-    judged = judge(*results)
+    judged = every(*results)
     statuses = Counter(value.status for value in judged)
     decided = [value for value in judged if value.decided]
     strengths = Counter(value.row.strength for value in decided if value.row)
@@ -46,7 +47,7 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
 
     The first line has all of them; empty where none is printed.
     """
-    judged = judge(*results)
+    judged = every(*results)
     if not judged:
         return []
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)

@@ -10,11 +10,11 @@ from pipeline.privacy.parameters import is_large_delta
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.judging.rule import MOST_SEEDS
+from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, Mark, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
-from pipeline.results.schema import Attack, Composition, Ledger
+from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
 NOT_RUN = "not run"
@@ -238,16 +238,12 @@ def convergence_rule(result: TableResult) -> str:
     search = " and after a search of at least 3 step sizes, a factor of 100 apart"
     if result.table.rates_given:
         search = ", with the paper's step size"
-    # the factor is evaluation's (tested), which needs torch
     none = "That no seed has converged counts as a finding only on the full budget"
-    return f"{rule} 1.5 times chance. {none}{search}."
+    return f"{rule} {CONVERGED:g} times chance. {none}{search}."
 
 
-def verdict_words(cell: Cell) -> str:
-    """``agrees, 0.4 above``, ``inconclusive, about 9 seeds would decide``, or why there is none."""
-    verdict = cell.verdict
-    if verdict is None:
-        return cell.why
+def verdict_words(verdict: Verdict) -> str:
+    """``agrees, 0.4 above``, ``inconclusive, about 9 seeds would decide``."""
     words: str = verdict.name
     if verdict.offset is not None:
         words += (

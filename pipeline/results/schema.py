@@ -27,6 +27,8 @@ from pipeline.privacy.sampled_gaussian import Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
+# A replica has converged when its last validation accuracy is above so many times chance.
+CONVERGED = 1.5
 
 
 def _plain(text: str) -> str:

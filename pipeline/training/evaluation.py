@@ -18,12 +18,9 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
-from pipeline.results.schema import Evaluated, Evaluation, Trained
+from pipeline.results.schema import CONVERGED, Evaluated, Evaluation, Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, grouped_for, make_task, predictor
-
-# A replica has converged when its last validation accuracy is above so many times chance.
-CONVERGED = 1.5
 
 
 def evaluate(

@@ -6,17 +6,26 @@ from typing import Any
 
 from pipeline.params import Settings
 from pipeline.reporting.drawing import curves
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import LineResult, PaperResult, RowResult, TableResult
+from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
 from tests.reporting import markup
 
 
 def row(table: TableResult, key: str) -> RowResult:
     return next(declared for declared in table.rows if declared.key == key)
+
+
+def value(table: TableResult, key: str, level: str) -> Value:
+    """The printed value of the row's line, judged."""
+    line = next(line for line in table.lines if any(row.key == key for row in line.rows))
+    found = line.value(level)
+    assert found is not None
+    return found
 
 
 def table(declared: Settings, root: Path, key: str = "") -> TableResult:

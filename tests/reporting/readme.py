@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pipeline.params import load
 from pipeline.reporting import findings, tally
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.papers import short
-from pipeline.reporting.results import PaperResult
 
 README = Path(__file__).parents[2] / "README.md"
 BEFORE, AFTER = "## What it found\n\n", "## Start\n"

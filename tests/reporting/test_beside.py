@@ -39,7 +39,7 @@ def summary(tmp_path: Path) -> Path:
         {**bound, "ours": 2.0, "proven": "", "privacy": "no privacy"},
         {**bound, "ours": 3.0, "metric": "auc"},
     ]
-    common = {"paper": "second", "line": "features", "data": "mnist-of-theirs"}
+    common = {"paper": "second", "line": "features", "data": "mnist-of-theirs", "raw": "mnist"}
     rows = [{column: {**common, **line}.get(column, "") for column in flat.SUMMARY} for line in lines]
     text = "\n".join(",".join(map(str, row)) for row in [flat.SUMMARY, *(row.values() for row in rows)])
     path.write_text(text + "\n")
@@ -48,7 +48,7 @@ def summary(tmp_path: Path) -> Path:
 
 def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Path) -> None:
     label = "First et al. 2021, features, run here"
-    assert beside.read(named(), tmp_path) == [beside.Beside(label, "mnist-of-theirs", 2.5, 98.7)]
+    assert beside.read(named(), tmp_path) == [beside.Beside(label, "mnist", 2.5, 98.7)]
     assert beside.read(dpsgd.settings(), tmp_path) == []
 
 
@@ -59,7 +59,7 @@ def test_it_is_drawn_in_its_data_sets_panel(written: Report, tmp_path: Path, sum
     assert picture is not None
     assert "First et al. 2021, features, run here" in picture
     assert "First et al." not in without
-    elsewhere = [beside.Beside("of another data set", "ag-news", 1.0, 50.0)]
+    elsewhere = [beside.Beside("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
     assert accuracy_privacy.draw(written.papers, elsewhere) == without
 
 

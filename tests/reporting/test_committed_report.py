@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.params import load
 from pipeline.reporting import figures, report
-from pipeline.reporting.drawing import accuracy_privacy, curves, levels
-from pipeline.reporting.kept import Kept
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.drawing import accuracy_privacy
+from pipeline.reporting.filled import PaperResult
+from pipeline.reporting.results import TableResult
 from pipeline.results import records
 
 ROOT = Path(__file__).parents[2]
@@ -32,43 +32,12 @@ def test_every_table_and_every_page_is_what_the_records_say(monkeypatch: pytest.
     counts: dict[Path, object] = {}
     monkeypatch.setattr(report, "write_json", lambda path, content: counts.update({path: content}))
     monkeypatch.setattr(report, "_figures", committed)
-    monkeypatch.setattr(Kept, "files", lambda self, source, draw: dict(draw()))
-    monkeypatch.setattr(Kept, "clear", lambda self: None)
     monkeypatch.setattr(accuracy_privacy, "draw", lambda *given: picture.read_text(encoding="utf-8"))
     report.write(load(ROOT / "params.yaml"), ROOT)
     assert len(made) > 300
     there = {name: (ROOT / report.REPORTS / name).read_text(encoding="utf-8") for name in made}
     assert [name for name in made if made[name] != there[name]] == []
     assert counts == {path: json.loads(path.read_text(encoding="utf-8")) for path in counts}
-
-
-# one of each kind; ids and coordinates are the same on every machine
-@pytest.mark.parametrize(
-    "name",
-    [
-        "davody2020-t5",
-        "nguyen2023-f11-layers",
-        "phan2017-f3-relevance",
-        "nguyen2023-gdp-tradeoff",
-        "davody-t5-ln-lenet5-curves",
-    ],
-)
-def test_a_figure_of_each_kind_has_the_same_bytes_wherever_it_is_drawn(
-    papers_here: list[PaperResult], name: str
-) -> None:
-    table, row = next(
-        (table, row)
-        for paper in papers_here
-        for table in paper.tables
-        for row in table.rows
-        if name in (table.name, *figures.of_table(table), f"{row.key}-curves")
-    )
-    drawing = figures.of_table(table).get(name)
-    if name == table.name:
-        drawn = levels.draw(table)
-    else:
-        drawn = drawing.draw(table) if drawing else curves.draw(row, table)
-    assert drawn == (ROOT / report.REPORTS / f"figures/{name}.svg").read_text(encoding="utf-8")
 
 
 def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) -> None:

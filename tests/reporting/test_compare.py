@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, pld_epsilon, poisson_gaussian
-from pipeline.reporting.compare import _asked, _rivals, compared, proven
+from pipeline.reporting.compare import _asked, _rival, compared, proven
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records
 from tests.reporting.made_up import dpsgd
@@ -26,12 +26,13 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
     first, *others = compared(dpsgd.LAYER, dpsgd.PLAIN, dpsgd.settings())
-    assert (first.cell.level, first.rivals) == ("epsilon=inf", ())  # 'no bound' is comparable with none
+    assert (first.cell.level, first.rival) == ("epsilon=inf", None)  # 'no bound' is comparable with none
     epsilons = [proven(comparison.cell) for comparison in others]
     assert epsilons == sorted(epsilons, reverse=True)
     for comparison in others:
-        ((share, rival),) = comparison.rivals
-        assert (share, comparison.lacking) == (1.0, False)
+        rival = comparison.rival
+        assert rival is not None
+        assert not comparison.lacking
         assert proven(rival) <= 1.01 * proven(comparison.cell)
         assert comparison.difference is not None
         assert comparison.difference.value == pytest.approx(comparison.cell.mean.value - rival.mean.value)
@@ -41,7 +42,7 @@ def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
     comparisons = compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings())
     private = [comparison for comparison in comparisons if proven(comparison.cell) < 99]
     assert private
-    assert all(comparison.rivals == () and comparison.difference is None for comparison in private)
+    assert all(comparison.rival is None and comparison.difference is None for comparison in private)
 
 
 @pytest.mark.parametrize(
@@ -93,24 +94,21 @@ def level(name: str, epsilon: float, validation: float, *values: float) -> Any:
     return SimpleNamespace(level=name, mean=mean(values), guarantee=guarantee, replicas=replicas)
 
 
-def test_between_two_levels_accuracy_is_linear_in_the_logarithm_of_epsilon() -> None:
+def test_only_a_level_that_spends_no_more_is_compared() -> None:
     bounded = [level("epsilon=4", 4.0, 0.9, 92, 94), level("epsilon=1", 1.0, 0.8, 80, 84)]
     bounded.append(level("epsilon=9", 9.0, 0.95, 99))
-    (low_share, low), (high_share, high) = _rivals(2.0, bounded)
-    assert (low.level, high.level) == ("epsilon=1", "epsilon=4")
-    assert (low_share, high_share) == pytest.approx((0.5, 0.5))
-    # whatever is measured at this epsilon is taken as it is, to a hundredth
-    assert [rival.level for _, rival in _rivals(4.03, bounded)] == ["epsilon=4"]
-    assert [rival.level for _, rival in _rivals(20.0, bounded)] == ["epsilon=9"]
-    assert _rivals(0.5, bounded) == _rivals(float("inf"), bounded) == ()
+    # one of the same epsilon, to a hundredth, else the best of those that spend less
+    found = {epsilon: _rival(epsilon, bounded) for epsilon in (2.0, 4.03, 20.0, 0.5, float("inf"))}
+    names = {epsilon: rival.level if rival else None for epsilon, rival in found.items()}
+    assert names == {2.0: "epsilon=1", 4.03: "epsilon=4", 20.0: "epsilon=9", 0.5: None, float("inf"): None}
 
 
 def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_data_say() -> None:
     bounded = [level("batch=64", 4.0, 0.8, 99, 99), level("batch=128", 4.0, 0.9, 50, 50)]
     for epsilon in (4.0, 20.0):
-        assert [rival.level for _, rival in _rivals(epsilon, bounded)] == ["batch=128"]
-    above = [level("batch=32", 1.0, 0.9, 50), level("batch=16", 1.0, 0.8, 99), *bounded]
-    assert [rival.level for _, rival in _rivals(2.0, above)] == ["batch=32", "batch=128"]
+        rival = _rival(epsilon, bounded)
+        assert rival is not None
+        assert rival.level == "batch=128"
 
 
 def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:

@@ -9,9 +9,9 @@ from pipeline.params import load
 from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.claims.ledgers import SameGuarantee
 from pipeline.reporting.figures import relevance_pictures
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import Sources, fill
 from pipeline.reporting.marks import of_staleness
-from pipeline.reporting.results import PaperResult
 from pipeline.results import records
 from tests.reporting.lookup import outcome
 from tests.reporting.made_up import dpsgd, toys

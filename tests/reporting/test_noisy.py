@@ -12,9 +12,9 @@ from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.tables.reading import wide
-from pipeline.reporting.wording import convergence_rule, verdict_words
+from pipeline.reporting.wording import convergence_rule
 from pipeline.results import records
-from pipeline.training.evaluation import CONVERGED
+from pipeline.results.schema import CONVERGED
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.lookup import drawn, markdown
@@ -36,6 +36,12 @@ def cell_of(root: Path, key: str = noisy.PLAIN, level: str = "sigma=1", **conver
     return row_of(root, declared, key).cells[level]
 
 
+def judged_words(root: Path, **converged: Any) -> str:
+    """The verdict at sigma = 1 of the plain row alone."""
+    cell_of(root, **converged)
+    return lookup.value(lookup.table(noisy.settings(), root), noisy.PLAIN, "sigma=1").words
+
+
 def source(table: TableResult, key: str, shown: Callable[[TableResult], pd.DataFrame] = wide) -> pd.Series:
     frame = shown(table)
     return frame[frame["source"].str.startswith(f"ours: {key}")].iloc[0]
@@ -44,7 +50,7 @@ def source(table: TableResult, key: str, shown: Callable[[TableResult], pd.DataF
 def test_where_the_paper_saw_no_convergence_ours_lies_above_if_enough_seeds_converged(tmp_path: Path) -> None:
     noisy.search(tmp_path)
     verdicts = [
-        verdict_words(cell_of(tmp_path, sigma_1=seeds)).partition(" (")[0]
+        judged_words(tmp_path, sigma_1=seeds).partition(" (")[0]
         for seeds in ((True,) * 3, (True, False, True), (False,) * 3)
     ]
     assert verdicts == ["above", "inconclusive, about 4 seeds would decide", "agrees"]
@@ -82,7 +88,7 @@ def test_failing_is_a_finding_only_after_a_wide_search(
         noisy.search(tmp_path, rates)
     cell = cell_of(tmp_path)
     assert cell.caveat == caveat
-    assert verdict_words(cell) == ("too few step sizes tried" if caveat else AGREES)
+    assert judged_words(tmp_path) == ("too few step sizes tried" if caveat else AGREES)
     # where training succeeds nobody asks for a search
     assert row_of(tmp_path, noisy.settings()).cells["sigma=0"].caveat is None
     assert (f"[{caveat}]" in markdown(lookup.table(noisy.settings(), tmp_path))) == (caveat is not None)

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from pipeline.params import load as load_params
 from pipeline.reporting import findings, papers, wording
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.report import Report
-from pipeline.reporting.results import PaperResult
 from tests.reporting import lookup, readme
 from tests.reporting.made_up import dpsgd, toys
 from tests.reporting.markup import check, words

@@ -64,14 +64,15 @@ def test_a_cell_holds_ours_the_papers_their_difference_and_a_verdict(table: Tabl
         (dpsgd.LAYER, "epsilon=0.05"): "above",
         (dpsgd.PLAIN, "epsilon=0.05"): "inconclusive",
     }
-    assert {place: row(table, place[0]).cells[place[1]].verdict.name for place in verdicts} == verdicts
+    assert {place: lookup.value(table, *place).status for place in verdicts} == verdicts
 
 
 def test_synthetic_data_are_marked_and_not_compared(tmp_path: Path) -> None:
     synthetic = layer(tmp_path, "synthetic")
+    judged = lookup.value(lookup.table(dpsgd.settings(), tmp_path), dpsgd.LAYER, "epsilon=3")
     assert words(synthetic) == [dpsgd.BUDGET, "synthetic data", dpsgd.EXAMPLES]
     cell = synthetic.cells["epsilon=3"]
-    assert (cell.difference, cell.verdict, cell.why) == (None, None, "synthetic data")
+    assert (cell.difference, judged.verdict, judged.words) == (None, None, "synthetic data")
     assert cell.printed is not None  # still shown
 
 

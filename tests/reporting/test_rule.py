@@ -10,6 +10,7 @@ from scipy import stats
 from pipeline.params import load
 from pipeline.params.schema import REPEATED
 from pipeline.reporting import papers
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
@@ -20,7 +21,6 @@ from pipeline.reporting.judging.rule import (
     of_mean,
 )
 from pipeline.reporting.printed import Printed
-from pipeline.reporting.results import PaperResult
 
 ROOT = Path(__file__).parents[2]
 

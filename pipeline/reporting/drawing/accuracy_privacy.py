@@ -13,8 +13,8 @@ from pipeline.fields import Strict
 from pipeline.methods.rooms import method_settings
 from pipeline.reporting.beside import Beside
 from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.results import PaperResult
 from pipeline.reporting.wording import level_words, upwards
 
 NAME = "accuracy-privacy"
@@ -66,7 +66,7 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
-        if row.record and _set(row.record.data) == key and row.comparable
+        if row.record and row.raw == key and row.comparable
         for cell in row.cells.values()
         if (epsilon := cell.guarantee.ledger.epsilon_upper) is not None
         and cell.guarantee.state not in ("none", "none_proven")
@@ -74,14 +74,10 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
     ]
 
 
-def _set(data: str) -> str:
-    return next((key for key in SETS if data.startswith(key)), "")
-
-
 def _beside(axes: Axes, key: str, beside: Sequence[Beside]) -> None:
     """What laboratories beside this one reach, with a marker for each line of a paper."""
     for number, label in enumerate(dict.fromkeys(result.label for result in beside)):
-        of_line = [result for result in beside if result.label == label and _set(result.data) == key]
+        of_line = [result for result in beside if result.label == label and result.raw == key]
         if of_line:
             points = [(min(result.epsilon, LARGEST), result.percent) for result in of_line]
             marker = BESIDE_MARKERS[number % len(BESIDE_MARKERS)]

@@ -1,13 +1,8 @@
-"""How every figure looks, and figures as SVG text.
-
-The same input gives the same bytes on every machine: no dates, ids that count up, and coordinates to a
-hundredth of a point, as another machine's libraries differ in a number's last bits.
-"""
+"""Style of the figures, and figures as SVG text without dates."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from html import escape
 from io import StringIO
 from typing import Any, TypeVar
@@ -54,9 +49,6 @@ _STYLE: Any = {
     "legend.fontsize": 9,
 }
 _PANEL = re.compile(r'^( *)<g id="panel-\d+" data-box="([^"]*)">\n(.*?)^\1</g>', re.MULTILINE | re.DOTALL)
-_PLACES = re.compile(r'(?<= )(?:d|x|y|width|height|transform)="[^"]*"')
-_LONG = re.compile(r"-?\d+\.\d{3,}")
-_DERIVED = re.compile(r'(?<= id=")[A-Za-z]\w*?[0-9a-f]{10}(?=")')  # matplotlib's digests, of every last bit
 # a link, a blank, and what it says on hover
 _LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
@@ -137,25 +129,7 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
             corner = box.x0 - ROOM, figure.bbox.height - box.y1 - ROOM
             sides = (*corner, box.width + 2 * ROOM, box.height + 2 * ROOM)
             drawn = drawn.replace(gid, f'{gid} data-box="{" ".join(str(round(side)) for side in sides)}"')
-    return _settled(name, drawn)
-
-
-def _settled(name: str, svg: str) -> str:
-    """The figure with ids that count up, rounded coordinates, and what its links say on hover as titles."""
-    # nothing refers to images, and two may be the same
-    svg = re.sub(r' id="image[0-9a-f]*"', "", svg)
-    salt = sha256(name.encode()).hexdigest()[:6]
-    ids = {old: f"i{salt}-{number}" for number, old in enumerate(dict.fromkeys(_DERIVED.findall(svg)))}
-    if ids:
-        svg = re.sub("|".join(ids), lambda match: ids[match[0]], svg)
-    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
-    svg = _PLACES.sub(lambda place: _LONG.sub(lambda match: _rounded(match[0]), place[0]), svg)
-    return _LINK.sub(r'<a xlink:href="\1"><title>\2</title>', svg)
-
-
-def _rounded(coordinate: str) -> str:
-    short = f"{float(coordinate):.2f}".rstrip("0").rstrip(".")
-    return "0" if short == "-0" else short
+    return _LINK.sub(r'<a xlink:href="\1"><title>\2</title>', drawn)
 
 
 def themed(svg: str, title: str) -> str:

@@ -8,10 +8,10 @@ from typing import Literal
 
 from scipy.stats import binomtest, norm, t
 
+from pipeline.reporting.judging.intervals import LEVEL
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
 Name = Literal["agrees", "above", "below", "inconclusive"]
-LEVEL = 0.95
 FEWEST_SEEDS = 3
 MOST_SEEDS = 100  # more of one cell are not trained, so that no number is named
 SHARE_MARGIN = 0.1  # of seeds that converge

@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.reporting import tally
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.results import PaperResult, TableResult
+from pipeline.reporting.results import TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
 
@@ -28,7 +29,7 @@ class Share:
 
 def agreement(result: PaperResult) -> list[Share]:
     """Every value that the paper prints, by what became of it."""
-    return _shares(Counter(value.status for value in values.judge(result)), VALUES)
+    return _shares(Counter(value.status for value in values.every(result)), VALUES)
 
 
 def privacy_bought(result: PaperResult) -> list[Share]:

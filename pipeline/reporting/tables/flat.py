@@ -13,18 +13,19 @@ import pandas as pd
 from pipeline.params import Row
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.severity import NotCovered
-from pipeline.reporting.judging.values import Value, of_line
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.printed import Printed
-from pipeline.reporting.results import Cell, LineResult, PaperResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.tables import released_noise
 from pipeline.reporting.vocabulary import words
+from pipeline.results.schema import AccountantEpsilon, Attack
 
 SUMMARY = (
-    "paper", "table", "row", "line", "variant", "level", "data", "method", "metric", "metric_unit", "budget",
-    "seeds", "ours", "half_width_95", "paper_value", "decides", "verdict", "planned",
+    "paper", "table", "row", "line", "variant", "level", "raw", "data", "method", "metric", "metric_unit",
+    "budget", "seeds", "ours", "half_width_95", "paper_value", "decides", "verdict", "planned",
     "claimed", "proven", "shown", "delta", "privacy", "why",
 )  # fmt: skip
 LEDGER = (
@@ -73,7 +74,7 @@ class LevelResult:
     @cached_property
     def value(self) -> Value | None:
         """What became of the printed value that it decides; of a line without a row, that it waits."""
-        return of_line(self.line, self.level) if self.row is None or self.decides else None
+        return self.line.value(self.level) if self.row is None or self.decides else None
 
     @property
     def status(self) -> str:
@@ -122,31 +123,27 @@ def of_table(result: TableResult) -> Iterator[LevelResult]:
                 yield LevelResult(result, line, row, level)
 
 
-def _attributes(thing: object | None, names: str) -> Columns:
-    """Columns with the attributes of ``thing``; ``proven=epsilon_upper`` is a column of another name."""
-    pairs = (name.partition("=") for name in names.split())
-    return {
-        column: None if thing is None else getattr(thing, attribute or column)
-        for column, _, attribute in pairs
-    }
-
-
 def _declared(here: LevelResult) -> Columns:
-    result, line, row, level, theirs = here.result, here.line, here.row, here.level, here.theirs
+    result, row, theirs = here.result, here.row, here.theirs
     declared = row.declared if row and isinstance(row.declared, Row) else None
     return {
         "paper": result.paper,
         "table": result.name.removeprefix(f"{result.paper}-"),
-        "line": line.label,
-        **_attributes(row, "row=key variant"),
-        "level": level,
-        **_attributes(declared, "data method"),
+        "line": here.line.label,
+        "row": row.key if row else None,
+        "variant": row.variant if row else None,
+        "raw": row.raw if row else None,
+        "level": here.level,
+        "data": declared.data if declared else None,
+        "method": declared.method if declared else None,
         "metric": result.table.metric,
         "metric_unit": result.table.unit,
-        **_attributes(row if declared else None, "budget"),
+        "budget": row.budget if row and declared else None,
         "status": "run" if here.cell else wording.NOT_RUN,
         "marks": "; ".join(mark.words for mark in row.marks) if row else "",
-        **_attributes(theirs, "paper_value=value paper_error=error paper_words=words"),
+        "paper_value": theirs.value if theirs else None,
+        "paper_error": theirs.error if theirs else None,
+        "paper_words": theirs.words if theirs else None,
         "paper_examples": result.table.examples,
         "margin": result.table.margin_at(theirs) if theirs else None,
         "decides": here.decides,
@@ -157,13 +154,15 @@ def _declared(here: LevelResult) -> Columns:
 def _measured(here: LevelResult) -> Columns:
     cell = here.cell
     trained = cell if cell and not cell.mean.exact else None
-    columns = {
+    columns: Columns = {
         "ours": round(cell.mean.value, 9) if cell else None,
         "half_width_95": cell.mean.half if cell else None,
         "seeds": trained.mean.n if trained else None,
-        **_attributes(cell, "planned draws_std=draws"),
-        **_attributes(trained, "converged"),
-        **_attributes(cell, "difference caveat"),
+        "planned": cell.planned if cell else None,
+        "draws_std": cell.draws if cell else None,
+        "converged": trained.converged if trained else None,
+        "difference": cell.difference if cell else None,
+        "caveat": cell.caveat if cell else None,
     }
     for metric in here.result.table.also:
         further = here.row.also[metric].get(here.level) if here.row else None
@@ -176,33 +175,52 @@ def _spent(here: LevelResult) -> Columns:
     """The ledger of the level's worst replica, and the attack that came closest to it or beyond."""
     guarantee, verdict = (here.cell.guarantee if here.cell else None), here.verdict
     ledger, attack = (guarantee.ledger if guarantee else None), (verdict.attack if verdict else None)
-    accountants = (
-        f"{result.accountant}: {'none' if result.epsilon is None else format(result.epsilon, '.6g')}"
-        + (f" ({result.note})" if result.note else "")
-        for result in (ledger.accountants if ledger else ())
-    )
     return {
         "privacy": vocabulary.PRIVACY[guarantee.state].text if guarantee else None,
-        **_attributes(guarantee, "why=reason"),
-        **_attributes(verdict, "ledger_verdict=name floating_point"),
-        **_attributes(ledger, "claimed claimed_by proven=epsilon_upper accountant shown=epsilon_lower"),
+        "why": guarantee.reason if guarantee else None,
+        "ledger_verdict": verdict.name if verdict else None,
+        "floating_point": verdict.floating_point if verdict else None,
+        "claimed": ledger.claimed if ledger else None,
+        "claimed_by": ledger.claimed_by if ledger else None,
+        "proven": ledger.epsilon_upper if ledger else None,
+        "accountant": ledger.accountant if ledger else None,
+        "shown": ledger.epsilon_lower if ledger else None,
         "shown_by": words(ledger.epsilon_lower_by) if ledger and ledger.epsilon_lower_by else None,
-        **_attributes(ledger, "mu_clt=mu"),
-        "accountants": "; ".join(accountants),
-        **_attributes(attack, "attack attack_shown=largest attack_shown_assuming_nothing=epsilon"),
-        **_attributes(attack, "attack_proven=epsilon_upper attack_event=event attack_sees=sees"),
-        **_attributes(attack, "attack_confidence=confidence"),
-        "attack_trials": sum(attack.trials) if attack else None,
-        **_attributes(attack, "attack_seconds=seconds"),
-        **_attributes(ledger, "delta unit"),
+        "mu_clt": ledger.mu if ledger else None,
+        "accountants": "; ".join(map(_accountant, ledger.accountants)) if ledger else "",
+        **_attacked(attack),
+        "delta": ledger.delta if ledger else None,
+        "unit": ledger.unit if ledger else None,
         "neighbouring": RELATION_WORDS[ledger.neighbouring] if ledger else None,
-        **_attributes(ledger, "noise_multiplier sampling sampling_rate steps"),
+        "noise_multiplier": ledger.noise_multiplier if ledger else None,
+        "sampling": ledger.sampling if ledger else None,
+        "sampling_rate": ledger.sampling_rate if ledger else None,
+        "steps": ledger.steps if ledger else None,
         "not_covered": "; ".join(
             f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in here.not_covered
         ),
         "not_covered_at_worst": severity.at_worst(here.not_covered),
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
+    }
+
+
+def _accountant(result: AccountantEpsilon) -> str:
+    epsilon = "none" if result.epsilon is None else format(result.epsilon, ".6g")
+    return f"{result.accountant}: {epsilon}" + (f" ({result.note})" if result.note else "")
+
+
+def _attacked(attack: Attack | None) -> Columns:
+    return {
+        "attack": attack.attack if attack else None,
+        "attack_shown": attack.largest if attack else None,
+        "attack_shown_assuming_nothing": attack.epsilon if attack else None,
+        "attack_proven": attack.epsilon_upper if attack else None,
+        "attack_event": attack.event if attack else None,
+        "attack_sees": attack.sees if attack else None,
+        "attack_confidence": attack.confidence if attack else None,
+        "attack_trials": sum(attack.trials) if attack else None,
+        "attack_seconds": attack.seconds if attack else None,
     }
 
 
@@ -213,7 +231,8 @@ def _made(here: LevelResult) -> Columns:
     editions = sorted(provenance.edition.items()) if provenance else ()
     return {
         "editions": "; ".join(f"{raw}: {name}" for raw, name in editions),
-        **_attributes(row, "examples"),
-        **_attributes(provenance, "device revision"),
+        "examples": row.examples if row else None,
+        "device": provenance.device if provenance else None,
+        "revision": provenance.revision if provenance else None,
         "record": record.digest() if record else None,
     }

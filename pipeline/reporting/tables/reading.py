@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.reporting import wording
-from pipeline.reporting.judging import values
-from pipeline.reporting.judging.values import Value
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 
 
 @dataclass(frozen=True)
@@ -20,9 +18,9 @@ class Reading:
     cells: dict[str, Cell]  # by level
     decides: bool
 
-    def value(self, level: str) -> Value | None:
-        """What became of the value printed there; None of a variant, and where none is printed."""
-        return values.of_line(self.line, level) if self.decides else None
+    def value(self, level: str, metric: str = "") -> Value | None:
+        """The judged value that is printed there; None of a variant, and where none is printed."""
+        return self.line.value(level, metric) if self.decides else None
 
     def further(self, result: TableResult) -> Iterator[tuple[str, str, dict[str, Cell]]]:
         """(metric, words, cells) of the table's further metrics that its rows have."""
@@ -97,14 +95,15 @@ def _ours(reading: Reading, result: TableResult) -> Iterator[list[str]]:
     yield [label, f"ours: {source}" if source else "ours", *texts]
     for metric, words, cells in reading.further(result):
         decimals = result.table.decimals_of(metric)
-        shown = {level: _further(cell, reading, decimals) for level, cell in cells.items()}
+        shown = {level: _further(cell, reading, metric, decimals) for level, cell in cells.items()}
         yield [label, words, *(shown.get(level, "") for level in result.levels)]
 
 
-def _further(cell: Cell, reading: Reading, decimals: int | None) -> str:
+def _further(cell: Cell, reading: Reading, metric: str, decimals: int | None) -> str:
     """A further metric, with the verdict where the paper prints that too."""
     text = wording.cell_text(cell, decimals)
-    return f"**{text}** {wording.verdict_words(cell)}" if reading.decides and cell.printed else text
+    value = reading.value(cell.level, metric)
+    return f"**{text}** {value.words}" if value else text
 
 
 def _text(reading: Reading, level: str, result: TableResult) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging import values
 from pipeline.reporting.results import Cell, LineResult, TableResult
 
 
@@ -50,7 +49,7 @@ def differing(line: LineResult, levels: Sequence[str]) -> str | None:
     """Where a line's numbers differ from the paper's, and why; None where none does."""
     if line.line is None:
         return None
-    judged = {level: values.of_line(line, level) for level in levels}
+    judged = {level: line.value(level) for level in levels}
     statuses = {level: value.status for level, value in judged.items() if value}
     sides = [
         f"{side} the paper at {', '.join(wording.level_words(level) for level in at)}"
