@@ -9,8 +9,9 @@ from dprepro.checking import checked
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
-from pipeline.privacy.accounting import noise_for, tightest
+from pipeline.privacy.calibration import least_noise
 from pipeline.privacy.parameters import Epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled"]
@@ -97,12 +98,16 @@ def noise_multiplier(
 ) -> float:
     """The noise multiplier, over the clipping bound, with which Poisson samples spend at most ``epsilon``.
 
-    It is found by privacy loss distributions, the tightest proven bound, or where these can't tell ``delta``
-    by Renyi DP. The other arguments, and what neighbours are, are those of `epsilon`.
+    The tightest proven bound decides, and is between .998 times ``epsilon`` and ``epsilon``. The other
+    arguments, and what neighbours are, are those of `epsilon`.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
     settings = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
-    total_steps = settings.total_steps
-    return noise_for(epsilon, delta, batch / examples, total_steps, tightest(epsilon, delta, total_steps))
+    spending, total_steps = spending_of(settings), settings.total_steps
+
+    def spending_at(noise: float) -> SampledGaussian:
+        return spending.model_copy(update={"noise_multiplier": noise})
+
+    return least_noise(epsilon, delta, total_steps, spending_at)

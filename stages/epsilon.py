@@ -1,5 +1,8 @@
 """`dprepro epsilon`: what settings spend, by every accountant, and how much noise an epsilon takes."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -7,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from pipeline.results.schema import Ledger
 
-DIGITS = 5  # of the noise that is found, rounded up so that it keeps the epsilon
+PATIENCE = 2.0  # seconds
 SELECTION = "an upper bound for the best alone of a drawn number of such trainings"
 
 
@@ -22,8 +25,7 @@ def epsilon(
         ),
     ] = None,
     for_epsilon: Annotated[
-        float | None,
-        typer.Option(help="Find the noise that keeps this epsilon, of Poisson samples; or --sigma."),
+        float | None, typer.Option(help="Find the noise that keeps this epsilon; or --sigma.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the examples; or --steps.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the training; or --epochs.")] = None,
@@ -44,23 +46,19 @@ def epsilon(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
 ) -> None:
-    """Epsilon of DP-SGD with these settings, by every accountant; or the noise that an epsilon takes."""
-    from rich.console import Console
-
+    """Epsilon of DP-SGD with these settings, by every accountant that needs no torch; or the noise for it."""
     from pipeline.errors import UserError
+    from pipeline.ledgers.accountants import fast_accountants
     from pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from pipeline.ledgers.ledger import make_ledger
     from pipeline.ledgers.precision import up
-    from pipeline.privacy.accounting import noise_for, tightest
+    from pipeline.privacy.calibration import least_noise
     from pipeline.privacy.selection import selection_epsilon
     from pipeline.reporting.wording import delta_remark
     from pipeline.results.schema import AccountantEpsilon
-    from pipeline.rounding import rounded_up
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
-    if for_epsilon is not None and sampling != "poisson":
-        raise UserError(f"--for-epsilon: of Poisson samples only, not of --sampling {sampling}")
     if for_epsilon is not None and not for_epsilon > 0:
         raise UserError(f"--for-epsilon {for_epsilon:g}: not allowed; it must be above 0")
     options: dict[str, Any] = {
@@ -71,22 +69,23 @@ def epsilon(
         "delta": delta,
     }
     options |= {"sampling": sampling}
-    with Console(stderr=True).status("accounting"):
+    with _progress():
         try:
             settings = dpsgd_settings(1.0 if sigma is None else sigma, **options)
         except UserError as problem:
             raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
-            steps = settings.total_steps
-            noise = noise_for(
-                for_epsilon, delta, batch / examples, steps, tightest(for_epsilon, delta, steps)
+            sigma = least_noise(
+                for_epsilon,
+                delta,
+                settings.total_steps,
+                lambda noise: spending_of(dpsgd_settings(noise, **options)),
             )
-            sigma = float(rounded_up(noise, DIGITS))  # so that what is printed is what is accounted for
             settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"
-        ledger = make_ledger(spending_of(settings), settings.total_steps, delta, None)
+        spending = spending_of(settings)
+        ledger = make_ledger(spending, settings.total_steps, delta, None, others=fast_accountants())
         if best_of is not None:
-            spending = spending_of(settings)
             best = up(selection_epsilon(spending, settings.total_steps, delta, best_of, "geometric"))
             selection = AccountantEpsilon(
                 accountant=f"rdp, best of {best_of:g} (geometric)", epsilon=best, note=SELECTION
@@ -100,6 +99,17 @@ def epsilon(
         typer.echo(f"delta {delta:g} is not below 1/N: so large a delta may publish an example", err=True)
     elif remark := delta_remark(delta, examples):
         typer.echo(remark, err=True)
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Print a line to standard error if the computation takes longer than `PATIENCE` seconds."""
+    timer = threading.Timer(PATIENCE, lambda: typer.echo("accounting ...", err=True))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _print(sigma: float, rate: float, ledger: "Ledger") -> None:

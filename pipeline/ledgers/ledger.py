@@ -1,8 +1,9 @@
 """The privacy ledger: what a training really buys, by every accountant that can tell."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import fsum, inf, isfinite
+from types import ModuleType
 
 from dp_accounting import NeighboringRelation
 
@@ -102,17 +103,28 @@ def make_ledger(
     reasons: tuple[Statement, ...] = (),
     not_covered: Iterable[Statement] = (),
     reported_steps: Iterable[int] = (),
+    others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """What ``steps`` steps really buy at ``delta``; ``reasons`` say why no bound holds, where none does.
+    """Ledger of a Gaussian mechanism.
 
-    The claim is what the accountant ``claimed_by`` says: 'rdp', 'pld' or 'clt'. What is accounted is the
-    least of the bounds that hold.
+    Args:
+        spending: the mechanism of a step.
+        steps: number of steps.
+        delta: at which epsilons are.
+        claimed_by: accountant of the claim, 'rdp', 'pld' or 'clt'.
+        reasons: why no bound holds, where none does.
+        not_covered: uses of private data that no epsilon covers.
+        reported_steps: steps after which the ledger has the epsilon spent so far.
+        others: accountants whose epsilons stand beside the bounds; None: all.
+
+    Returns:
+        The ledger, whose proven epsilon is the least of the bounds.
     """
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
     tightest = min(epsilons, key=lambda name: epsilons[name])
     results = [*bounds.values()]
-    for accountant in accountants():
+    for accountant in accountants() if others is None else others:
         results += accountant.epsilons(spending, steps, delta, epsilons[tightest])
     mu, curve = None, None
     if claimed_by == "clt":

@@ -68,11 +68,21 @@ class OneStep:
         return amplified_delta(self.spending, np.asarray(epsilons))
 
 
-def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) -> Losses | OneStep | None:
-    """The losses of ``steps`` steps on a grid that is fine for their epsilon at ``delta``, at most ``bound``.
+def losses(
+    spending: SampledGaussian, steps: int, delta: float, bound: float, coarseness: float = 1.0
+) -> Losses | OneStep | None:
+    """Losses of ``steps`` steps on a grid that suits their epsilon at ``delta``.
 
-    None where there is none: of 'shuffled', whose steps depend on each other, at other epsilons than those
-    from `LEAST` to `LARGEST`, and at a delta that is too small to be told from rounding.
+    Args:
+        spending: the mechanism of a step.
+        steps: number of steps.
+        delta: at which epsilon is wanted.
+        bound: an upper bound on that epsilon.
+        coarseness: factor on the grid's interval; a coarse grid is faster, and its bounds are looser.
+
+    Returns:
+        The losses; None for 'shuffled', whose steps depend on each other, for epsilons outside
+        `LEAST_EPSILON` to `LARGEST_EPSILON`, and for a delta that is lost in rounding.
     """
     if steps == 1 and spending.sampling != "shuffled" and spending.first_release is None:
         return OneStep(spending)
@@ -82,11 +92,11 @@ def losses(spending: SampledGaussian, steps: int, delta: float, bound: float) ->
         or delta <= ROUNDING * steps
     ):
         return None
-    interval = _interval(spending, bound)
+    interval = coarseness * _interval(spending, bound)
     grid = composed_losses(spending, steps, interval)
     while (
         isfinite(epsilon := grid.epsilon(delta))
-        and (finer_interval := _interval(spending, epsilon)) < interval / 2
+        and (finer_interval := coarseness * _interval(spending, epsilon)) < interval / 2
     ):
         interval, grid = finer_interval, composed_losses(spending, steps, finer_interval)
     return grid if isfinite(epsilon) else None

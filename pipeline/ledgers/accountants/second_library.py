@@ -7,6 +7,7 @@ from pipeline.privacy.accounting import opacus_prv, opacus_rdp
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import AccountantEpsilon
 
+SLOW_IMPORT = True  # Opacus imports torch
 # beyond which Opacus's PRV accountant takes minutes and ends at infinity
 PRV_LARGEST = 1e2
 # whose grid is the finer the more steps there are, and whose transforms carry no smaller delta
