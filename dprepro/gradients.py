@@ -1,5 +1,6 @@
 """Clipped per-example gradients of any network."""
 
+import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,10 +26,11 @@ def clipped_sum(
     """The sum over examples of the gradients of their cross-entropy, each clipped to an L2 norm of ``clip``.
 
     Where the examples are a Poisson sample, adding noise of standard deviation z ``clip`` to it is one step
-    of DP-SGD with noise multiplier z (Abadi et al. 2016). Before the first sum, and whenever the network is
-    another one or in another mode, it is tried on random inputs (`pipeline.privacy.clippers`): one in which
-    examples see each other, such as by `nn.BatchNorm2d` in training, has no per-example gradient, and is
-    refused; one for which the fast way isn't right goes by a slower one that is.
+    of DP-SGD with noise multiplier z (Abadi et al. 2016). The network runs on one example by itself: under
+    `torch.func.vmap` over all of them or, where that can't be, one after the other. Before the first sum, and
+    whenever the network is another one or in another mode, it is tried on made-up inputs
+    (`pipeline.privacy.clippers`). A network that mixes examples in a batch, such as by `nn.BatchNorm2d` in
+    training, is refused, and one for which the fast way isn't right goes by a slower one that is.
 
     Args:
         network: logits (B, K) of inputs; gradients are taken of its parameters with ``requires_grad``.
@@ -43,8 +45,12 @@ def clipped_sum(
 
     Raises:
         UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, nothing is trained, the
-            network mixes examples, its parameters have no size yet or are in half precision, or it runs under
-            `torch.autocast`: rounding would move the sum by more than ``clip``.
+            network mixes examples or keeps something of them between calls, it fails on the inputs, its
+            parameters have no size yet or are in half precision, or it runs under `torch.autocast`: rounding
+            would move the sum by more than ``clip``.
+
+    Warns:
+        UserWarning: the network changes variables outside of itself, and only trials vouch for it.
     """
     if labels.dim() != 1 or labels.shape != inputs.shape[:1] or not labels.numel():
         raise UserError(
@@ -71,21 +77,35 @@ def clipped_sum(
     if _FACTORIES.get(network, (None,))[0] != signature:
         single_replica = inputs.device.type == "cpu"
         factory = clipper_factory(network, torch.zeros_like(inputs[:1]), 1, reference, single_replica)
+        if factory.isolation == "tried":
+            warnings.warn(
+                "the network changes variables outside of itself from call to call; that these carry nothing "
+                "from one example to another is tried, not proven",
+                stacklevel=2,
+            )
         _FACTORIES[network] = signature, factory, _classes(network, inputs[:1])
     _, factory, classes = _FACTORIES[network]
     labels = labels.to(inputs.device, torch.int64)
     if labels.min() < 0 or labels.max() >= classes:
         raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {classes - 1}")
-    clipper = factory(network)
     unit = next(iter(tensors.values())).new_ones(())
     bounds = Bounds.whole(clip * unit, len(tensors))
     try:
         with torch.no_grad():
-            return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+            return factory(network)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+    except (UserError, MemoryError, torch.OutOfMemoryError):
+        raise
     except IndexError as problem:
         if inputs.is_floating_point():
-            raise
+            raise _failure(problem) from problem
         raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
+    except Exception as problem:  # whatever the network's own code raises of these inputs
+        raise _failure(problem) from problem
+
+
+def _failure(problem: Exception) -> UserError:
+    text = printable(str(problem).split("\n")[0])
+    return UserError(f"inputs: the network doesn't take them, though it takes others like them: {text}")
 
 
 def _classes(network: nn.Module, example: Tensor) -> int:

@@ -1,5 +1,8 @@
 """A network as a function of its tensors."""
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,8 +38,26 @@ def has_shared_tensors(net: nn.Module) -> bool:
     return len(dict(net.named_parameters(remove_duplicate=False))) > len(dict(net.named_parameters()))
 
 
+@contextmanager
+def fresh_state(net: nn.Module) -> Iterator[None]:
+    """Give ``net`` copies of its buffers and attributes inside, and its own back afterwards."""
+    layers = list(net.modules())
+    kept = [dict(vars(layer)) for layer in layers]
+    memo: dict[int, Any] = {id(part): part for part in (*layers, *net.parameters())}
+    try:
+        for layer, attributes in zip(layers, kept, strict=True):
+            own = {name: attributes.pop(name) for name in ("_parameters", "_modules")}
+            vars(layer).update(copy.deepcopy(attributes, memo))
+            attributes.update(own)
+        yield
+    finally:
+        for layer, attributes in zip(layers, kept, strict=True):
+            vars(layer).clear()
+            vars(layer).update(attributes)
+
+
 def trial_call(net: nn.Module, inputs: Tensor) -> Any:
-    """What ``net`` makes of ``inputs``, with its buffers and torch's random numbers left as they were."""
+    """What ``net`` makes of ``inputs``, with its state and torch's random numbers left as they were."""
     devices = [inputs.device] if inputs.is_cuda else []
-    with torch.no_grad(), torch.random.fork_rng(devices):
-        return functional_call(net, {name: value.clone() for name, value in net.named_buffers()}, (inputs,))
+    with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
+        return net(inputs)

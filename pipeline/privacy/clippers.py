@@ -1,30 +1,85 @@
-"""Which way of clipped sums a network is taken by: the fastest that is right for it.
+"""The way by which a network's clipped sums are computed: the fastest that is right for it.
 
-Nobody can read from a network's code whether its examples see each other, or whether a fast way has thought
-of all that it does. So it is tried: on random inputs, which know nothing of any data, in batches of two and
-three, beside each example alone.
+`BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`, and
+`OneByOne` on one example after the other: in all three examples can't meet, whatever the network does with
+them. A way's gradients may still be wrong, and a network may keep state between calls, or be meant for
+batches that it mixes. So it is tried on made-up inputs, which know nothing of any data, beside each example
+alone.
 """
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.func import vmap
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from pipeline.errors import UserError
 from pipeline.models.normalization import initial_statistics
-from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, OneByOne, PerExample
+from pipeline.privacy.gradients import (
+    BookKeeping,
+    Bounds,
+    ClippedSum,
+    Clipper,
+    OneByOne,
+    PerExample,
+    Tensors,
+)
+from pipeline.privacy.layers import watch_layers
+from pipeline.privacy.network_state import (
+    call,
+    changed,
+    fixed_randomness,
+    prints_inside,
+    prints_outside,
+)
 
-BATCHES = (2, 3)
+Isolation = Literal["by_construction", "one_at_a_time", "tried"]
+SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
+FEWEST, KINDS = 3, 8  # made-up examples: of expensive networks, and of others
+FEW_SIZES = (1, 2, 3)  # of batches of expensive networks
+EXPENSIVE = 5e8  # multiplications of layers that a batch, or all examples together, may take
 # Relative differences that are rounding. In double precision, which is tried first, rounding is far smaller,
 # but some layers compute in single precision whatever they are given; whole networks that do differ by 1e-4.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
-ClipperFactory = Callable[[nn.Module], Clipper]
+
+
+@dataclass(frozen=True)
+class ClipperFactory:
+    """A way to compute clipped sums, for any copy of a network."""
+
+    way: type[BookKeeping | PerExample | OneByOne]
+    example: Tensor  # (1, ...), whose values don't matter
+    copies: int
+    single_replica: bool
+    resets: bool  # whether the network's state is renewed before each call
+    tried: bool  # whether the network changes variables that can't be renewed
+
+    @property
+    def isolation(self) -> Isolation:
+        """The reason why an example's clipped gradient is a function of that example alone.
+
+        'by_construction': a pass runs the network on one example under `vmap`. 'one_at_a_time': a pass sees
+        one example. 'tried': one of the two, but the network changes variables outside of itself, and only
+        calls on made-up inputs showed that these don't matter.
+        """
+        if self.tried:
+            return "tried"
+        return "one_at_a_time" if self.way is OneByOne else "by_construction"
+
+    def __call__(self, net: nn.Module) -> Clipper:
+        """The way for ``net``."""
+        if self.way is BookKeeping:
+            example = random_inputs(net, self.example, 1)
+            return BookKeeping(net, example, self.copies, self.single_replica, self.resets)
+        way: Callable[..., Clipper] = self.way
+        return way(net, self.copies, self.resets)
 
 
 def clipper_factory(
@@ -42,36 +97,120 @@ def clipper_factory(
     Raises:
         UserError: as `Trial`, or no way is right.
     """
-
-    def book_keeping(net: nn.Module) -> Clipper:
-        return BookKeeping(net, random_inputs(net, example, 1), copies, single_replica)
-
-    factories: list[ClipperFactory] = [
-        book_keeping,
-        partial(PerExample, copies=copies),
-        partial(OneByOne, copies=copies),
-    ]
     trial = Trial.of(net, example, copies)
-    for factory in factories[reference:]:
+    for way in (BookKeeping, PerExample, OneByOne)[reference:]:
+        factory = ClipperFactory(way, example, copies, single_replica, *trial.state)
         if trial.agrees(factory, under_vmap=not single_replica):
             return factory
+    if single_replica:
+        raise UserError(
+            "the network's gradients change from call to call; allowed: the same for the same input"
+        )
     raise UserError(
         "the network's gradients can't be taken under vmap; allowed: one replica at a time on a CPU"
     )
 
 
+class KeptState(NamedTuple):
+    """State that a network keeps between calls, where it doesn't matter."""
+
+    resets: bool  # whether attributes, buffers or parameters change, which copies of the network keep apart
+    tried: bool  # whether variables change that its functions refer to, which nothing keeps apart
+
+
 def refuse_memory(net: nn.Module, example: Tensor) -> None:
-    """Refuse a network that keeps something of its inputs in a buffer, where its examples may see each other.
+    """Refuse a network that keeps something of its inputs, where its examples may see each other.
 
     Raises:
-        UserError: two batches leave other buffers behind.
+        UserError: see `kept_state`.
     """
-    with _without_randomness(example.device):
-        _compare_buffers(*(_pass(net, pair)[1] for pair in random_inputs(net, example, 4).split(2)))
+    with fixed_randomness(example.device), _NoDropout():
+        kept_state(net, random_inputs(net, example, 4).split(2))
+
+
+def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:
+    """State that a network keeps between calls on two different ``inputs`` (B, ...).
+
+    Raises:
+        UserError: a buffer depends on inputs; the same input gives something else after another one; outputs
+            change from call to call, or by random numbers.
+    """
+
+    def calls(*batches: Tensor, seed: int = 0) -> tuple[nn.Module, list[Tensor]]:
+        called, outcomes = copy.deepcopy(net), []
+        for batch in batches:
+            with fixed_randomness(batch.device, seed):
+                outcomes.append(_outcome(called, batch))
+        return called, outcomes
+
+    def is_same(outcome: Tensor, other: Tensor) -> bool:
+        rows = outcome.nan_to_num()[None], other.nan_to_num()[None]
+        return outcome.shape == other.shape and _is_near(*rows, tolerance)
+
+    first, second = inputs
+    inside = prints_inside(net)
+    _, alone = calls(first, first, first)
+    outside = prints_outside(net)
+    mixed, among = calls(first, second, first)
+    after_second, _ = calls(second)
+    after_first, (single,) = calls(first)
+    buffers = dict(after_second.named_buffers())
+    for name, value in after_first.named_buffers():
+        if not torch.equal(value, buffers[name]):
+            raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
+    moved = changed(outside, prints_outside(net))
+    if not is_same(alone[0], single) or not is_same(alone[0], among[0]):
+        raise UserError(
+            f"the network keeps state between calls{_named(moved)}, outside of its own attributes: the same "
+            "input gives other gradients from call to call; allowed: the same"
+        )
+    if not is_same(alone[2], among[2]):
+        kept = changed(prints_inside(after_first), prints_inside(after_second)) + moved
+        raise UserError(
+            f"the network keeps something of its inputs between calls{_named(kept)}: the same input gives "
+            "other gradients after another one; allowed: the same"
+        )
+    if not is_same(calls(first, seed=1)[1][0], single):
+        raise UserError("the network draws random numbers; allowed: those of dropout")
+    return KeptState(bool(changed(inside, prints_inside(mixed))), bool(moved))
+
+
+def _named(variables: list[str]) -> str:
+    return f" in {', '.join(map(repr, variables[:3]))}" if variables else ""
+
+
+def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
+    """What a call of ``net`` gives: outputs (B, ...), and gradients of all that is trained, as one vector."""
+    with torch.enable_grad():
+        outputs = net(inputs.clone())
+        if not isinstance(outputs, Tensor):
+            raise UserError(f"the network makes {type(outputs).__name__} of its inputs; needed: (B, classes)")
+        leaves = [value for value in net.parameters() if value.requires_grad]
+        parts: tuple[Tensor, ...] = ()
+        if outputs.requires_grad:
+            weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
+            total = (outputs.flatten() * weights).sum()
+            parts = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return torch.cat([outputs.detach().flatten(), *(part.flatten() for part in parts)])
+
+
+class Example(NamedTuple):
+    """A made-up example, and what it gives alone."""
+
+    inputs: Tensor  # (K, ...)
+    label: int
+    logits: Tensor  # (K, classes)
+    gradients: Tensors
+    norms: Tensor  # (T,) of each of these
+
+    @property
+    def norm(self) -> float:
+        """L2 norm of the whole gradient."""
+        return float(self.norms.norm())
 
 
 class Trial:
-    """A network on random inputs, each example alone; and whether batches of them give the same.
+    """A network on made-up inputs, each example alone; and whether batches of them give the same.
 
     Dropout is switched off: it draws for every example apart. All else stays in the mode in which it is, as
     batch norm mixes examples in one mode and not in the other. Any network that passes is right on these
@@ -79,11 +218,11 @@ class Trial:
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
-        """Of copies of ``net`` in precision ``dtype``; see `way_for`.
+        """Of copies of ``net`` in precision ``dtype``; see `clipper_factory`.
 
         Raises:
-            UserError: an example's logits aren't those that it has alone, or the network keeps something of
-                its inputs.
+            UserError: an example's logits or gradients in a batch aren't those that it has alone, or as
+                `kept_state`.
         """
         _refuse_unsupported(net)
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies
@@ -96,16 +235,18 @@ class Trial:
             # nothing hides behind weights that start at zero, or at the bend of a ReLU
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
-        self.inputs = random_inputs(self.net, example, max(BATCHES) * copies)
-        with _without_randomness(self.device):
-            self.labels = torch.arange(max(BATCHES), device=self.device) % self._classes()
-            trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
-            self.tensors = {name: value.detach() for name, value in trained.items()}
-            self.tensors |= initial_statistics(self.net)
-            self.expected = [
-                self._sums(OneByOne(copy.deepcopy(self.net), copies), slice(position, position + 1))
-                for position in range(max(BATCHES))
-            ]
+        trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
+        self.tensors = {name: value.detach() for name, value in trained.items()}
+        self.tensors |= initial_statistics(self.net)
+        with fixed_randomness(self.device), _NoDropout():
+            usual = random_inputs(self.net, example, 2)
+            self.state = kept_state(self.net, usual.split(1), self.tolerance)
+            cost = multiplications(self.net, usual[:1])
+            kinds = KINDS if cost * KINDS <= EXPENSIVE else FEWEST
+            self.examples = list(self._examples(made_up_inputs(self.net, example, kinds, copies)))
+            for size in SIZES:
+                if size * copies * cost <= EXPENSIVE or size in FEW_SIZES:
+                    self._compare(size)
 
     @classmethod
     def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Trial":
@@ -123,100 +264,191 @@ class Trial:
 
     def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
         """Whether the sums of batches are those of single examples."""
-        with _without_randomness(self.device):
+        sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
+        with fixed_randomness(self.device), _NoDropout(), _without_own_rules():
             try:
-                return all(
-                    is_close(
-                        self._sums(factory(copy.deepcopy(self.net)), slice(0, count), under_vmap),
-                        ClippedSum.of(self.expected[:count]),
-                        self.tolerance,
-                    )
-                    for count in BATCHES
-                )
+                return all(self._is_right(factory, self.examples[:size], under_vmap) for size in sizes)
             except Exception:  # it has no rule for a layer, or torch none for an operation
                 return False
 
-    def _classes(self) -> int:
-        """How many logits an example has; refused where one sees another, or leaves something behind."""
-        passes = [self._pass(example) for example in self.inputs[: max(BATCHES)].split(1)]
-        single_logits = torch.cat([logits for logits, _ in passes])
-        _compare_buffers(*(buffers for _, buffers in passes[:2]))
-        if not _is_near(self._pass(self.inputs[:1], seed=1)[0], single_logits[:1], self.tolerance):
-            raise UserError("the network draws random numbers; allowed: those of dropout")
-        for count in BATCHES:
-            batch_logits, _ = self._pass(self.inputs[:count])
-            if not _is_near(batch_logits, single_logits[:count], self.tolerance):
-                difference = (batch_logits - single_logits[:count]).norm() / single_logits[:count].norm()
+    def _examples(self, inputs: list[Tensor]) -> Iterator[Example]:
+        """Those that the network takes alone, with finite numbers."""
+        for position, example in enumerate(inputs):
+            label = None
+            try:
+                classes = self._logits(self.tensors, example).shape[1]
+                label = position % classes
+                logits, gradients = self._gradient(example, [label], [1.0])
+            except Exception:  # whatever the network's own code raises of unusual inputs
+                if position < FEWEST:
+                    raise
+                continue
+            norms = torch.stack([value.norm() for value in gradients.values()])
+            if bool(torch.isfinite(logits).all() and torch.isfinite(norms).all()):
+                yield Example(example, label, logits, gradients, norms)
+            elif position < FEWEST:
                 raise UserError(
-                    f"the network mixes examples: in a batch of {count} logits are {difference:.2g} of their "
+                    "the network makes numbers of random inputs that aren't finite; needed: finite"
+                )
+
+    def _compare(self, size: int) -> None:
+        """Refuse a network that gives the examples of a batch anything else than what each has alone."""
+        chosen = [self.examples[position % len(self.examples)] for position in range(size)]
+        weights = _weights(chosen)
+        try:
+            logits, gradients = self._gradient(
+                torch.cat([example.inputs for example in chosen]),
+                [example.label for example in chosen],
+                weights,
+            )
+        except UserError:
+            raise
+        except Exception:  # it takes no such batch, so that none can mix anything
+            return
+        usual = float(self.examples[0].logits.norm())
+        for example, row in zip(chosen, logits.split(self.copies), strict=True):
+            scale = max(float(example.logits.norm()), usual)
+            difference = float((row - example.logits).norm()) / scale
+            if not difference <= self.tolerance:
+                raise UserError(
+                    f"the network mixes examples: in a batch of {size} logits are {difference:.2g} of their "
                     "size away from what each example has alone"
                 )
-        return single_logits.shape[1]
+        scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
+        difference = _distance(gradients, _total(chosen, weights)) / scale
+        if not difference <= self.tolerance:
+            raise UserError(
+                f"the network mixes examples: in a batch of {size} gradients are {difference:.2g} of their "
+                "size away from what each example has alone"
+            )
 
-    def _pass(self, inputs: Tensor, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
-        """Logits (B, classes) of ``inputs`` (B, ...) by a fresh copy, and its buffers afterwards."""
-        torch.manual_seed(seed)
-        logits, buffers = _pass(self.net, inputs)
+    def _is_right(self, factory: ClipperFactory, chosen: list[Example], under_vmap: bool) -> bool:
+        """Whether a way gives norms, losses and a weighted sum of the examples, unclipped, as they are."""
+        weights = _weights(chosen)
+        ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
+        inputs = torch.cat([example.inputs for example in chosen])
+        labels = torch.tensor([example.label for example in chosen], device=self.device)
+        mask = ones.new_tensor(weights)
+        bounds = Bounds(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
+        clipper = factory(copy.deepcopy(self.net))
+        if under_vmap:
+            tensors = {name: value[None] for name, value in self.tensors.items()}
+            replicated = vmap(clipper, in_dims=(0, 0, 0, 0, None))
+            stacked = replicated(tensors, inputs[None], labels[None], mask[None], bounds)
+            sums = {name: value[0] for name, value in stacked.sums.items()}
+            summed = ClippedSum(sums, stacked.norms[0], stacked.losses[0])
+        else:
+            summed = clipper(self.tensors, inputs, labels, mask, bounds)
+        expected = torch.stack([example.norms for example in chosen])
+        scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)
+        losses = torch.stack([_loss(example.logits, example.label) for example in chosen])
+        scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
+        return (
+            bool(((summed.norms - expected).norm(dim=1) <= self.tolerance * scales).all())
+            and _is_near(summed.losses[None], losses[None], self.tolerance)
+            and _distance(summed.sums, _total(chosen, weights)) <= self.tolerance * scale
+        )
+
+    def _gradient(self, inputs: Tensor, labels: list[int], weights: list[float]) -> tuple[Tensor, Tensors]:
+        """Logits (B K, classes) of B examples, and the gradients of their weighted losses, by one pass."""
+        leaves = {name: value.clone().requires_grad_() for name, value in self.tensors.items()}
+        with torch.enable_grad():
+            logits = self._logits(leaves, inputs)
+            losses = [
+                weight * _loss(rows, label)
+                for rows, label, weight in zip(logits.split(self.copies), labels, weights, strict=True)
+            ]
+            parts = torch.autograd.grad(
+                torch.stack(losses).sum(), list(leaves.values()), materialize_grads=True
+            )
+        return logits.detach(), dict(zip(leaves, parts, strict=True))
+
+    def _logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """Logits (B, classes) of ``inputs`` (B, ...)."""
+        torch.manual_seed(0)
+        logits = call(self.net, tensors, inputs.clone(), self.state.resets)
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(inputs):
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise UserError(
                 f"the network makes {shape} of {len(inputs)} examples; needed: ({len(inputs)}, classes)"
             )
-        return logits, buffers
-
-    def _sums(self, clipper: Clipper, selection: slice, under_vmap: bool = False) -> ClippedSum:
-        """Of some examples, each weighed differently; every tensor is a part of its own, and unclipped."""
-        inputs = self.inputs[selection.start * self.copies : selection.stop * self.copies].clone()
-        ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
-        mask = ones.new_tensor([0.5**position for position in range(max(BATCHES))])[selection]
-        bounds = Bounds(ones.diag(), torch.inf * ones, ones)
-        if not under_vmap:
-            return clipper(self.tensors, inputs, self.labels[selection], mask, bounds)
-        tensors = {name: value[None] for name, value in self.tensors.items()}
-        replicated = vmap(clipper, in_dims=(0, 0, 0, 0, None))
-        summed = replicated(tensors, inputs[None], self.labels[None, selection], mask[None], bounds)
-        sums = {name: value[0] for name, value in summed.sums.items()}
-        return ClippedSum(sums, summed.norms[0], summed.losses[0])
+        return logits
 
 
-@contextmanager
-def _without_randomness(device: torch.device) -> Iterator[None]:
-    """Without dropout, and with random numbers that nobody else misses."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), _NoDropout():
-        yield
+def _loss(logits: Tensor, label: int) -> Tensor:
+    """Mean loss () of an example's copies, whose logits are (K, classes)."""
+    return F.cross_entropy(logits, torch.full((len(logits),), label, device=logits.device))
 
 
-def _pass(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
-    """What a fresh copy of ``net`` makes of ``inputs``, and its buffers afterwards."""
-    net = copy.deepcopy(net)
-    with torch.no_grad():
-        return net(inputs.clone()), dict(net.named_buffers())
-
-
-def _compare_buffers(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
-    """Refuse buffers that differ after other inputs."""
-    for name, value in first.items():
-        if not torch.equal(value, second[name]):
-            raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-
-
-def is_close(sums: ClippedSum, expected: ClippedSum, tolerance: float) -> bool:
-    """Whether two ways agree in every example's norms, in the losses and in the sum."""
-    flat = [
-        torch.cat([clipped.sums[name].flatten() for name in expected.sums])[None]
-        for clipped in (sums, expected)
+def _weights(chosen: list[Example]) -> list[float]:
+    """Different ones, by which every example has a share in a sum of gradients that is not lost."""
+    largest = max(example.norm for example in chosen)
+    return [
+        (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
+        for position, example in enumerate(chosen)
     ]
-    return (
-        _is_near(sums.norms, expected.norms, tolerance)
-        and _is_near(sums.losses[None], expected.losses[None], tolerance)
-        and _is_near(flat[0], flat[1], tolerance)
-    )
+
+
+def _total(chosen: list[Example], weights: list[float]) -> Tensors:
+    """The weighted sum of the examples' gradients."""
+    factors = torch.tensor(weights).to(chosen[0].norms)
+    return {
+        name: torch.tensordot(factors, torch.stack([example.gradients[name] for example in chosen]), dims=1)
+        for name in chosen[0].gradients
+    }
+
+
+def _distance(some: Tensors, others: Tensors) -> float:
+    """L2 norm of the difference of all tensors."""
+    return float(torch.stack([(some[name] - others[name]).norm() for name in others]).norm())
 
 
 def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
+
+
+def multiplications(net: nn.Module, inputs: Tensor) -> int:
+    """Multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
+    total = 0
+
+    def count(name: str, layer_inputs: Tensor, output: Tensor) -> None:
+        nonlocal total
+        total += output.numel() * weights[name]
+
+    layers = {
+        name: layer
+        for name, layer in net.named_modules()
+        if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd)
+    }
+    weights = {name: layer.weight[0].numel() for name, layer in layers.items()}
+    with torch.no_grad(), watch_layers(layers, count):
+        call(net, {}, inputs, resets=True)
+    return total
+
+
+@contextmanager
+def _without_own_rules() -> Iterator[None]:
+    """Let a `torch.autograd.Function` fail under `vmap` if a rule of its own sees all examples at once."""
+
+    def fail(*arguments: Any) -> Any:
+        raise NotImplementedError("a rule of one's own for vmap sees all examples")
+
+    kinds: list[Any] = [Function]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    own: dict[Any, Any] = {
+        kind: vars(kind)["vmap"]
+        for kind in kinds[1:]
+        if "vmap" in vars(kind) and not kind.__module__.startswith("torch.")
+    }
+    try:
+        for kind in own:
+            kind.vmap = staticmethod(fail)
+        yield
+    finally:
+        for kind, rule in own.items():
+            kind.vmap = rule
 
 
 class _NoDropout(TorchFunctionMode):
@@ -245,9 +477,45 @@ def _refuse_unsupported(net: nn.Module) -> None:
 
 
 def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
-    """``count`` inputs like ``example`` (1, ...): numbers in [0, 1), tokens that every embedding has."""
+    """``count`` inputs like ``example`` (1, ...): numbers in [0, 1), tokens that every embedding has.
+
+    Token 0 is left out where there are others, since it may stand for padding, which only ends texts.
+    """
     random, shape = torch.Generator().manual_seed(1), (count, *example.shape[1:])
     if example.is_floating_point():
         return torch.rand(shape, generator=random).to(example.device, next(net.parameters()).dtype)
     words = [layer.num_embeddings for layer in net.modules() if isinstance(layer, nn.Embedding)]
-    return torch.randint(min(words, default=2), shape, generator=random).to(example)
+    most = min(words, default=2)
+    return torch.randint(min(1, most - 1), most, shape, generator=random).to(example)
+
+
+def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
+    """Of each kind one example (K, ...) like ``example`` (1, ...); the first are those of `random_inputs`.
+
+    The others are numbers that are negative, large, spread, almost constant or small; texts of other lengths,
+    which end with padding, and of one word. No two numbers of an example are equal, since rounding
+    decides where they tie in a pool.
+    """
+    usual = list(random_inputs(net, example, kinds * copies).split(copies))
+    if example.is_floating_point():
+        change: list[Callable[[Tensor], Tensor]] = [
+            *(torch.clone, torch.clone, torch.neg),
+            *(
+                lambda x: 255 * x,
+                lambda x: 8 * x - 4,
+                lambda x: 0.5 + x / 1000,
+                lambda x: x / 1000,
+                torch.log,
+            ),
+        ]
+        return [change[kind](inputs) for kind, inputs in enumerate(usual)]
+    paddings = [layer.padding_idx for layer in net.modules() if isinstance(layer, nn.Embedding)]
+    padding = next((index for index in paddings if index is not None), 0)
+    length = example.shape[-1] if example.dim() > 1 else 1
+    place = torch.arange(length, device=example.device)
+    absent = [
+        *(place < 0, place >= (length + 1) // 2, place >= max(1, length - 1)),
+        *(place >= 1, place >= length // 4 + 1, place >= min(3, length), place >= 0, place < 0),
+    ]
+    texts = [inputs.masked_fill(absent[kind], padding) for kind, inputs in enumerate(usual)]
+    return [*texts[:7], *(text[..., :1].expand_as(text).clone() for text in texts[7:])]

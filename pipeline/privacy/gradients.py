@@ -6,9 +6,10 @@ normalisation layer (`BatchStatistics`) are just more names.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple, Protocol
 
 import torch
@@ -16,14 +17,16 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from pipeline.models.functional import functional_call
 from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
+from pipeline.privacy.network_state import call, fresh_state
 
 # What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
 # would leave it fewer than so many examples; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
 VECTOR = 16  # numbers that a processor takes at once
+# operations that `vmap` takes one example at a time, as in pools of images with channels last, are right too
+warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batch")
 Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
 
 
@@ -156,6 +159,7 @@ class PerExample:
 
     net: nn.Module
     copies: int = 1  # K
+    resets: bool = False  # whether the network's state is renewed before a call
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -163,7 +167,7 @@ class PerExample:
         """The sums of one batch; see `Clipper`."""
 
         def loss(tensors: Tensors, example: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-            logits = functional_call(self.net, tensors, (example,))
+            logits = call(self.net, tensors, example, self.resets)
             value = F.cross_entropy(logits, label.expand(self.copies))
             return value, value
 
@@ -182,6 +186,7 @@ class OneByOne:
 
     net: nn.Module
     copies: int = 1  # K
+    resets: bool = False  # as of `PerExample`
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -195,7 +200,7 @@ class OneByOne:
     ) -> ClippedSum:
         leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
-            logits = functional_call(self.net, leaves, (inputs,))
+            logits = call(self.net, leaves, inputs, self.resets)
             loss = F.cross_entropy(logits, label.expand(self.copies))
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         batched = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
@@ -205,9 +210,12 @@ class OneByOne:
 class BookKeeping:
     """The fast way: one forward and backward pass for all examples, then clip and sum layer by layer.
 
-    A per-example gradient of a layer is a product of its input and the gradient at its output, and both are
-    there after one ordinary pass over the batch (the book-keeping of Bu et al. 2023, arXiv:2210.00038).
-    Linear layers used once an example, and embeddings, never write their per-example gradients out.
+    The network runs as a function of one example, under `torch.func.vmap` over examples with the weights left
+    as they are. torch's batching rules make ordinary batched kernels of it, and examples can't meet, whatever
+    the network does with sizes, lengths and values. A per-example gradient of a layer is a product of its
+    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038); gradients at
+    outputs are those of zeros that are added to them, 'taps'. Linear layers used once an example, and
+    embeddings, never write their per-example gradients out.
     """
 
     def __init__(
@@ -216,12 +224,13 @@ class BookKeeping:
         example: Tensor,
         copies: int = 1,
         single_replica: bool = False,
+        resets: bool = False,
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function that
-        `vmap` takes. Layers none of whose parameters has `requires_grad` are frozen: they need no rule and
-        cost nothing.
+        `vmap` takes. ``resets``: the network's state is renewed before each pass. Layers none of whose
+        parameters has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -230,17 +239,16 @@ class BookKeeping:
         self.net = net
         self.copies = copies
         self.single_replica = single_replica
+        self.resets = resets
         self.prefers_channels_last = wants_channels_last(net)
-        # outputs are kept to be differentiated by: what may write into one gets a copy
-        self.overwrites = any(getattr(layer, "inplace", False) for layer in net.modules())
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
-            shapes[name].append(output.shape[1:])
+            shapes[name].append(output.shape)
 
-        with torch.no_grad(), watch_layers(self.layers, record):
-            net(example)
+        with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record):
+            net(example.expand(copies, *example.shape[1:]))
         self.shapes = shapes
         self.rules = {name: rule_for(layer, single_replica) for name, layer in self.layers.items()}
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
@@ -264,57 +272,50 @@ class BookKeeping:
     def _one_pass(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        backward = self._run_backward if self.single_replica else self._run_pure
-        losses, uses, gradients_at_outputs = backward(tensors, inputs, labels)
+        losses, uses, gradients_at_outputs = self._backward(tensors, inputs, labels)
         gradients: dict[str, Gradients] = {}
         for name, layer in self.layers.items():
             layer_tensors = {
                 key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()
             }
-            layer_inputs = self._by_example(uses.pop(name))
-            output_gradients = self._by_example(gradients_at_outputs.pop(name))
-            for key, value in self.rules[name](layer, layer_inputs, output_gradients, layer_tensors).items():
+            layer_gradients = self.rules[name](
+                layer, uses.pop(name), gradients_at_outputs.pop(name), layer_tensors
+            )
+            for key, value in layer_gradients.items():
                 if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         ordered = {name: gradients.pop(name) for name in tensors}
         return clip_and_sum(ordered, losses, mask, bounds, self.single_replica)
 
-    def _losses(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> Tensor:
-        logits = functional_call(self.net, tensors, (inputs,))
-        losses = F.cross_entropy(logits, labels.repeat_interleave(self.copies), reduction="none")
-        return losses.unflatten(0, (-1, self.copies)).mean(1)
-
-    def _run_backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
-        """Losses (B,), and inputs and gradients at outputs of every layer's uses, by one backward pass."""
-        uses: Uses = {name: [] for name in self.layers}
-        outputs: Uses = {name: [] for name in self.layers}
-
-        def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
-            if not output.requires_grad:
-                # the graph begins here: no gradient is taken of what comes before the first layer
-                output.requires_grad_()
-            uses[name].append(inputs.detach())
-            outputs[name].append(output)
-            return output.clone() if self.overwrites else None
-
-        with torch.enable_grad(), watch_layers(self.layers, record):
+    def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
+        """Losses (B,), and inputs and gradients at outputs of every layer's uses, (B, ...) each."""
+        zero = next(iter(tensors.values())).new_zeros(())
+        taps = {
+            name: [zero.expand(len(labels), *shape) for shape in shapes]
+            for name, shapes in self.shapes.items()
+        }
+        if not self.single_replica:
+            function = partial(self._forward, tensors, inputs, labels)
+            gradients, (losses, uses) = grad(function, has_aux=True)(taps)
+            return losses, uses, gradients
+        # an ordinary backward pass, without what `torch.func.grad` costs
+        leaves = [tap.requires_grad_() for layer_taps in taps.values() for tap in layer_taps]
+        with torch.enable_grad():
             net_inputs = channels_last(inputs) if self.prefers_channels_last else inputs
-            losses = self._losses(tensors, net_inputs, labels)
-            all_outputs = [output for layer_outputs in outputs.values() for output in layer_outputs]
-            gradients = iter(torch.autograd.grad(losses.sum(), all_outputs, materialize_grads=True))
+            total, (losses, uses) = self._forward(tensors, net_inputs, labels, taps)
+            parts = iter(torch.autograd.grad(total, leaves, materialize_grads=True))
         return (
             losses.detach(),
-            uses,
-            {name: [next(gradients) for _ in layer_outputs] for name, layer_outputs in outputs.items()},
+            {name: [use.detach() for use in layer_uses] for name, layer_uses in uses.items()},
+            {name: [next(parts) for _ in layer_taps] for name, layer_taps in taps.items()},
         )
 
-    def _run_pure(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
-        """The same as a pure function, so that vmap carries replicas.
+    def _forward(
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses
+    ) -> tuple[Tensor, tuple[Tensor, Uses]]:
+        """The sum of the losses; losses (B,), and inputs of every layer's uses."""
 
-        The gradients at the outputs come from zeros added to them, 'taps', one for each use of a layer.
-        """
-
-        def total(taps: Uses) -> tuple[Tensor, tuple[Tensor, Uses]]:
+        def single(example: Tensor, taps: Uses) -> tuple[Tensor, Uses]:
             uses: Uses = {name: [] for name in self.layers}
 
             def tap(name: str, inputs: Tensor, output: Tensor) -> Tensor:
@@ -322,17 +323,12 @@ class BookKeeping:
                 return output + taps[name][len(uses[name]) - 1]
 
             with watch_layers(self.layers, tap):
-                losses = self._losses(tensors, inputs, labels)
-            return losses.sum(), (losses, uses)
+                return call(self.net, tensors, example, self.resets), uses
 
-        zero = next(iter(tensors.values())).new_zeros(())
-        taps = {
-            name: [zero.expand(len(inputs), *shape) for shape in shapes]
-            for name, shapes in self.shapes.items()
-        }
-        output_gradients, (losses, uses) = grad(total, has_aux=True)(taps)
-        return losses, uses, output_gradients
-
-    def _by_example(self, uses: list[Tensor]) -> list[Tensor]:
-        """Each use (B K, ...) of a layer as (B, K, ...)."""
-        return [use.unflatten(0, (-1, self.copies)) for use in uses]
+        examples = inputs.unflatten(0, (-1, self.copies))
+        logits, uses = vmap(single, randomness="different")(examples, taps)
+        losses = F.cross_entropy(
+            logits.flatten(0, 1), labels.repeat_interleave(self.copies), reduction="none"
+        )
+        losses = losses.unflatten(0, (-1, self.copies)).mean(1)
+        return losses.sum(), (losses, uses)

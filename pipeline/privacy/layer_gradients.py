@@ -1,9 +1,10 @@
 """The per-example gradients of one layer, from its inputs and the gradients at its outputs.
 
-A rule takes the uses that a pass makes of a layer, each as (B, K, ...): B examples with K copies, whose
-gradients are added up. What it returns can be asked for the examples' norms and for a weighted sum, and need
-not hold the gradients as they are. What is summed is the very gradient whose norm was taken, never one
-computed again: then no rounding error lets an example add more than its clipped vector.
+A rule takes the uses that each of B examples makes of a layer, (B, ...) each, whose gradients are added up.
+All that a layer sees in an example's pass is that example's own, whatever its dimensions mean. What a rule
+returns can be asked for the examples' norms and for a weighted sum, and need not hold the gradients as they
+are. What is summed is the very gradient whose norm was taken, never one computed again: then no rounding
+error lets an example add more than its clipped vector.
 """
 
 from collections.abc import Callable
@@ -143,7 +144,7 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     return reduce(torch.add, sums).reshape(values.shape[1:])
 
 
-# The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, K, ...)
+# The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, ...)
 # each, and from the layer's own tensors
 Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
 
@@ -214,11 +215,11 @@ def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -
     ) -> dict[str, Gradients]:
         uses = []
         for use, output_gradient in zip(inputs, output_gradients, strict=True):
-            copies = output_gradient.shape[1]
+            rows = output_gradient.shape[1]
             gradients = rule(layer, use.flatten(0, 1), output_gradient.flatten(0, 1), tensors)
             uses.append(
                 {
-                    key: value if copies == 1 else value.unflatten(0, (-1, copies)).sum(1)
+                    key: value if rows == 1 else value.unflatten(0, (-1, rows)).sum(1)
                     for key, value in gradients.items()
                 }
             )
@@ -235,22 +236,29 @@ def _conv(
     single_replica: bool = False,
 ) -> dict[str, Gradients]:
     """Products of what the kernel sees and the gradients at the output, of some examples at a time."""
+    inputs, output_gradients = _images(inputs), _images(output_gradients)
     is_channels_last = single_replica and inputs[0].flatten(0, 1).is_contiguous(
         memory_format=torch.channels_last
     )
     channels_last = is_channels_last and layer.in_channels * layer.kernel_size[1] >= CONTIGUOUS_FLOATS
-    weights, copies = [], output_gradients[0].shape[1]
+    weights = []
     for use, output_gradient in zip(inputs, output_gradients, strict=True):
         size = max(1, CACHE_FLOATS // (layer.weight[0].numel() * output_gradient[0, 0, 0].numel()))
         pieces = zip(use.flatten(0, 1).split(size), output_gradient.flatten(0, 1).split(size), strict=True)
         parts = [_products(layer, *piece, channels_last) for piece in pieces]
         weight = torch.cat(parts) if len(parts) > 1 else parts[0]
-        weights.append(weight if copies == 1 else weight.unflatten(0, (-1, copies)).sum(1))
+        images = output_gradient.shape[1]
+        weights.append(weight if images == 1 else weight.unflatten(0, (-1, images)).sum(1))
     gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), channels_last)}
     if layer.bias is not None:
         # added to every channel O of images (B, K, O, H, W)
         gradients["bias"] = Full(reduce(torch.add, [use.sum((1, 3, 4)) for use in output_gradients]))
     return gradients
+
+
+def _images(uses: list[Tensor]) -> list[Tensor]:
+    """(B, n, C, H, W) also of what a layer took as a single image without a dimension for it."""
+    return [use[:, None] if use.dim() == 4 else use for use in uses]
 
 
 def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:

@@ -25,15 +25,21 @@ def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def watch_layers(
-    layers: Mapping[str, nn.Module], on_use: Callable[[str, Tensor, Tensor], Tensor | None]
-) -> Iterator[None]:
+def watch_layers(layers: Mapping[str, nn.Module], on_use: Callable[..., Tensor | None]) -> Iterator[None]:
     """Call ``on_use`` with name, input and output at each use of a layer; it may return another output."""
 
-    def hook(name: str, layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-        return on_use(name, arguments[0], output)
+    def hook(
+        name: str,
+        layer: nn.Module,
+        arguments: tuple[Tensor, ...],
+        named_arguments: dict[str, Tensor],
+        output: Tensor,
+    ) -> Tensor | None:
+        return on_use(name, *arguments, *named_arguments.values(), output)
 
-    handles = [layer.register_forward_hook(partial(hook, name)) for name, layer in layers.items()]
+    handles = [
+        layer.register_forward_hook(partial(hook, name), with_kwargs=True) for name, layer in layers.items()
+    ]
     try:
         yield
     finally:

@@ -200,15 +200,15 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
 # The way by which it must go, where there is one replica and where there are several
 TAKEN: dict[str, tuple[Callable[[], nn.Module], str, type, type]] = {
     "in place": (images, "image", BookKeeping, BookKeeping),
-    "in place by a function": (lambda: Between(torch.relu_), "vector", PerExample, BookKeeping),
+    "in place by a function": (lambda: Between(torch.relu_), "vector", BookKeeping, BookKeeping),
     "added in place": (
         lambda: nn.Sequential(Residual(nn.Linear(WIDTH, WIDTH), True), nn.Linear(WIDTH, CLASSES)),
         "vector",
-        PerExample,
+        BookKeeping,
         BookKeeping,
     ),
     "a tied table": (Tied, "text", PerExample, PerExample),
-    "a layer without gradient": (Ungraded, "vector", PerExample, BookKeeping),
+    "a layer without gradient": (Ungraded, "vector", BookKeeping, BookKeeping),
     "two names": (
         lambda: nn.Sequential(Twice(nn.Linear(WIDTH, WIDTH)), nn.Linear(WIDTH, CLASSES)),
         "vector",
@@ -224,20 +224,20 @@ TAKEN: dict[str, tuple[Callable[[], nn.Module], str, type, type]] = {
     "a hook that scales gradients": (
         lambda: hooked(1, "register_full_backward_hook", lambda layer, inputs, outputs: (2 * inputs[0],)),
         "vector",
-        BookKeeping,
+        OneByOne,
         OneByOne,
     ),
     "examples second": (
         lambda: Around(lambda x: x.transpose(0, 1), lambda x: x.mean(0)),
         "places",
-        PerExample,
-        PerExample,
+        BookKeeping,
+        BookKeeping,
     ),
     "places folded into the batch": (
         lambda: Around(lambda x: x.flatten(0, 1), lambda x: x.unflatten(0, (-1, 5)).mean(1)),
         "places",
-        PerExample,
-        PerExample,
+        BookKeeping,
+        BookKeeping,
     ),
     "attention": (
         lambda: Sequences(nn.MultiheadAttention(WIDTH, 2, batch_first=True), WIDTH, 3),

@@ -1,0 +1,141 @@
+"""State that a network keeps between calls: found, named, and kept from a call."""
+
+import functools
+import random
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.models.functional import fresh_state, functional_call
+
+# Attributes of a layer that hold its tensors and its parts, which have names of their own
+_PARTS = ("_parameters", "_buffers", "_modules")
+_DEEPEST = 12  # objects inside of objects that are looked at
+# Packages whose functions and classes keep nothing for a network
+_FOREIGN = {*sys.stdlib_module_names, "torch", "numpy"}
+Prints = dict[str, Any]  # what can be compared of values, by their names
+
+
+def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: bool) -> Any:
+    """What ``net`` makes of ``inputs`` with ``tensors``; ``resets``: in a state that nothing else sees."""
+    if not resets:
+        return functional_call(net, tensors, (inputs,))
+    with fresh_state(net):
+        return functional_call(net, {name: value.clone() for name, value in tensors.items()}, (inputs,))
+
+
+@contextmanager
+def fixed_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
+    """Seed torch's, numpy's and Python's random numbers, and leave them as they were."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+
+def prints_inside(net: nn.Module) -> Prints:
+    """Comparable values of ``net``'s tensors and attributes, by name: state that `fresh_state` copies."""
+    prints: Prints = {}
+    for prefix, layer in net.named_modules():
+        for name, value in vars(layer).items():
+            values = value if name in ("_parameters", "_buffers") else {name: value}
+            for key, part in values.items() if name != "_modules" else ():
+                prints[f"{prefix}.{key}" if prefix else key] = _print(part, {}, inside=True)
+    return prints
+
+
+def prints_outside(net: nn.Module) -> Prints:
+    """Comparable values of variables that ``net``'s functions close over or find in modules and classes."""
+    prints: Prints = {}
+    # a method refers to its class, and so to all other methods
+    seen: dict[int, Any] = {id(kind): kind for layer in net.modules() for kind in type(layer).__mro__}
+    for prefix, layer in net.named_modules():
+        for kind in type(layer).__mro__:
+            if not _is_foreign(kind):
+                for name, value in vars(kind).items():
+                    prints[f"{kind.__qualname__}.{name}"] = _print(value, seen, inside=False)
+        for name, value in vars(layer).items():
+            if name not in _PARTS:
+                prints[f"{prefix}.{name}" if prefix else name] = _print(value, seen, inside=False)
+    return prints
+
+
+def changed(before: Prints, after: Prints) -> list[str]:
+    """Names whose values differ."""
+    return [name for name in after if name not in before or before[name] != after[name]]
+
+
+def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> Any:
+    """A value that is equal for equal ``value``s.
+
+    ``inside``: of what `copy.deepcopy` copies; otherwise of that and of what functions refer to.
+    """
+    if isinstance(value, Tensor):
+        try:
+            return tuple(value.shape), value.detach().cpu().numpy().tobytes()
+        except (RuntimeError, TypeError, ValueError):  # numpy has no such type, or there are no values
+            return tuple(value.shape), str(value.dtype)
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes() if value.dtype != object else repr(value)
+    if isinstance(value, torch.Generator):
+        return value.get_state().numpy().tobytes()
+    if isinstance(value, str | bytes | bool | int | float | complex | types.ModuleType | None):
+        return repr(value)
+    if id(value) in seen or depth > _DEEPEST or isinstance(value, nn.Module):
+        return type(value).__name__
+    seen[id(value)] = value  # kept, so that no other gets its number
+    follow = functools.partial(_print, seen=seen, inside=inside, depth=depth + 1)
+    if isinstance(value, Mapping):
+        return [(follow(key), follow(part)) for key, part in list(value.items())]
+    if isinstance(value, list | tuple):
+        return [follow(part) for part in value]
+    if isinstance(value, types.MethodType):
+        return follow(value.__self__), follow(value.__func__)
+    if isinstance(value, functools.partial):
+        return follow(value.func), follow(value.args), follow(value.keywords)
+    if isinstance(value, staticmethod | classmethod):
+        return follow(value.__func__)
+    if isinstance(value, property):
+        return follow(value.fget)
+    if isinstance(value, types.FunctionType):
+        return [] if inside or _is_foreign(value) else [follow(part) for part in _referred(value)]
+    if isinstance(value, type):
+        return [] if inside or _is_foreign(value) else follow(dict(vars(value)))
+    if _is_foreign(type(value)):
+        # a counter of itertools says in its text where it is, and a set what it holds
+        return repr(value) if type(value).__repr__ is not object.__repr__ else ""
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    attributes = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
+    return follow(attributes), [] if inside else follow(type(value))
+
+
+def _is_foreign(made: Any) -> bool:
+    """Whether a function or class comes with Python or torch."""
+    return str(made.__module__).split(".")[0] in _FOREIGN
+
+
+def _referred(function: types.FunctionType) -> Iterator[Any]:
+    """Values that a function closes over, has as defaults, and finds in its module by its names."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not set yet
+            yield None
+    yield from (function.__defaults__, function.__kwdefaults__, vars(function))
+    codes = [function.__code__]
+    for code in codes:  # also of the functions that it defines
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        for name in code.co_names:
+            yield function.__globals__.get(name)

@@ -1,0 +1,541 @@
+"""Networks in which an example's gradient is its own, written in all the ways that people write them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.checkpoint import checkpoint
+
+from tests.privacy.corpus import CLASSES, LENGTH, WIDTH, WORDS, Around, Case, Text
+
+CACHE: dict[int, Tensor] = {}
+
+
+class Of(nn.Module):
+    """Any function of inputs and named layers."""
+
+    def __init__(self, forward: Callable[..., Tensor], **layers: Any):
+        super().__init__()
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.function = forward
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.function(self, inputs)
+
+
+def linear(outputs: int = CLASSES, inputs: int = WIDTH, **options: Any) -> nn.Linear:
+    return nn.Linear(inputs, outputs, **options)
+
+
+def images(*layers: nn.Module) -> Callable[[], nn.Module]:
+    """Layers on an image, and a linear one behind them."""
+
+    def build() -> nn.Module:
+        body = (
+            nn.Sequential(*layers).eval()
+            if any(isinstance(x, nn.BatchNorm2d) for x in layers)
+            else nn.Sequential(*layers)
+        )
+        with torch.no_grad():
+            width = body(torch.rand(1, 2, 6, 6)).numel()
+        return nn.Sequential(body, nn.Flatten(), nn.Linear(width, CLASSES))
+
+    return build
+
+
+def conv(*arguments: Any, **options: Any) -> nn.Conv2d:
+    return nn.Conv2d(*(arguments or (2, 4, 3)), **options)
+
+
+def reading(layer: nn.Module, read: Callable[[Any], Tensor], width: int = WIDTH) -> Callable[[], nn.Module]:
+    """A layer over places (B, T, 6), what is read of its result, and a linear layer."""
+    return lambda: Of(lambda self, x: self.last(read(self.layer(x))), layer=layer, last=linear(inputs=width))
+
+
+def final(result: Any) -> Tensor:
+    state = result[1][0] if isinstance(result[1], tuple) else result[1]
+    return state[-1]
+
+
+def ends(result: Any) -> Tensor:
+    return torch.cat([final((0, result[1])), result[0].mean(1)[:, :1]], 1)
+
+
+class Swish(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x.sigmoid()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        s = x.sigmoid()
+        return gradient * (s + x * s * (1 - s))
+
+
+class SwishByRule(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * x.sigmoid()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    backward = Swish.backward
+
+
+class SwishByOwnRule(SwishByRule):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> Any:
+        return SwishByOwnRule.apply(x), in_dims[0]
+
+
+def branching(self: Any, x: Tensor) -> Tensor:
+    return torch.stack([(self.first if row.sum() > 0 else self.other)(row) for row in x])
+
+
+def cell(self: Any, x: Tensor) -> Tensor:
+    state = x.new_zeros(len(x), WIDTH)
+    for place in x.unbind(1):
+        state = self.cell(place, state)
+    return self.last(state)
+
+
+def lstm_cell(self: Any, x: Tensor) -> Tensor:
+    state = x.new_zeros(len(x), WIDTH), x.new_zeros(len(x), WIDTH)
+    for place in x.unbind(1):
+        state = self.cell(place, state)
+    return self.last(state[0])
+
+
+def packed(self: Any, tokens: Tensor) -> Tensor:
+    lengths = (tokens != 0).sum(1).clamp_min(1).cpu()
+    sequence = pack_padded_sequence(self.table(tokens), lengths, batch_first=True, enforce_sorted=False)
+    return self.last(self.lstm(sequence)[1][0][-1])
+
+
+def masked(self: Any, tokens: Tensor) -> Tensor:
+    present = (tokens != 0)[..., None]
+    return self.last((self.table(tokens) * present).sum(1) / present.sum(1).clamp_min(1))
+
+
+def masked_largest(self: Any, tokens: Tensor) -> Tensor:
+    vectors = self.table(tokens).masked_fill((tokens == 0)[..., None], -9.0)
+    return self.last(vectors.amax(1))
+
+
+def masked_attention(self: Any, tokens: Tensor) -> Tensor:
+    vectors, absent = self.table(tokens), tokens == 0
+    absent = absent & ~absent.all(1, keepdim=True)
+    attended, _ = self.attention(vectors, vectors, vectors, key_padding_mask=absent, need_weights=False)
+    return self.last(attended[:, 0])
+
+
+def trimmed_and_masked(self: Any, tokens: Tensor) -> Tensor:
+    tokens = tokens[:, : max(1, int((tokens != 0).sum(1).max()))]
+    return masked(self, tokens)
+
+
+def own_attention(self: Any, x: Tensor) -> Tensor:
+    scores = self.query(x) @ self.key(x).mT / math.sqrt(WIDTH)
+    return self.last((scores.softmax(-1) @ self.value(x)).mean(1))
+
+
+def positions(self: Any, x: Tensor) -> Tensor:
+    return self.last((x + self.table(torch.arange(x.shape[1], device=x.device))).tanh().mean(1))
+
+
+def cached(self: Any, x: Tensor) -> Tensor:
+    if x.shape[1] not in self.cache:
+        self.cache[x.shape[1]] = torch.ones(x.shape[1], x.shape[1], device=x.device).tril()
+    return self.last((self.cache[x.shape[1]].to(x) @ self.first(x)).mean(1))
+
+
+def globally_cached(self: Any, x: Tensor) -> Tensor:
+    if x.shape[1] not in CACHE:
+        CACHE[x.shape[1]] = torch.linspace(0, 1, x.shape[1])
+    return self.last((CACHE[x.shape[1]].to(x)[:, None] * self.first(x)).mean(1))
+
+
+def counting(self: Any, x: Tensor) -> Tensor:
+    self.calls += 1
+    return self.last(self.first(x).tanh())
+
+
+def noting(self: Any, x: Tensor) -> Tensor:
+    self.features = self.first(x).tanh()
+    return self.last(self.features)
+
+
+def euler(self: Any, x: Tensor) -> Tensor:
+    for _ in range(4):
+        x = x + 0.25 * self.field(x).tanh()
+    return self.last(x)
+
+
+def gated(self: Any, x: Tensor) -> Tensor:
+    experts = torch.stack([expert(x) for expert in self.experts], 1)
+    return (self.gate(x).softmax(1)[..., None] * experts).sum(1)
+
+
+def squeezed(self: Any, x: Tensor) -> Tensor:
+    hidden = self.conv(x).relu()
+    return self.last((hidden * self.gate(hidden.mean((2, 3))).sigmoid()[..., None, None]).flatten(1))
+
+
+def skipping(self: Any, x: Tensor) -> Tensor:
+    down = self.down(x).relu()
+    up = F.interpolate(self.middle(F.max_pool2d(down, 2)), scale_factor=2, mode="nearest")
+    return self.last(torch.cat([down, up], 1).mean((2, 3)))
+
+
+def in_threes(self: Any, x: Tensor) -> Tensor:
+    return torch.cat([self.last(self.first(part).tanh()) for part in x.split(3)])
+
+
+def by_places(self: Any, x: Tensor) -> Tensor:
+    hidden = self.first(x.reshape(-1, WIDTH)).tanh()
+    return self.last(hidden.reshape(len(x), -1, WIDTH).mean(1))
+
+
+def into_buffer(self: Any, x: Tensor) -> Tensor:
+    out = torch.empty(len(x), CLASSES, dtype=x.dtype, device=x.device)
+    out = out.zero_() + self.last(self.first(x).tanh())
+    return out
+
+
+def written(self: Any, x: Tensor) -> Tensor:
+    out = torch.zeros(len(x), CLASSES, dtype=x.dtype, device=x.device)
+    for row in range(len(x)):
+        out[row] = self.last(self.first(x[row]).tanh())
+    return out
+
+
+def keywords(self: Any, x: Tensor) -> Tensor:
+    return self.last(input=self.first(input=x).tanh())
+
+
+def matrix(self: Any, x: Tensor) -> Tensor:
+    return self.last((x @ self.weight).tanh())
+
+
+def two_layers(between: nn.Module | Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
+    return lambda: Around(hidden=between)
+
+
+def vectors(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
+    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}))
+
+
+def places(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
+    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}), "places")
+
+
+def texts(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
+    layers = {"table": lambda: nn.Embedding(WORDS, WIDTH, padding_idx=0), "last": linear, **layers}
+    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}), "text")
+
+
+def tied() -> nn.Module:
+    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear(WIDTH), nn.Tanh(), linear())
+    net[2].weight = net[0].weight
+    return net
+
+
+def frozen() -> nn.Module:
+    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
+    net[0].requires_grad_(False)
+    return net
+
+
+def half_frozen() -> nn.Module:
+    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
+    net[0].weight.requires_grad_(False)
+    return net
+
+
+def hooked() -> nn.Module:
+    net, seen = Around(), []
+    net.first.register_forward_hook(lambda layer, inputs, output: seen.append(output.shape))
+    return net
+
+
+def constant() -> nn.Module:
+    net = Of(lambda self, x: self.last(self.first(x - self.mean).tanh()), first=linear(WIDTH), last=linear())
+    net.register_buffer("mean", torch.rand(WIDTH))
+    return net
+
+
+def unused() -> nn.Module:
+    return Of(lambda self, x: self.last(x), last=linear(), other=linear())
+
+
+HIDDEN: dict[str, Any] = {
+    "ReLU": nn.ReLU(),
+    "ReLU in place": lambda x: (2 * x).relu_(),
+    "GELU": nn.GELU(),
+    "SiLU": nn.SiLU(),
+    "PReLU": nn.PReLU(),
+    "softmax": nn.Softmax(1),
+    "log-softmax": nn.LogSoftmax(1),
+    "hard tanh": nn.Hardtanh(),
+    "softplus": nn.Softplus(),
+    "layer norm": nn.LayerNorm(WIDTH),
+    "group norm": nn.GroupNorm(2, WIDTH),
+    "layer norm without weights": nn.LayerNorm(WIDTH, elementwise_affine=False),
+    "dropout": nn.Dropout(0.0),
+    "batch norm by constants": nn.BatchNorm1d(WIDTH).eval(),
+    "RMS norm": nn.RMSNorm(WIDTH),
+    "own normalisation": lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-3).sqrt(),
+    "unit vectors": lambda x: F.normalize(x, dim=1),
+    "largest of pairs": lambda x: x.view(-1, 3, 2).amax(2).repeat(1, 2),
+    "sorted features": lambda x: x.sort(1).values,
+    "sums so far": lambda x: x.cumsum(1),
+    "Fourier": lambda x: torch.fft.rfft(x).abs() @ torch.ones(4, WIDTH).to(x),
+    "added in place": lambda x: x.clone().add_(1),
+    "own function": Swish.apply,
+    "own function and rule": SwishByRule.apply,
+    "own function and own rule": SwishByOwnRule.apply,
+    "einsum": lambda x: torch.einsum("bi,bj->bij", x, x).sum(2),
+    "outer products": lambda x: (x[:, :, None] * x[:, None, :]).mean(2),
+    "clamped": lambda x: x.clamp(-0.5, 0.5),
+    "where": lambda x: torch.where(x > 0, x, 0.1 * x),
+    "split": lambda x: torch.cat(x.split(2, 1)[::-1], 1),
+    "rows": lambda x: torch.stack([row.tanh() for row in x]),
+    "single precision": lambda x: F.softmax(x, 1, dtype=torch.float32).to(x),
+    "straight through": lambda x: x + (x.sign() - x).detach(),
+    "matrix exponential": lambda x: (
+        torch.matrix_exp(0.1 * x[:, :4].unflatten(1, (2, 2))).flatten(1).repeat(1, 2)[:, :WIDTH]
+    ),
+    "alpha dropout off": nn.AlphaDropout(0.0),
+    "top two": lambda x: x * (x >= x.topk(2, 1).values[:, -1:]),
+    "checkpointed": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),
+    "distances": lambda x: torch.cdist(x[:, None], torch.eye(WIDTH).to(x)[None])[:, 0],
+}
+IMAGES: dict[str, tuple[nn.Module, ...]] = {
+    "convolution": (conv(), nn.ReLU()),
+    "strides": (conv(2, 4, 3, 2, 1), nn.Tanh()),
+    "dilated": (conv(2, 4, 2, dilation=2),),
+    "grouped": (conv(2, 4, 3, groups=2),),
+    "depthwise": (conv(2, 2, 3, groups=2), conv(2, 4, 1)),
+    "same": (conv(2, 4, 3, padding="same"),),
+    "reflecting": (conv(2, 3, 3, padding=1, padding_mode="reflect"),),
+    "without bias": (conv(2, 4, 3, bias=False),),
+    "uneven": (conv(2, 4, (1, 3), (2, 1), (0, 1)), nn.Tanh()),
+    "transposed": (nn.ConvTranspose2d(2, 3, 2, 2), nn.Tanh()),
+    "group norm": (conv(), nn.GroupNorm(2, 4), nn.ReLU()),
+    "one group": (conv(), nn.GroupNorm(1, 4), nn.ReLU()),
+    "layer norm of maps": (conv(), nn.LayerNorm((4, 4, 4))),
+    "instance norm": (conv(), nn.InstanceNorm2d(4, affine=True)),
+    "batch norm by constants": (conv(), nn.BatchNorm2d(4), nn.ReLU()),
+    "local response": (conv(), nn.LocalResponseNorm(2)),
+    "largest": (conv(), nn.MaxPool2d(2)),
+    "means": (conv(), nn.AvgPool2d(2)),
+    "one mean": (conv(), nn.AdaptiveAvgPool2d(1)),
+    "norms": (conv(), nn.LPPool2d(2, 2)),
+    "shuffled pixels": (conv(), nn.PixelShuffle(2)),
+    "unfolded": (nn.Unfold(2), nn.Conv1d(8, 2, 3)),
+    "larger": (nn.Upsample(scale_factor=2), conv(2, 2, 3, 2)),
+    "wide": (conv(2, 16, 3, padding=1), nn.ReLU(), conv(16, 16, 3)),
+    "flat": (nn.Flatten(2), nn.Conv1d(2, 3, 5, 3), nn.ReLU()),
+    "deep": (nn.Unflatten(1, (1, 2)), nn.Conv3d(1, 2, (2, 3, 3))),
+    "in place": (conv(), nn.ReLU(inplace=True), conv(4, 4, 3), nn.ELU(inplace=True)),
+}
+RECURRENT: dict[str, Callable[[], nn.Module]] = {
+    "RNN": reading(nn.RNN(WIDTH, WIDTH, batch_first=True), final),
+    "GRU": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), final),
+    "LSTM": reading(nn.LSTM(WIDTH, WIDTH, batch_first=True), final),
+    "two layers": reading(nn.LSTM(WIDTH, WIDTH, 2, batch_first=True), final),
+    "two directions": reading(nn.LSTM(WIDTH, 5, batch_first=True, bidirectional=True), ends),
+    "all states": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), lambda result: result[0].amax(1)),
+    "attention": lambda: Of(
+        lambda self, x: self.last(self.layer(x, x, x)[0].mean(1)),
+        layer=nn.MultiheadAttention(WIDTH, 2, batch_first=True),
+        last=linear(),
+    ),
+    "transformer": reading(
+        nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.0, batch_first=True), lambda x: x.mean(1)
+    ),
+    "transformer, norm first": reading(
+        nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.0, batch_first=True, norm_first=True),
+        lambda x: x[:, 0],
+    ),
+    "convolution over time": lambda: Of(
+        lambda self, x: self.last(self.layer(x.mT).relu().amax(2)),
+        layer=nn.Conv1d(WIDTH, WIDTH, 3),
+        last=linear(),
+    ),
+}
+HONEST: dict[str, Case] = {
+    **{f"hidden: {name}": Case(two_layers(between)) for name, between in HIDDEN.items()},
+    **{f"image: {name}": Case(images(*layers), "image") for name, layers in IMAGES.items()},
+    **{f"sequence: {name}": Case(build, "places") for name, build in RECURRENT.items()},
+    "a GRU's cell": places(cell, cell=lambda: nn.GRUCell(WIDTH, WIDTH), last=linear),
+    "an RNN's cell": places(cell, cell=lambda: nn.RNNCell(WIDTH, WIDTH), last=linear),
+    "an LSTM's cell": places(lstm_cell, cell=lambda: nn.LSTMCell(WIDTH, WIDTH), last=linear),
+    "own attention": places(
+        own_attention, **{name: (lambda: linear(WIDTH)) for name in ("query", "key", "value")}, last=linear
+    ),
+    "positions": places(positions, table=lambda: nn.Embedding(LENGTH, WIDTH), last=linear),
+    "a cache by length": places(cached, cache=dict, first=lambda: linear(WIDTH), last=linear),
+    "a cache of the module": places(globally_cached, first=lambda: linear(WIDTH), last=linear),
+    "places in the batch": places(by_places, first=lambda: linear(WIDTH), last=linear),
+    "time first": places(
+        lambda self, x: self.last(self.first(x.transpose(0, 1)).tanh().mean(0)),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "a table's mean": Case(Text, "text"),
+    "the largest": Case(lambda: Text(reads=lambda v: v.amax(1)), "text"),
+    "without padding": texts(masked),
+    "the largest without padding": texts(masked_largest),
+    "trimmed, without padding": texts(trimmed_and_masked),
+    "packed": texts(packed, lstm=lambda: nn.LSTM(WIDTH, WIDTH, batch_first=True)),
+    "attention without padding": texts(
+        masked_attention, attention=lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+    ),
+    "a bag": texts(lambda self, t: self.last(self.bag(t)), bag=lambda: nn.EmbeddingBag(WORDS, WIDTH)),
+    "one-hot words": texts(
+        lambda self, t: self.last(
+            self.first(F.one_hot(t.long(), WORDS).to(self.first.weight)).tanh().mean(1)
+        ),
+        first=lambda: linear(WIDTH, WORDS),
+    ),
+    "tables of bounded norm": texts(
+        lambda self, t: self.last(self.bound(t).mean(1)),
+        bound=lambda: nn.Embedding(WORDS, WIDTH, max_norm=1.0),
+    ),
+    "the table for logits": texts(
+        lambda self, t: self.table(t).mean(1).tanh() @ self.table.weight[:CLASSES].T
+    ),
+    "words and positions": texts(
+        lambda self, t: self.last((self.table(t) + self.place(torch.arange(t.shape[1]))).tanh().mean(1)),
+        place=lambda: nn.Embedding(LENGTH, WIDTH),
+    ),
+    "tied": Case(tied),
+    "frozen": Case(frozen),
+    "half frozen": Case(half_frozen),
+    "unused": Case(unused),
+    "constants": Case(constant),
+    "a hook that notes": Case(hooked),
+    "weight norm": Case(
+        lambda: nn.Sequential(parametrizations.weight_norm(linear(WIDTH)), nn.Tanh(), linear())
+    ),
+    "spectral norm": Case(
+        lambda: nn.Sequential(parametrizations.spectral_norm(linear(WIDTH)), nn.Tanh(), linear()).eval()
+    ),
+    "spectral norm in training": Case(
+        lambda: nn.Sequential(parametrizations.spectral_norm(linear(WIDTH)), nn.Tanh(), linear())
+    ),
+    "orthogonal": Case(
+        lambda: nn.Sequential(parametrizations.orthogonal(linear(WIDTH)), nn.Tanh(), linear())
+    ),
+    "bilinear": vectors(lambda self, x: self.layer(x, x), layer=lambda: nn.Bilinear(WIDTH, WIDTH, CLASSES)),
+    "a matrix": vectors(matrix, weight=lambda: nn.Parameter(torch.rand(WIDTH, WIDTH)), last=linear),
+    "a weight by hand": vectors(
+        lambda self, x: F.linear(F.linear(x, self.first.weight).tanh(), self.last.weight),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "by hand and called": vectors(
+        lambda self, x: self.last((self.first(x) + F.linear(x, self.first.weight)).tanh()),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "keywords": vectors(keywords, first=lambda: linear(WIDTH), last=linear),
+    "used twice": vectors(
+        lambda self, x: self.last(self.first(self.first(x).tanh()).tanh()),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "row by row": vectors(lambda self, x: torch.cat([self.last(row) for row in x.split(1)]), last=linear),
+    "row after row": vectors(
+        lambda self, x: torch.stack([self.last(self.first(row).tanh()) for row in x]),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "by index": vectors(lambda self, x: torch.stack([self.last(x[i]) for i in range(len(x))]), last=linear),
+    "threes": vectors(in_threes, first=lambda: linear(WIDTH), last=linear),
+    "halves": vectors(
+        lambda self, x: torch.cat([self.last(part) for part in x.tensor_split(2)]), last=linear
+    ),
+    "backwards and back": vectors(lambda self, x: self.last(x.flip(0)).flip(0), last=linear),
+    "row by row, last first": vectors(
+        lambda self, x: torch.cat([self.last(row) for row in x.split(1)[::-1]]).flip(0), last=linear
+    ),
+    "written": vectors(written, first=lambda: linear(WIDTH), last=linear),
+    "into zeros": vectors(into_buffer, first=lambda: linear(WIDTH), last=linear),
+    "branching": vectors(branching, first=linear, other=linear),
+    "checkpoint": vectors(
+        lambda self, x: self.last(checkpoint(self.first, x, use_reentrant=False).tanh()),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "old checkpoint": vectors(
+        lambda self, x: self.last(checkpoint(self.first, x.requires_grad_(), use_reentrant=True).tanh()),
+        first=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "counting calls": vectors(counting, calls=int, first=lambda: linear(WIDTH), last=linear),
+    "noting features": vectors(noting, features=lambda: None, first=lambda: linear(WIDTH), last=linear),
+    "steps of a flow": vectors(euler, field=lambda: linear(WIDTH), last=linear),
+    "experts": vectors(
+        gated, gate=lambda: linear(4), experts=lambda: nn.ModuleList(linear() for _ in range(4))
+    ),
+    "residual": vectors(
+        lambda self, x: self.last(x + self.first(x).relu()), first=lambda: linear(WIDTH), last=linear
+    ),
+    "dense": vectors(
+        lambda self, x: self.last(torch.cat([x, self.first(x).relu()], 1)),
+        first=lambda: linear(WIDTH),
+        last=lambda: linear(inputs=2 * WIDTH),
+    ),
+    "highway": vectors(
+        lambda self, x: self.last(torch.lerp(x, self.first(x).tanh(), self.gate(x).sigmoid())),
+        first=lambda: linear(WIDTH),
+        gate=lambda: linear(WIDTH),
+        last=linear,
+    ),
+    "no gradient through one": vectors(
+        lambda self, x: self.last(self.first(x).detach() + x), first=lambda: linear(WIDTH), last=linear
+    ),
+    "squeezed": Case(lambda: Of(squeezed, conv=conv(), gate=linear(4, 4), last=linear(inputs=64)), "image"),
+    "skipping": Case(
+        lambda: Of(skipping, down=conv(2, 4, 3), middle=conv(4, 4, 1), last=linear(inputs=8)), "image"
+    ),
+    "single images": Case(
+        lambda: Of(
+            lambda self, x: self.last(torch.stack([self.conv(image) for image in x]).flatten(1)),
+            conv=conv(),
+            last=linear(inputs=64),
+        ),
+        "image",
+    ),
+    "rows of images": Case(
+        lambda: Of(
+            lambda self, x: self.last(x.flatten(2).mean(1).unfold(1, WIDTH, 9).mean(1)), last=linear()
+        ),
+        "image",
+    ),
+    "a recurrent layer over rows": Case(
+        lambda: Of(
+            lambda self, x: self.last(self.lstm(x[:, 0])[0][:, -1]),
+            lstm=nn.LSTM(6, WIDTH, batch_first=True),
+            last=linear(),
+        ),
+        "image",
+    ),
+}

@@ -1,0 +1,414 @@
+"""Networks in which one example may change another's gradient."""
+
+import itertools
+from collections import deque
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from tests.privacy.corpus import WIDTH, Around, Case, Text
+
+CALLS: list[int] = []
+
+
+def _quantized(x: Tensor) -> Tensor:
+    scale = x.detach().abs().max().clamp_min(1e-3)
+    return (x / scale * 127) + ((x / scale * 127).round() - x / scale * 127).detach()
+
+
+def _scaled_if_large(x: Tensor) -> Tensor:
+    return x / 8 if x.max() > 1 else x
+
+
+def _centred_if_negative(x: Tensor) -> Tensor:
+    return x - x.mean(0) if x.min() < -1 else x
+
+
+def _without_outliers(x: Tensor) -> Tensor:
+    return torch.minimum(x, x.detach().mean() + x.detach().std(correction=0))
+
+
+def _ranked(x: Tensor) -> Tensor:
+    order = x.sum(1).argsort()
+    return x * (1 + torch.arange(len(x), device=x.device)[order.argsort()][:, None]) / len(x)
+
+
+def _attending(x: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x[None], x[None], x[None])[0]
+
+
+VALUES: dict[str, Any] = {
+    "centred": lambda x: x - x.mean(0),
+    "centred by a constant": lambda x: x - x.detach().mean(0),
+    "standardised": lambda x: (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt(),
+    "over the largest": lambda x: x / x.abs().max().clamp_min(1),
+    "over the largest, if large": _scaled_if_large,
+    "over its norm": lambda x: x / x.norm().clamp_min(0.5),
+    "minus the largest": lambda x: x - x.max(),
+    "centred if negative": _centred_if_negative,
+    "cut at the median": lambda x: torch.where(x > x.median(), x, 0),
+    "cut at the mean": lambda x: x.clamp(max=x.detach().mean().item()),
+    "without outliers": _without_outliers,
+    "softmax over examples": lambda x: x.softmax(0),
+    "sums so far": lambda x: x.cumsum(0),
+    "turned around": lambda x: x + x.flip(0),
+    "shifted": lambda x: x + x.roll(1, 0),
+    "with the first": lambda x: x + x[0],
+    "with the last": lambda x: x + x[-1:],
+    "sorted": lambda x: x.sort(0).values,
+    "ranked": _ranked,
+    "attending": _attending,
+    "similar": lambda x: x + 0.1 * (x @ x.T).softmax(1) @ x,
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True) if len(x) > 1 else x,
+    "signs by the sum": lambda x: x * x.sum().sign(),
+    "quantized": _quantized,
+    "log-sum-exp of all": lambda x: x - x.logsumexp((0, 1)),
+    "largest of a column": lambda x: x.maximum(x.amax(0, keepdim=True) / 2),
+}
+
+
+def _trimmed(tokens: Tensor) -> Tensor:
+    return tokens[:, : max(1, int((tokens != 0).sum(1).max()))]
+
+
+class Lengths(Text):
+    """Texts, with something of how long the longest of the batch is."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        lengths = (tokens != 0).sum(1)
+        vectors = self.table(tokens)
+        if self.kind == "over the longest":
+            hidden = vectors.sum(1) / lengths.max().clamp_min(1)
+        elif self.kind == "over the mean length":
+            hidden = vectors.sum(1) / lengths.float().mean().clamp_min(1)
+        elif self.kind == "share of the longest":
+            hidden = vectors.mean(1) * (lengths / lengths.max().clamp_min(1))[:, None]
+        elif self.kind == "at the longest's end":
+            hidden = vectors[:, int(lengths.max().clamp_min(1)) - 1]
+        elif self.kind == "places present anywhere":
+            hidden = vectors.cumsum(1)[:, (tokens != 0).any(0)].mean(1)
+        elif self.kind == "shorter than the longest":
+            hidden = vectors.mean(1) * torch.where(lengths < lengths.max(), 1.0, 3.0)[:, None]
+        elif self.kind == "by the first text's length":
+            hidden = vectors[:, : max(1, int(lengths[0]))].mean(1)
+        elif self.kind == "by the shortest":
+            hidden = vectors[:, : max(1, int(lengths.min()))].mean(1)
+        else:
+            hidden = vectors.mean(1) + 0.1 * lengths.sum()
+        return self.last(hidden)
+
+
+LENGTHS = (
+    "over the longest",
+    "over the mean length",
+    "share of the longest",
+    "at the longest's end",
+    "places present anywhere",
+    "shorter than the longest",
+    "by the first text's length",
+    "by the shortest",
+    "words of all",
+)
+
+
+def _if_size(condition: Any) -> Any:
+    return lambda x: x - x.mean(0) if condition(len(x)) else x
+
+
+def _in_groups(x: Tensor) -> Tensor:
+    if len(x) % 4:
+        return x
+    groups = x.unflatten(0, (-1, 4))
+    return F.layer_norm(groups, groups.shape[1:]).flatten(0, 1)
+
+
+SIZES: dict[str, Any] = {
+    **{f"from {size} on": _if_size(lambda n, size=size: n >= size) for size in (2, 4, 5, 8, 12, 16, 32, 64)},
+    **{f"at {size}": _if_size(lambda n, size=size: n == size) for size in (2, 3, 7, 15, 16, 64)},
+    "odd": _if_size(lambda n: n > 1 and n % 2),
+    "even": _if_size(lambda n: n % 2 == 0),
+    "groups of 4": _in_groups,
+    "scaled by the size": lambda x: x * len(x) ** 0.5,
+    "over the size": lambda x: x / len(x),
+}
+
+
+class Plain:
+    """A plain object that a network changes."""
+
+    def __init__(self) -> None:
+        self.value: Any = 0.0
+
+
+class Keeping(nn.Module):
+    """State between calls, at a place of its own."""
+
+    average: Tensor
+    shared: ClassVar = [0.0]
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
+        self.register_buffer("average", torch.zeros(WIDTH))
+        self.kind, self.plain, self.flag, self.calls = kind, Plain(), False, 0
+        self.seen: Any = None
+        self.recent: deque[Tensor] = deque(maxlen=3)
+        self.numbers = itertools.count()
+        self.array = np.zeros(1)
+        self.random = torch.Generator().manual_seed(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs).tanh()
+        return self.last(getattr(self, f"_{self.kind}")(hidden))
+
+    def _buffer(self, x: Tensor) -> Tensor:
+        self.average = 0.5 * self.average + 0.5 * x.detach().mean(0)
+        return x - self.average
+
+    def _buffer_in_place(self, x: Tensor) -> Tensor:
+        self.average.mul_(0.5).add_(x.detach().mean(0))
+        return x - self.average
+
+    def _attribute(self, x: Tensor) -> Tensor:
+        before, self.seen = self.seen, x.detach().mean(0)
+        return x if before is None else x + before
+
+    def _last_of_a_queue(self, x: Tensor) -> Tensor:
+        self.recent.append(x.detach().sum(0))
+        return x + 0.3 * sum(self.recent)
+
+    def _number(self, x: Tensor) -> Tensor:
+        before, self.plain.value = self.plain.value, float(x.detach().sum())
+        return x + before
+
+    def _flag(self, x: Tensor) -> Tensor:
+        self.plain.value = not self.plain.value
+        return x if self.plain.value else -x
+
+    def _flag_of_the_layer(self, x: Tensor) -> Tensor:
+        self.flag = not self.flag
+        return 2 * x if self.flag else x
+
+    def _call_count(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * (1 + self.calls)
+
+    def _from_the_tenth_call(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x if self.calls < 10 else 5 * x
+
+    def _from_the_hundredth_call(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x if self.calls < 100 else x - x.mean(0)
+
+    def _iterator(self, x: Tensor) -> Tensor:
+        return x * (1 + next(self.numbers) % 3)
+
+    def _class_variable(self, x: Tensor) -> Tensor:
+        Keeping.shared[0] = 1 - Keeping.shared[0]
+        return x * (1 + Keeping.shared[0])
+
+    def _module_variable(self, x: Tensor) -> Tensor:
+        CALLS.append(len(CALLS))
+        return x * (1 + len(CALLS) % 3)
+
+    def _array(self, x: Tensor) -> Tensor:
+        self.array += 1
+        return x * float(self.array[0])
+
+    def _own_random_numbers(self, x: Tensor) -> Tensor:
+        return x + torch.rand(WIDTH, generator=self.random).to(x)
+
+    def _numpy_random_numbers(self, x: Tensor) -> Tensor:
+        return x * np.random.rand()
+
+
+STATES = [name[1:] for name in vars(Keeping) if name.startswith("_") and name[1] != "_"]
+
+
+def _closure() -> Any:
+    calls = 0
+
+    def count(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return x * (1 + calls % 2)
+
+    return count
+
+
+def _partial() -> Any:
+    return partial(lambda seen, x: (seen.append(x.detach().sum().item()), x * (1 + abs(sum(seen))))[1], [])
+
+
+class _Backward(Function):
+    """Hands its input on, and backwards what `mixed` makes of a gradient."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+
+class MeanBackward(_Backward):
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient - gradient.mean(0)
+
+
+class MeanBackwardByRule(_Backward):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient + gradient.mean(0)
+
+
+class NormBackward(_Backward):
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient / gradient.norm().clamp_min(1e-6)
+
+
+class InputBackward(_Backward):
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * ctx.saved_tensors[0].abs().max()
+
+
+class SizeBackward(_Backward):
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.flip(0) if len(gradient) > 4 else gradient
+
+
+class OwnRule(_Backward):
+    """Mixes in a rule for vmap, which sees all examples."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+        whole = x.movedim(in_dims[0], 0)
+        return whole - whole.mean(0), 0
+
+
+class OwnRuleForLargeBatches(_Backward):
+    """The same, for batches that no trial has."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+        whole = x.movedim(in_dims[0], 0).clone()
+        return (whole - whole.mean(0) if len(whole) > 8 else whole), 0
+
+
+def _hooked(change: Any) -> Any:
+    def hook(x: Tensor) -> Tensor:
+        y = x.clone()
+        if y.requires_grad:
+            y.register_hook(change)
+        return y
+
+    return hook
+
+
+def _straight_through(mixed: Any) -> Any:
+    return lambda x: x + mixed(x) - mixed(x).detach()
+
+
+def with_backward_hook() -> nn.Module:
+    net = Around()
+    net.last.register_full_backward_hook(lambda layer, inputs, outputs: (inputs[0] - inputs[0].mean(0),))
+    return net
+
+
+BACKWARD: dict[str, Any] = {
+    **{
+        kind.__name__: kind.apply
+        for kind in (
+            MeanBackward,
+            MeanBackwardByRule,
+            NormBackward,
+            InputBackward,
+            SizeBackward,
+            OwnRule,
+            OwnRuleForLargeBatches,
+        )
+    },
+    "a hook that centres": _hooked(lambda g: g - g.mean(0)),
+    "a hook that normalises": _hooked(lambda g: g / g.norm().clamp_min(1e-6)),
+    "a hook from 8 on": _hooked(lambda g: g.flip(0) if len(g) >= 8 else g),
+    "straight through the mean": _straight_through(lambda x: x.mean(0)),
+    "straight through the sum": _straight_through(lambda x: x.sum()),
+    "straight through the largest": _straight_through(lambda x: x.max()),
+    "straight through sums so far": _straight_through(lambda x: x.cumsum(0)),
+}
+PRECISION: dict[str, Any] = {
+    "in single precision": lambda x: x - x.mean(0) if x.dtype == torch.float32 else x,
+    "in half precision": lambda x: (x.bfloat16() - x.bfloat16().mean(0)).to(x),
+    "scaled to half precision": lambda x: (x / x.abs().max().clamp_min(1e-6)).half().to(x),
+    "single precision and many": lambda x: x.flip(0) if x.dtype == torch.float32 and len(x) > 8 else x,
+}
+
+
+class Folded(nn.Module):
+    """Places of all examples in one batch of a layer, normalised together."""
+
+    def __init__(self, across: Any):
+        super().__init__()
+        self.layer, self.last, self.across = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3), across
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(self.across(self.layer(inputs)).mean(1))
+
+
+def first_of(layer: nn.Module) -> Any:
+    return lambda x: layer(x)[0]
+
+
+MIXING: dict[str, Case] = {
+    **{f"value, inputs: {name}": Case(partial(Around, inputs=f)) for name, f in VALUES.items()},
+    **{f"value, hidden: {name}": Case(partial(Around, hidden=f)) for name, f in VALUES.items()},
+    "length: trimmed": Case(lambda: Text(_trimmed), "text"),
+    "length: trimmed, then the last": Case(lambda: Text(_trimmed, lambda v: v[:, -1]), "text"),
+    "length: trimmed, then the largest": Case(lambda: Text(_trimmed, lambda v: v.amax(1) + v.std(1)), "text"),
+    **{f"length: {name}": Case(partial(Lengths, name), "text") for name in LENGTHS},
+    **{f"size: {name}": Case(partial(Around, hidden=f)) for name, f in SIZES.items()},
+    **{f"state: {name}": Case(partial(Keeping, name)) for name in STATES},
+    "state: closure": Case(lambda: Around(hidden=_closure())),
+    "state: partial": Case(lambda: Around(hidden=_partial())),
+    **{f"backward: {name}": Case(partial(Around, hidden=f)) for name, f in BACKWARD.items()},
+    "backward: a layer's hook": Case(with_backward_hook),
+    **{f"precision: {name}": Case(partial(Around, hidden=f)) for name, f in PRECISION.items()},
+    "layer: batch norm": Case(lambda: Around(hidden=nn.BatchNorm1d(WIDTH))),
+    "layer: batch norm without averages": Case(
+        lambda: Around(hidden=nn.BatchNorm1d(WIDTH, track_running_stats=False).eval())
+    ),
+    "layer: places of all": Case(lambda: Folded(lambda x: x - x.mean((0, 1))), "places"),
+    "layer: places standardised": Case(
+        lambda: Folded(lambda x: F.layer_norm(x.mT, (x.shape[1],)).mT - x.mean(0)), "places"
+    ),
+    "layer: an LSTM that takes examples for times": Case(
+        lambda: Folded(first_of(nn.LSTM(WIDTH, WIDTH))), "places"
+    ),
+}
