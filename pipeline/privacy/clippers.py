@@ -45,6 +45,7 @@ SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each exa
 FEWEST, KINDS = 3, 8  # made-up examples: of expensive networks, and of others
 FEW_SIZES = (1, 2, 3)  # of batches of expensive networks
 EXPENSIVE = 5e8  # multiplications of layers that a batch, or all examples together, may take
+TINY = 1e-30  # in place of a norm of 0
 # Relative differences that are rounding. In double precision, which is tried first, rounding is far smaller,
 # but some layers compute in single precision whatever they are given; whole networks that do differ by 1e-4.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -307,7 +308,7 @@ class Trial:
             return
         usual = float(self.examples[0].logits.norm())
         for example, row in zip(chosen, logits.split(self.copies), strict=True):
-            scale = max(float(example.logits.norm()), usual)
+            scale = max(float(example.logits.norm()), usual, TINY)
             difference = float((row - example.logits).norm()) / scale
             if not difference <= self.tolerance:
                 raise UserError(
@@ -315,7 +316,7 @@ class Trial:
                     "size away from what each example has alone"
                 )
         scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
-        difference = _distance(gradients, _total(chosen, weights)) / scale
+        difference = _distance(gradients, _total(chosen, weights)) / max(scale, TINY)
         if not difference <= self.tolerance:
             raise UserError(
                 f"the network mixes examples: in a batch of {size} gradients are {difference:.2g} of their "
@@ -382,7 +383,7 @@ def _loss(logits: Tensor, label: int) -> Tensor:
 
 def _weights(chosen: list[Example]) -> list[float]:
     """Different ones, by which every example has a share in a sum of gradients that is not lost."""
-    largest = max(example.norm for example in chosen)
+    largest = max(TINY, *(example.norm for example in chosen))
     return [
         (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
         for position, example in enumerate(chosen)
