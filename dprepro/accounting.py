@@ -79,7 +79,7 @@ def epsilon(
         proven_by=ledger.accountant,
         epsilon_lower=ledger.epsilon_lower,
         by={entry.accountant: entry.epsilon for entry in ledger.accountants if entry.epsilon is not None},
-        neighbouring=ledger.neighbouring,
+        neighbouring=NeighboringRelation[ledger.neighbouring.name],
         delta=delta,
         steps=total_steps,
         best=best,

@@ -13,12 +13,10 @@ from math import fsum
 from pathlib import Path
 from typing import NamedTuple
 
-from dp_accounting import NeighboringRelation
-
 from pipeline.ledgers.accountants import library
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
 from pipeline.results.records import candidates_replaced, candidates_spent, search_path, searches_of
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent

@@ -9,12 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.ledgers.composition import (
-    Trainings,
-    composed,
-    searched_trainings,
-    trainings_of_run,
-)
 from pipeline.params import Settings
 from pipeline.params.own import OWN
 from pipeline.results import records
@@ -72,6 +66,9 @@ def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget 
 
 
 def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
+    # whose accountants take a second to import
+    from pipeline.ledgers.composition import Trainings, composed, searched_trainings, trainings_of_run
+
     trainings = Trainings([], [], [])
     for row in rows:
         run = records.read_run(row, root)

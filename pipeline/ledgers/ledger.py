@@ -5,8 +5,6 @@ from functools import lru_cache
 from math import fsum, inf, isfinite
 from types import ModuleType
 
-from dp_accounting import NeighboringRelation
-
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
@@ -14,7 +12,7 @@ from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.participation import unamplified, unamplified_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
 from pipeline.privacy.tradeoff import tradeoff

@@ -1,11 +1,14 @@
 """Laplace noise on quantities that are released once, and what that spends."""
 
 from math import fsum, inf, isinf, log
+from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent, LaplaceDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 
 from pipeline.fields import Count, Positive, Strict
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 # Of `coarse_event`: what a coordinate spends is rounded up by less than this factor, or to this share of the
 # mean.
@@ -47,11 +50,13 @@ class Laplace(Strict):
             return np.array([inf])
         return self.distance / np.array(self.scales)
 
-    def event(self) -> DpEvent:
+    def event(self) -> "DpEvent":
         """What it spends, in the words of dp-accounting."""
+        from dp_accounting import NonPrivateDpEvent  # whose import takes seconds
+
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
-    def coarse_event(self) -> DpEvent:
+    def coarse_event(self) -> "DpEvent":
         """`event`, where it is private, with the scales rounded down to a few hundred: it never spends less.
 
         Less noise lets an attacker see no less: he can add some himself. A single scale stays as it is.
@@ -61,7 +66,9 @@ class Laplace(Strict):
         powers = np.floor(np.log(largest / np.maximum(epsilons, LEAST * epsilons.mean())) / log(STEP))
         return self._event(np.maximum(epsilons, largest * STEP**-powers))
 
-    def _event(self, epsilons: np.ndarray) -> DpEvent:
+    def _event(self, epsilons: np.ndarray) -> "DpEvent":
+        from dp_accounting import ComposedDpEvent, LaplaceDpEvent, SelfComposedDpEvent
+
         distinct, counts = np.unique(epsilons, return_counts=True)
         return ComposedDpEvent(
             [
@@ -100,12 +107,16 @@ class Releases(Strict):
             laplace=tuple(release.model_copy(update={"distance": None}) for release in self.laplace)
         )
 
-    def event(self) -> DpEvent:
+    def event(self) -> "DpEvent":
         """What they spend, in the words of dp-accounting."""
+        from dp_accounting import ComposedDpEvent
+
         return ComposedDpEvent([release.event() for release in self.laplace])
 
-    def coarse_event(self) -> DpEvent:
+    def coarse_event(self) -> "DpEvent":
         """`event`, where it is private, with few scales: it never spends less."""
+        from dp_accounting import ComposedDpEvent
+
         return ComposedDpEvent([release.coarse_event() for release in self.laplace])
 
     def __str__(self) -> str:

@@ -1,26 +1,25 @@
 """What one training spends, in the numbers that every accountant starts from."""
 
-from typing import Annotated, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
 
-from dp_accounting import (
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    NeighboringRelation,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-    SampledWithReplacementDpEvent,
-    SelfComposedDpEvent,
-)
 from pydantic import BeforeValidator, PlainSerializer
 
 from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Sampling
 
-RELATION_WORDS = {
-    NeighboringRelation.ADD_OR_REMOVE_ONE: "add or remove one",
-    NeighboringRelation.REPLACE_ONE: "replace one",
-}
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+class NeighboringRelation(Enum):
+    """Relation of neighbouring data sets: dp-accounting's of the same names, whose import takes seconds."""
+
+    ADD_OR_REMOVE_ONE = "add or remove one"
+    REPLACE_ONE = "replace one"
+
+
+RELATION_WORDS = {relation: relation.value for relation in NeighboringRelation}
 
 
 def _relation(value: Any) -> NeighboringRelation:
@@ -108,13 +107,23 @@ class SampledGaussian(Strict):
             update={"first_release": self.first_release and self.first_release / trainings**0.5}
         )
 
-    def event(self, steps: int) -> DpEvent:
+    def event(self, steps: int) -> "DpEvent":
         """What ``steps`` steps spend, and what came before them, in the words of dp-accounting."""
+        from dp_accounting import ComposedDpEvent, GaussianDpEvent
+
         if self.first_release is None:
             return self._event_of_steps(steps)
         return ComposedDpEvent([GaussianDpEvent(self.first_release), self._event_of_steps(steps)])
 
-    def _event_of_steps(self, steps: int) -> DpEvent:
+    def _event_of_steps(self, steps: int) -> "DpEvent":
+        from dp_accounting import (
+            GaussianDpEvent,
+            PoissonSampledDpEvent,
+            SampledWithoutReplacementDpEvent,
+            SampledWithReplacementDpEvent,
+            SelfComposedDpEvent,
+        )
+
         mechanism = GaussianDpEvent(self.noise_multiplier)
         if self.sampling == "poisson":
             return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, mechanism), steps)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import inf
 from typing import Literal
 
+from dp_accounting import NeighboringRelation
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 
@@ -43,6 +44,6 @@ def selection_epsilon(
     if not 1 <= mean < inf:
         raise UserError(f"best of {mean:g}; allowed: 1 or more trainings on average")
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
-    accountant = RdpAccountant(orders, spending.neighbouring)
+    accountant = RdpAccountant(orders, NeighboringRelation[spending.neighbouring.name])
     accountant.compose(RepeatAndSelectDpEvent(spending.event(steps), mean, SHAPES[drawn]))
     return float(accountant.get_epsilon(delta))

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
-from pipeline.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
 from pipeline.reporting.cells import Ran
 from pipeline.reporting.judging.guarantees import SAME, incomparable
 from pipeline.reporting.judging.intervals import Mean, contrast
@@ -87,6 +86,8 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
         examples = settings.split(row.data).train
         rate, steps = level.batch / examples, level.total_steps(examples)
         if level.accountant == "rdp":  # which asks for more noise at the same epsilon
+            from pipeline.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
+
             noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
             epsilon = rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
     except (ValidationError, UserError):

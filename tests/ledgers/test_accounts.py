@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dp_accounting import NeighboringRelation
 
 from pipeline.errors import UserError
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.params import Settings, parse
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records, schema
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dp_accounting
 import pytest
 from dp_accounting import (
     GaussianDpEvent,
-    NeighboringRelation,
     SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
 )
@@ -20,7 +20,7 @@ from pipeline.ledgers.precision import up
 from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.results.records import search_path
 from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
 from pipeline.training.search import candidate_spent
@@ -188,7 +188,7 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
     whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", tmp_path)
     assert whole is not None
     assert (whole.searched, whole.neighbouring) == (3, NeighboringRelation.REPLACE_ONE)
-    theirs = RdpAccountant(range(2, 64), NeighboringRelation.REPLACE_ONE)
+    theirs = RdpAccountant(range(2, 64), dp_accounting.NeighboringRelation.REPLACE_ONE)
     # an example of its own in a Poisson sample moves the sum twice as far where it is replaced
     for noise in (8.0, 8.0, 2 * 8.0 / 2, 8.0 / TENSORS**0.5):
         once = SampledWithoutReplacementDpEvent(EXAMPLES, 100, GaussianDpEvent(noise))

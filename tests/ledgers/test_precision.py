@@ -4,12 +4,11 @@ import json
 import math
 
 import pytest
-from dp_accounting import NeighboringRelation
 from pydantic import ValidationError
 
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import SAME, down, up
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.results.schema import Entry, Ledger
 from pipeline.verification import _entry_difference
 

@@ -5,13 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from dp_accounting import NeighboringRelation
 
 from pipeline.ledgers.declared import _same_releases
 from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
 from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.randomness import Streams
+from pipeline.privacy.sampled_gaussian import NeighboringRelation
 from pipeline.privacy.statements import statement
 from pipeline.reporting.wording import number
 

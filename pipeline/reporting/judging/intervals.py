@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import fmean, variance
 from typing import Literal, Protocol
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 LEVEL = 0.95
 
@@ -53,7 +53,7 @@ class Mean:
 def mean(values: Sequence[float]) -> Mean:
     """Mean of one value a seed."""
     n = len(values)
-    half = float(t.ppf((1 + LEVEL) / 2, n - 1)) * sqrt(variance(values) / n) if n > 1 else None
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * sqrt(variance(values) / n) if n > 1 else None
     return Mean(fmean(values), half, n)
 
 
@@ -96,4 +96,4 @@ def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
     if total == 0:
         return Mean(value, 0.0, n)
     freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
-    return Mean(value, float(t.ppf((1 + LEVEL) / 2, freedom)) * sqrt(total), n)
+    return Mean(value, float(stdtrit(freedom, (1 + LEVEL) / 2)) * sqrt(total), n)

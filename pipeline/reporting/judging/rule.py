@@ -6,7 +6,7 @@ from math import hypot, isinf, sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
-from scipy.stats import binomtest, norm, t
+from scipy.special import ndtri, stdtrit
 
 from pipeline.reporting.judging.intervals import LEVEL
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
@@ -48,10 +48,10 @@ def of_mean(values: Sequence[float], printed: float, error: float | None, margin
     if n < FEWEST_SEEDS:
         return None
     away, spread = fmean(values) - printed, stdev(values)
-    theirs = float(norm.ppf((1 + LEVEL) / 2)) * (error or 0.0)
+    theirs = float(ndtri((1 + LEVEL) / 2)) * (error or 0.0)
 
     def half(seeds: int) -> float:
-        return hypot(float(t.ppf((1 + LEVEL) / 2, seeds - 1)) * spread / sqrt(seeds), theirs)
+        return hypot(float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * spread / sqrt(seeds), theirs)
 
     binary = BINARY * abs(printed)
     margin += binary
@@ -134,6 +134,8 @@ def _place(away: float, half: float, margin: float) -> Name:
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
     """Whether the share of seeds that converge lies surely away from all (or, for the paper, none)."""
+    from scipy.stats import binomtest  # whose import takes a second
+
     low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")
     if theirs and high < 1 - SHARE_MARGIN:
         return "below"
