@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@# pip brings uv alone, which unpacks the rest side by side; all of it is compared with the lock's hashes
 	@awk '/^[^ ]/ {wanted = /^uv==/} wanted' requirements.lock >$(VENV)/uv.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(VENV)/uv.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 

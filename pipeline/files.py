@@ -25,8 +25,12 @@ PARTIAL, REPLACED = "partial", "replaced"
 _BESIDE = re.compile(
     rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})(-journal|-wal|-shm)?"
 )
-# Where commands write, from the folder of params.yaml; `True`: also in the folders below
-_PLACES = {".": False, "reports": True, "runs": True, "data": True, ".dprepro": True}
+# Where commands write, from the folder of params.yaml; `True`: also in the folders below. Folders of data are
+# written as a whole, and what lies in them, or beside them, may be millions of a person's own files.
+_PLACES = {
+    **{".": False, "reports": True, "runs": True, ".dprepro": True},
+    **{"data": False, "data/raw": False, "data/prepared": False},
+}
 _DAY = 24 * 3600.0  # seconds after which another machine's leftovers count as left
 
 

@@ -6,7 +6,7 @@ drawn from records. Whoever can rewrite all of these at once can make anything u
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isclose
 from pathlib import Path
@@ -47,6 +47,7 @@ class Finding:
     subject: str
     wrong: str | None
     unchecked: str | None = None
+    untraced: str | None = None  # code that made it and that this repository lacks
 
 
 def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
@@ -76,7 +77,8 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            yield _finding(key, partial(_row, key, settings, measure))
+            found = _finding(key, partial(_row, key, settings, measure))
+            yield found if found.wrong else replace(found, untraced=_untraced(key))
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
@@ -150,9 +152,9 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
             f"has it; `dprepro train {key}`"
         )
-    standing = Standing(row, prepared.digests_here(row.data))
+    standing = Standing.here(key, settings)
     for trained in run.replicas:
-        if reason := standing.misdeclared(run, trained) or standing.other_data(run, trained):
+        if reason := standing.differs(run, trained):
             raise UserError(
                 f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {reason}: not what "
                 f"{PARAMS} has; `dprepro train {key}`"
@@ -162,20 +164,25 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
         _compare(key, ledgers.replicas, entries(run, row.search, settings))
         _compare_composition(key, ledgers.composition, row_composition(run, row.search))
     unchecked = []
-    revisions = sorted({origin.revision for origin in run.origins if origin.revision})
-    if lost := [revision[:8] for revision in revisions if provenance.is_lost(revision)]:
-        unchecked.append(f"code: commit {', '.join(lost)} is not in this repository")
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         unchecked.append(
             f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here"
             + ("; measured elsewhere, not measured again" if elsewhere else "")
         )
-    elif not measure or prepared.digests_here(row.data) is None:
+    elif not measure or standing.data is None:
         unchecked.append("accuracies: --measure compares them where the data are")
     else:
         _measure(key, settings)
     return "; ".join(unchecked) or None
+
+
+def _untraced(key: str) -> str | None:
+    """Commits that a row's run names as its code and that this repository lacks."""
+    run = records.read_run(key)
+    revisions = sorted({origin.revision for origin in run.origins if origin.revision}) if run else []
+    lost = [revision[:8] for revision in revisions if provenance.is_lost(revision)]
+    return f"commit {', '.join(lost)} is not in this repository" if lost else None
 
 
 def _measure(key: str, settings: Settings) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pipeline.rerun import Difference
     from pipeline.results.schema import Ledger
 
 
@@ -31,6 +32,25 @@ def measured(row: str) -> Iterator[str]:
         by_level.setdefault(replica.level, []).append(100 * replica.metrics["test_accuracy"])
     for level, values in by_level.items():
         yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
+
+
+def compared(difference: "Difference") -> str:
+    """Both means, their difference and its verdict: ``epsilon = 3: test accuracy 96.92 ± 0.82 ...``."""
+    from pipeline.reporting.wording import with_interval
+
+    before, after, apart = (
+        with_interval(each, 2, sign)
+        for each, sign in (
+            (difference.before.mean, False),
+            (difference.after.mean, False),
+            (difference.mean, True),
+        )
+    )
+    level = difference.level.replace("=", " = ")
+    return (
+        f"{level}: test accuracy {before} percent recorded, {after} trained again; difference {apart}: "
+        f"{difference.verdict}"
+    )
 
 
 def accounted(line: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ app = typer.Typer(
 COMMANDS = {
     "What there is to do": "init new status plan repro",
     "Data": "fetch prepare start relevance",
-    "Training": "search train evaluate",
+    "Training": "search train evaluate rerun",
     "Privacy": "ledger audit account epsilon compare tan",
     "Results": "report publish ui export predict",
     "Rows from elsewhere, and checks": "pack adopt verify identity",

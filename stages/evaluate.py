@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.answers import measured
+from stages.answers import compared, measured
 from stages.train import Device, Physical
 
 
@@ -16,6 +16,7 @@ def evaluate(
     """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
     from pipeline import params
     from pipeline.data import prepared
+    from pipeline.rerun import replaced
     from pipeline.results import records
     from pipeline.training import evaluation
     from stages.progress import counting
@@ -25,9 +26,13 @@ def evaluate(
     declared = loaded.row(row)
     data = prepared.load(declared.data)
     how = execution(device, physical)
-    run = records.read_run(row)
+    run, before = records.read_run(row), records.read_evaluation(row)
     with enough_memory(device), counting(row, len(run.replicas) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")
     for line in measured(row):
         print(f"  {line}")
+    after = records.read_evaluation(row)
+    if before and after:
+        for difference in replaced(before, after):
+            print(f"  {compared(difference)}")

@@ -1,8 +1,19 @@
-"""`dprepro plan`: what would be trained, and why."""
+"""`dprepro plan`: rows to train, the reasons, and estimates of their time."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pipeline.identity.plan import Planned
+    from pipeline.params import Settings
+
+SOURCES = {
+    "record": "by its recorded time",
+    "history": "by its time in git's history",
+    "similar": "by rows of the same network, method and data",
+    None: "by its operations",
+}
 
 
 def plan(
@@ -10,38 +21,53 @@ def plan(
         list[str] | None, typer.Argument(help="Keys of 'rows' in params.yaml; none: all.")
     ] = None,
 ) -> None:
-    """Say which rows would be trained here, why, and how long that took before."""
+    """List the rows that would be trained here, the reasons, and how long they take."""
     from pipeline.identity import plan as planning
     from pipeline.params import load
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
     planned = [each for each in planning.plan(settings, planning.gpu_here()) if each.row in wanted]
+    times = {each.row: None if each.waits else _seconds(settings, each) for each in planned}
+    hours = planning.gpu_hours()
     for each in planned:
-        told = "nobody knows how long"
-        if each.seconds is not None:
-            told = f"about {_span(each.seconds)} by those that ran, on {each.device}"
+        seconds = times[each.row]
+        if each.waits:
+            counted = f", about {hours[each.row]:g} GPU hours in all" if each.row in hours else ""
+            time = f"waits for a GPU{counted}"
+        elif seconds is None:
+            time = "no estimate, as its network can't be built"
+        else:
+            time = f"about {_span(seconds)} {SOURCES[each.source]}"
         kept = f", {each.kept} stand" if each.kept else ""
-        why = "waits for a GPU" if each.waits else told
-        print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {why}")
+        print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {time}")
     for key in wanted.keys() - {each.row for each in planned} if rows else ():
         print(f"{key}: {len(settings.rows[key].trainings)} replicas stand; nothing to train")
     here = [each for each in planned if not each.waits]
     parts: dict[tuple[str, str], list[float | None]] = {}
     for each in here:
         row = settings.rows[each.row]
-        parts.setdefault((row.paper, row.budget), []).append(each.seconds)
-    for (paper, budget), seconds in sorted(parts.items()):
-        print(f"{paper}, {budget} budget: {_total(seconds)}")
+        parts.setdefault((row.paper, row.budget), []).append(times[each.row])
+    for (paper, budget), seconds_of_part in sorted(parts.items()):
+        print(f"{paper}, {budget} budget: {_total(seconds_of_part)}")
     waiting = len(planned) - len(here)
-    print(f"to train: {_total([each.seconds for each in here])}; {waiting} rows wait for a GPU")
+    print(f"to train: {_total([times[each.row] for each in here])}; {waiting} rows wait for a GPU")
+
+
+def _seconds(settings: "Settings", planned: "Planned") -> float | None:
+    """Estimate of a row's time; its operations are counted only where nothing like it ran."""
+    if planned.seconds is not None:
+        return planned.seconds
+    from pipeline.cluster.costs import seconds
+
+    return seconds(settings, planned)
 
 
 def _total(seconds: list[float | None]) -> str:
-    """``3 rows, 0:20:00 by those that ran and 1 nobody can tell of``."""
+    """``3 rows, about 0:20:00 and 1 without an estimate``."""
     known = [each for each in seconds if each is not None]
-    unknown = f" and {new} nobody can tell of" if (new := len(seconds) - len(known)) else ""
-    return f"{len(seconds)} rows, {_span(sum(known))} by those that ran{unknown}"
+    unknown = f" and {new} without an estimate" if (new := len(seconds) - len(known)) else ""
+    return f"{len(seconds)} rows, about {_span(sum(known))}{unknown}"
 
 
 def _span(seconds: float) -> str:

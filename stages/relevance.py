@@ -12,11 +12,13 @@ def relevance(
     device: Device = "auto",
 ) -> None:
     """Join a prepared data set with how relevant each feature is to a trained row, on average."""
-    from pipeline.params import load
+    from pipeline.data.declaration import check_declared
+    from pipeline.params import load, pick
     from pipeline.pretrained.relevance import make_relevance
     from stages.train import enough_memory, execution
 
     loaded = load()
+    check_declared(pick(loaded.relevances, name, "relevance").data, loaded)
     how = execution(device)
     with enough_memory(device):
         folder = make_relevance(name, loaded, device=how.device)

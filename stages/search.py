@@ -18,13 +18,16 @@ def search(
     """Try a grid of settings on validation data and write down how each did."""
     from pipeline import params
     from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
     from pipeline.training import search as library
     from stages.progress import showing
     from stages.train import enough_memory, execution, side_by_side
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
-    data = prepared.load(loaded.row(asked.row).data)
+    declared = loaded.row(asked.row)
+    check_declared(declared.data, loaded)
+    data = prepared.load(declared.data)
     how = execution(device, physical, replicas_at_once)
     with showing(f"search {name}") as show, enough_memory(device):
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))

@@ -9,8 +9,10 @@ def start(
     name: Annotated[str, typer.Argument(help="A key of 'starts' in params.yaml.")],
 ) -> None:
     """Join a prepared data set with the weights of a row that was trained on public data."""
-    from pipeline.params import load
+    from pipeline.data.declaration import check_declared
+    from pipeline.params import load, pick
     from pipeline.pretrained.starts import make_start
 
     loaded = load()
+    check_declared(pick(loaded.starts, name, "start").data, loaded)
     print(f"{make_start(name, loaded)}: starts from {loaded.starts[name].row}")

@@ -10,6 +10,7 @@ from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from pipeline.methods.base import Execution
+    from pipeline.params import Row
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto takes a GPU when there is one.")]
 Physical = Annotated[
@@ -88,6 +89,16 @@ def enough_memory(device: str) -> Iterator[None]:
         ) from problem
 
 
+def check_gpu(key: str, row: "Row", how: "Execution") -> None:
+    """Refuse a row that needs a GPU on a machine without one.
+
+    Raises:
+        UserError: it does, and there is none.
+    """
+    if row.needs == "gpu" and how.device.type == "cpu":
+        raise UserError(f"{key}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
+
+
 def train(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
     device: Device = "auto",
@@ -99,14 +110,15 @@ def train(
     """Train the replicas (seeds of levels) that a row lacks; a killed run keeps those that were done."""
     from pipeline import params
     from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
     from pipeline.training import rows as training
     from stages.progress import showing
 
     loaded = params.load()
     declared = loaded.row(row)
     how = execution(device, physical, replicas_at_once)
-    if declared.needs == "gpu" and how.device.type == "cpu":
-        raise UserError(f"{row}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
+    check_gpu(row, declared, how)
+    check_declared(declared.data, loaded)
     data = prepared.load(declared.data)
     print(
         f"{row}: {len(declared.trainings)} replicas, on {training.describe_device(how.device)}",

@@ -21,7 +21,7 @@ def verify(
     from pipeline.errors import printable
     from pipeline.verification import verify as run
 
-    wrong = count = 0
+    wrong = count = untraced = 0
     for checked in run(params.load(), measure, rows or ()):
         count += 1
         wrong += checked.wrong is not None
@@ -29,9 +29,13 @@ def verify(
         outcome = (
             "ok" if checked.wrong is None else "WRONG: " + printable("; ".join(checked.wrong.split("\n")))
         )
+        if checked.untraced:
+            untraced += 1
+            outcome = f"UNTRACED: {checked.untraced}; all else ok"
         if checked.unchecked:
             outcome += f" (not checked: {checked.unchecked})"
         print(f"{checked.subject}: {outcome}", flush=True)
-    print(f"{count} compared, {wrong} wrong")
+    lost = f", {untraced} made by code that is not here" if untraced else ""
+    print(f"{count} compared, {wrong} wrong{lost}")
     if wrong:
         raise typer.Exit(1)

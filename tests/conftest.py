@@ -127,7 +127,10 @@ def make_data(train: int = 200, validation: int = 40, test: int = 30, public: in
     manifest = {
         "classes": [str(number) for number in range(10)],
         "digests": {f"{name}.inputs": f"sha256:{name}" for name in sizes},
-        "raw": {"mnist": {"edition": "synthetic", "title": "made up"}},
+        "raw": {"mnist": {"edition": "synthetic", "title": "made up", "files": {}}},
+        "counts": sizes,
+        "input_shape": [1, 28, 28],
+        "seed": 0,
     }
     return Prepared("tiny", {name: split(count) for name, count in sizes.items()}, manifest)
 

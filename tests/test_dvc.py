@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -263,6 +264,20 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
     assert [path.stem for path in (bare.folder / "runs/toy").iterdir()] == ["epsilon=inf,seed=1"]
     record = there(records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder))
     assert [replica.seed for replica in record.replicas] == [0, 1]
+
+
+def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
+    """As the README says; DVC's own skips what makes the data."""
+    edit(bare, ONE_SEED, TWO_SEEDS)
+    bare.allow_training()
+    assert not (bare.folder / "data").exists()
+    bare.run(sys.executable, "-m", "stages", "repro", "toy")  # whose workers need a real Python
+    run = there(records.read_run("toy", bare.folder))
+    assert [replica.seed for replica in run.replicas] == [0, 1]
+    assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]
+    assert "nothing to train" in bare.run("dprepro", "plan", "toy")
+    readme = (ROOT / "README.md").read_text()
+    assert "`dprepro repro ROW` there fetches and prepares" in readme
 
 
 def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, workshop: Path) -> None:

@@ -1,23 +1,27 @@
-"""What training a row costs, by counting: floating-point operations of its forward and backward passes.
+"""Floating-point operations of a row's training: those of its forward and backward passes.
 
-`python -m pipeline.cluster.costs` writes the hours of rows that need a GPU to where the report reads them.
+`python -m pipeline.cluster.costs` counts every network's pass once into ``reports/operations.json``, so that
+`dprepro plan` need not import torch, and writes the hours of rows that need a GPU to where the report reads
+them. A network that is not in the file is counted when it is asked for.
 """
 
+import json
 from dataclasses import dataclass
 from functools import cache
-
-import torch
-from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
+from pathlib import Path
 
 from pipeline import params
 from pipeline.data.raw import entry_of
+from pipeline.errors import UserError
 from pipeline.files import write_json
-from pipeline.methods.registry import build_net
+from pipeline.identity.plan import Planned
+from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.params import Row, Settings
 from pipeline.results.records import GPU_HOURS
 
+A_CORE = 16e9  # operations a second of training on one core: the median of 75 rows
+OPERATIONS = Path("reports/operations.json")
 COUNTED = 4  # examples of the pass that is counted
 # Assumed of an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses here
 # (`set_float32_matmul_precision("highest")`), and seconds that the smallest step takes to start its kernels
@@ -44,21 +48,34 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         RuntimeError: its network can't take the data.
     """
     split, circumstances = settings.split(row.data), settings.circumstances(row)
-    entry = entry_of(split.raw, settings)
-    stored, classes = entry.shape, len(entry.classes)  # of texts no shape
     groups: dict[object, Cost] = {}
     for trained, _ in row.trainings:
-        if stored is None:
-            assert split.text is not None
-            shape: tuple[int, ...] = split.text.input_shape
-        else:
-            shape = trained.input_shape(stored)
         steps = trained.total_steps(split.train)
         before = groups.get(trained.batching_key, Cost(0.0, steps, 0))
         passes = steps * trained.passes_per_step(circumstances)
-        operations = passes * _operations_of_a_pass(row.model, shape, classes)
+        operations = passes * _operations_of_a_pass(row.model, *_takes(row, trained, settings))
         groups[trained.batching_key] = Cost(before.operations + operations, steps, before.replicas + 1)
     return list(groups.values())
+
+
+def _takes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple[int, ...], int]:
+    """Shape of an input of a row's network, and the number of classes."""
+    split = settings.split(row.data)
+    entry = entry_of(split.raw, settings)
+    if entry.shape is not None:
+        return trained.input_shape(entry.shape), len(entry.classes)
+    assert split.text is not None, "texts have no shape of their own"
+    return split.text.input_shape, len(entry.classes)
+
+
+def operations(settings: Settings) -> dict[str, float]:
+    """Operations of one example's pass, for every network of the rows."""
+    networks = {
+        _network(row.model, *(takes := _takes(row, trained, settings))): (row.model, *takes)
+        for row in settings.rows.values()
+        for trained in row.resolved
+    }
+    return {name: count_operations(*network) for name, network in sorted(networks.items())}
 
 
 def gpu_hours(settings: Settings) -> dict[str, float]:
@@ -72,9 +89,46 @@ def gpu_hours(settings: Settings) -> dict[str, float]:
     return hours
 
 
+def seconds(settings: Settings, planned: Planned) -> float | None:
+    """Estimate of a row's training time, from its operations where nothing like it ran.
+
+    None where its network can't be built, which its training will say.
+    """
+    if planned.seconds is not None:
+        return planned.seconds
+    try:
+        counted = costs(settings.rows[planned.row], settings)
+    except (UserError, RuntimeError):
+        return None
+    share = planned.replicas / sum(cost.replicas for cost in counted)
+    return share * sum(cost.operations for cost in counted) / A_CORE
+
+
 @cache
 def _operations_of_a_pass(model: Model, shape: tuple[int, ...], classes: int) -> float:
     """One forward and one backward pass of one example."""
+    counted = json.loads(OPERATIONS.read_bytes()) if OPERATIONS.exists() else {}
+    known: float | None = counted.get(_network(model, shape, classes))
+    return count_operations(model, shape, classes) if known is None else known
+
+
+def _network(model: Model, shape: tuple[int, ...], classes: int) -> str:
+    return json.dumps([model.model_dump(mode="json", exclude_defaults=True), shape, classes])
+
+
+def count_operations(model: Model, shape: tuple[int, ...], classes: int) -> float:
+    """Operations of one forward and one backward pass of one example, counted by torch.
+
+    Raises:
+        UserError: the network can't be built.
+        RuntimeError: it can't take such inputs.
+    """
+    import torch
+    from torch.nn import functional as F
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from pipeline.methods.registry import build_net
+
     with torch.device("meta"):  # which computes nothing
         net = build_net(model, shape, classes)
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
@@ -85,4 +139,6 @@ def _operations_of_a_pass(model: Model, shape: tuple[int, ...], classes: int) ->
 
 
 if __name__ == "__main__":
-    write_json(GPU_HOURS, gpu_hours(params.load()))
+    declared = params.load()
+    write_json(OPERATIONS, operations(declared))
+    write_json(GPU_HOURS, gpu_hours(declared))

@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from pipeline.cluster.costs import costs
+from pipeline.cluster.costs import seconds
 from pipeline.cluster.worker import Task
 from pipeline.data import prepared
+from pipeline.data.declaration import layout_here
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.identity import entries
@@ -17,8 +18,6 @@ from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.transport import dvclock
 
-# Operations a second of training on one core here: the median of 75 rows. Only compares rows that never ran
-A_CORE = 16e9
 AT_LEAST = 1e-3  # seconds of a task, so that what waits for it has a shorter way to go
 
 
@@ -111,21 +110,10 @@ class _Work:
             tuple(commands),
             dvclock.stages_of(key),
             frozenset({self._stage(row.data)}),
-            self._seconds(key, planned) if planned else 0.0,
+            seconds(self.settings, planned) or 0.0 if planned else 0.0,
             row.needs if trains else "cpu",
             named=key in self.named,
         )
-
-    def _seconds(self, key: str, planned: Planned) -> float:
-        """How long training takes: as it did before, or as is reckoned from what there is to count."""
-        if planned.seconds is not None:
-            return planned.seconds
-        try:
-            counted = costs(self.settings.rows[key], self.settings)
-        except (UserError, RuntimeError):  # its training will say so
-            return 0.0
-        share = planned.replicas / sum(cost.replicas for cost in counted)
-        return share * sum(cost.operations for cost in counted) / A_CORE
 
     def derive(self, name: str) -> Task:
         """Join prepared data with something of a row, whose own data that takes too."""
@@ -142,7 +130,7 @@ class _Work:
             self.settings.derived[row.data].data if row.data in self.settings.derived else row.data
             for row in rows
         )
-        wanted = [name for name in names if not (prepared.PREPARED / name).exists() or self._otherwise(name)]
+        wanted = [name for name in names if self._otherwise(name) or layout_here(name, self.settings) is None]
         raw = dict.fromkeys(key for name in wanted for key in (data[name].raw, data[name].public.raw))
         lacking = [key for key in raw if not (RAW / key).exists()]
         stages = {name: f"{'own' if name in self.settings.own else 'fetch'}@{name}" for name in lacking}

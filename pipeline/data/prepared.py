@@ -42,6 +42,15 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """A manifest's description of prepared arrays, for comparisons without the arrays."""
+
+    digests: dict[str, str]  # of each array, and of 'start' or 'relevance' where there is one
+    input_shape: tuple[int, ...]  # as `Prepared.input_shape`
+    classes: int
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A prepared data set: its splits, memory-mapped, and what its manifest says."""
 
@@ -53,12 +62,12 @@ class Prepared:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """What a network is built for: (C, H, W) of an image; (T, V) of a text, V its vocabulary's size.
+        """Shape of an input that a network is built for.
 
-        (1, T, E) of a text that is the vectors of its words.
+        (C, H, W) of an image; (T, V) of a text, V its vocabulary's size; (1, T, E) of a text that is the
+        vectors of its words.
         """
-        shape = self.splits["train"].inputs.shape[1:]
-        return (*shape, self.manifest["text"]["vocabulary"]) if self.has_vocabulary else shape
+        return _input_shape(self.splits["train"].inputs.shape[1:], self.manifest)
 
     @property
     def has_vocabulary(self) -> bool:
@@ -74,6 +83,11 @@ class Prepared:
     def digests(self) -> dict[str, str]:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' where there is one."""
         return dict(self.manifest["digests"])
+
+    @property
+    def layout(self) -> Layout:
+        """Digests, shapes and classes without the arrays."""
+        return Layout(self.digests, self.input_shape, self.classes)
 
 
 def load(name: str, root: Path = Path()) -> Prepared:
@@ -107,10 +121,21 @@ def load(name: str, root: Path = Path()) -> Prepared:
     return Prepared(name, splits, about, start=joined.get("start"), relevance=joined.get("relevance"))
 
 
-def digests_here(name: str) -> dict[str, str] | None:
-    """Digests that a prepared data set's manifest vouches for; None where it isn't prepared here."""
+def manifest_here(name: str) -> dict[str, Any] | None:
+    """Manifest of the prepared data set ``name``; None where it isn't prepared here."""
     folder = PREPARED / name
-    return dict(_manifest(folder)["digests"]) if (folder / MANIFEST).exists() else None
+    return _manifest(folder) if (folder / MANIFEST).exists() else None
+
+
+def layout(manifest: dict[str, Any]) -> Layout:
+    """Layout of the arrays that a manifest vouches for."""
+    shape = _input_shape(tuple(manifest["input_shape"]), manifest)
+    return Layout(dict(manifest["digests"]), shape, len(manifest["classes"]))
+
+
+def _input_shape(stored: tuple[int, ...], manifest: dict[str, Any]) -> tuple[int, ...]:
+    text = manifest.get("text", {})
+    return (*stored, text["vocabulary"]) if "vocabulary" in text else stored
 
 
 class _Raw(BaseModel):
@@ -118,11 +143,20 @@ class _Raw(BaseModel):
 
     title: str
     edition: str
+    files: dict[str, str]
+
+
+class _Public(BaseModel):
+    """Origin of the public split."""
+
+    raw: str
+    part: str
 
 
 class _Text(BaseModel):
     """What a manifest says of texts: how many tokens their vocabulary has, or whose vectors words are."""
 
+    tokens: Count
     vocabulary: Count | None = None
     vectors: str | None = None
 
@@ -155,8 +189,12 @@ class _Manifest(BaseModel):
     """What is read of a manifest; it tells people more."""
 
     classes: Annotated[list[str], Field(min_length=1)]
+    counts: dict[Literal["train", "validation", "test", "public"], int]
     digests: dict[str, str]
-    raw: dict[str, _Raw] = Field(default_factory=dict)
+    input_shape: list[Count]
+    public: _Public
+    raw: dict[str, _Raw]
+    seed: int
     text: _Text | None = None
     features: _Features | None = None
     start: _Joined | None = None

@@ -9,6 +9,7 @@ Same bytes everywhere: only integer arithmetic on raw PCG64 output, which NumPy 
 gzip files without compression, because compressors differ between zlib versions.
 """
 
+import hashlib
 import struct
 import zlib
 from pathlib import Path
@@ -18,10 +19,10 @@ import numpy as np
 from pipeline.data.catalog import OFFICIAL, Entry
 from pipeline.files import writing
 
-# Pixels in a cell of a class's pattern.
-GRAIN = {"mnist": 4, "kmnist": 2, "cifar10": 4, "cifar100": 2}
+GRAIN = 4  # pixels in a cell of a class's pattern
+FINE_GRAIN = {"kmnist": 2, "cifar100": 2}  # of the public sets
 SHIFT = 2  # pixels, either way
-SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15}
+SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15}  # others by their keys
 COMMON_WORDS = 600
 CLASS_WORDS = 150
 OWN_SHARE = 30  # percent of words drawn from the text's own class
@@ -37,10 +38,10 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
     official = entry.editions[OFFICIAL]
     for number, (files, count) in enumerate(((official.train, train), (official.test, test))):
         # Patterns come from the seed alone; each part draws its examples from a stream of its own.
-        draws = np.random.PCG64([SEEDS[entry.key], 1 + number])
+        draws = np.random.PCG64([_seed(entry), 1 + number])
         labels = _labels(count, len(entry.classes), draws)
         if entry.shape is None:
-            contents = [_csv(labels, draws, SEEDS[entry.key])]
+            contents = [_csv(labels, draws, _seed(entry), len(entry.classes))]
         else:
             images = _images(_patterns(entry, entry.shape), labels, draws)
             if entry.format == "idx":
@@ -50,6 +51,11 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
         for file, content in zip(files, contents, strict=True):
             with writing(folder / file.name):
                 (folder / file.name).write_bytes(content)
+
+
+def _seed(entry: Entry) -> int:
+    """Seed of a data set's patterns, another one for each."""
+    return SEEDS.get(entry.key) or int.from_bytes(hashlib.sha256(entry.key.encode()).digest()[:8], "big")
 
 
 def _integers(draws: np.random.PCG64, below: int, *shape: int) -> np.ndarray:
@@ -65,10 +71,10 @@ def _labels(count: int, classes: int, draws: np.random.PCG64) -> np.ndarray:
 
 def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
     """One smooth pattern a class, (classes, C, H, W) from 0 to 255."""
-    grain, (channels, height, width) = GRAIN[entry.key], shape
-    draws = np.random.PCG64([SEEDS[entry.key], 0])
-    cells = 255 * _integers(draws, 2, len(entry.classes), channels, height // grain, width // grain)
-    fine = cells.repeat(grain, axis=2).repeat(grain, axis=3)
+    grain, (channels, height, width) = FINE_GRAIN.get(entry.key, GRAIN), shape
+    draws = np.random.PCG64([_seed(entry), 0])
+    cells = 255 * _integers(draws, 2, len(entry.classes), channels, -(-height // grain), -(-width // grain))
+    fine = cells.repeat(grain, axis=2).repeat(grain, axis=3)[:, :, :height, :width]
     for axis in (2, 3):
         fine = (np.roll(fine, 1, axis) + 2 * fine + np.roll(fine, -1, axis)) // 4
     return fine
@@ -119,18 +125,18 @@ def _words(count: int, draws: np.random.PCG64) -> list[str]:
     return ["".join(syllables[i] for i in _integers(draws, len(syllables), length)) for length in lengths]
 
 
-def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int) -> bytes:
+def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int, classes: int) -> bytes:
     """AG News rows: class from 1, title, description, every field quoted."""
     words = np.random.PCG64([seed, 0])
     common = _words(COMMON_WORDS, words)
-    class_words = [_words(CLASS_WORDS, words) for _ in range(4)]
+    class_words = [_words(CLASS_WORDS, words) for _ in range(classes)]
     lines = []
     for label in labels:
         length = 12 + int(_integers(draws, 28, 1)[0])
         lot = _integers(draws, 100, length)
         # The smaller of two draws: low ranks come up more often, as in real text.
         rank = _integers(draws, 1 << 16, 2, length).min(axis=0)
-        stray = _integers(draws, 4, length)
+        stray = _integers(draws, classes, length)
         text = []
         for position in range(length):
             if lot[position] < OWN_SHARE + OTHER_SHARE:

@@ -39,6 +39,7 @@ from pipeline.files import (
 )
 from pipeline.ledgers.data_budget import budget_of
 from pipeline.limits import RECORD_BYTES
+from pipeline.models.reads import noting_reads
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Level, Record, Replica, Seed, Trained
@@ -96,7 +97,9 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = replica_of(key, row, data, level, seed)
     record, replica = _recorded(key, trained, settings)
-    architecture, network = architecture_of(trained, row, data), trained_network(key, trained, row, data)
+    with noting_reads() as reads:
+        network = trained_network(key, trained, row, data)
+    architecture = architecture_of(trained, row, data, reads)
     tensors, logits = tensors_of(network), probe(architecture, network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")

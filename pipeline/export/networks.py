@@ -1,21 +1,24 @@
 """Trained networks as functions of inputs alone, built with the data they learned from or without."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from torch import Tensor, nn
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, shown
+from pipeline.extensions import extensions
 from pipeline.fields import Count, Strict
 from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import Model
+from pipeline.models.reads import Outline, without_reads
 from pipeline.params import Row
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -40,6 +43,7 @@ class Architecture(Strict):
     examples: Count  # that it was trained on: its settings may refer to their number
     shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
     classes: tuple[str, ...]
+    reads: list[Any] = Field(default_factory=list)  # outlines of the files of weights that `build` reads
     floats: bool = False  # whether inputs of shape (C, H, W) are features, and no bytes of images
 
     @field_validator("method")
@@ -97,8 +101,8 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
-    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.digests)
-    if why := stands.misdeclared(run, trained) or stands.other_data(run, trained):
+    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.layout)
+    if why := stands.differs(run, trained):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
     return trained
 
@@ -119,8 +123,8 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
         return Network(task.net.eval(), method, method.network(stacked, 0))
 
 
-def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
-    """What the network of a row's replica is computed by.
+def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
+    """Architecture of a row's replica, whose `build` read files with the outlines ``reads``.
 
     Raises:
         UserError: it takes features in one dimension, such as another network makes of images.
@@ -137,6 +141,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared) -> Architecture:
         examples=len(data.splits["train"]),
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
+        reads=reads,
         floats=data.splits["train"].inputs.dtype == np.float32,
     )
 
@@ -164,7 +169,11 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
     except ValidationError as problem:
         why = problem.errors()[0]["msg"]
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
-    net = build_net(architecture.model, settings.input_shape(architecture.shape), len(architecture.classes))
+    with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
+        extensions("models")[architecture.model.name].load()
+    shape_in = settings.input_shape(architecture.shape)
+    with without_reads(architecture.reads):
+        net = build_net(architecture.model, shape_in, len(architecture.classes))
     shape, kind = architecture.stored
     blank = torch.zeros(1, *shape, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)

@@ -36,6 +36,26 @@ def is_lost(revision: str) -> bool:
     return (_git("rev-parse", "--is-shallow-repository") or "").strip() == "false"
 
 
+def deleted_files(folder: Path) -> dict[Path, str]:
+    """Files that git once had in ``folder`` and has no longer, each with the last commit that has it."""
+    listed = _git(
+        *("log", "--diff-filter=D", "--name-only", "--relative", "--format=:%H", "--", str(folder)),
+        folder=Path(),
+    )
+    files: dict[Path, str] = {}
+    for line in (listed or "").splitlines():
+        if line.startswith(":"):
+            commit = line[1:]
+        elif line:
+            files.setdefault(Path(line), f"{commit}^")  # the latest deletion comes first
+    return files
+
+
+def committed_text(path: Path, commit: str) -> str | None:
+    """Text of a file below the working folder at a commit; None where git can't tell."""
+    return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that compute; those not installed are left out.
 
@@ -50,10 +70,10 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def _git(*arguments: str) -> str | None:
+def _git(*arguments: str, folder: Path = PIPELINE.parent) -> str | None:
     """What git prints, or None when it can't tell."""
     # Without optional locks, so that rows which end together don't stop each other or the user's own git.
-    command = ["git", "-C", str(PIPELINE.parent), "--no-optional-locks", *arguments]
+    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):

@@ -1,12 +1,26 @@
-"""Whether a replica's numbers are those that what is here would make."""
+"""Comparison of a trained replica with the settings, data, versions and frozen tensors that are here."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from pydantic import ValidationError
 
+from pipeline.data.declaration import layout_here
+from pipeline.data.prepared import Layout
+from pipeline.data.raw import asked_edition
 from pipeline.identity import versions
-from pipeline.params import Model, Row
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Model, Row, Settings
 from pipeline.results.schema import Evaluated, Run, Trained
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Declaration of a row's data, for replicas that can't be compared with prepared arrays."""
+
+    digest: str  # `Settings.data_digest`
+    examples: int
+    edition: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -14,7 +28,16 @@ class Standing:
     """A row as it is declared here, and the data there are for it."""
 
     row: Row
-    data: dict[str, str] | None  # digests of its prepared arrays; None: not prepared here, and not compared
+    data: Layout | None  # of the prepared data; None: not prepared here, arrays are not compared
+    declared: Declared | None = None  # compared in place of arrays; None: not compared
+
+    @classmethod
+    def here(cls, key: str, settings: Settings) -> Self:
+        """The row ``key`` with its prepared data; with their declaration where they aren't prepared."""
+        row, data = settings.rows[key], settings.split(settings.rows[key].data)
+        edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
+        declared = Declared(settings.data_digest(row.data), data.train, edition)
+        return cls(row, layout_here(row.data, settings), declared)
 
     def of(self, run: Run | None) -> tuple[Trained, ...]:
         """The replicas of a run that stand; none where nothing ran."""
@@ -22,8 +45,18 @@ class Standing:
 
     def why_not(self, run: Run, replica: Trained) -> str | None:
         """Why a replica would be trained anew; None: it stands."""
-        reasons = (self.misdeclared, self.other_data, self.other_version)
-        return next((why for reason in reasons if (why := reason(run, replica))), None)
+        return (
+            self.misdeclared(run, replica)
+            or self.other_data(run, replica)
+            or self.other_version(run, replica)
+            or self.other_frozen(run, replica)
+        )
+
+    def differs(self, run: Run, replica: Trained) -> str | None:
+        """Why a replica's weights don't fit what is here, whatever version trained them; None: they do."""
+        return (
+            self.misdeclared(run, replica) or self.other_data(run, replica) or self.other_frozen(run, replica)
+        )
 
     def misdeclared(self, run: Run, replica: Trained) -> str | None:
         """What params.yaml says differently now."""
@@ -42,14 +75,48 @@ class Standing:
         return None
 
     def other_data(self, run: Run, replica: Trained) -> str | None:
-        """Whether it was trained on other arrays."""
-        return "data" if self.data is not None and run.origin(replica).data != self.data else None
+        """'data' where it was trained on other arrays, or on data that were declared otherwise."""
+        origin = run.origin(replica)
+        if self.data is not None:
+            same = origin.data == self.data.digests
+        elif self.declared is None:
+            return None
+        elif origin.declared is not None:
+            same = origin.declared == self.declared.digest
+        else:  # trained before that was noted
+            same = (origin.examples, origin.edition) == (self.declared.examples, self.declared.edition)
+        return None if same else "data"
+
+    def other_frozen(self, run: Run, replica: Trained) -> str | None:
+        """'frozen tensors' where the model's `build` gives others now, such as from a file that was replaced.
+
+        Only where the replica has some and its data are here, which say how large the network is.
+        """
+        if not replica.frozen or self.data is None:
+            return None
+        from pipeline.models.frozen import same_fingerprint
+
+        settings = type(self.row.resolved[0]).model_validate(replica.settings)
+        here = frozen_here(self.row.model, settings, replica.seed, self.data)
+        return None if same_fingerprint(here, replica.frozen) else "frozen tensors"
 
     def other_version(self, run: Run, replica: Trained) -> str | None:
         """Which version has changed since: 'method version' or 'model version'."""
         made_by = run.origin(replica).made_by
         here = versions.training(self.row.method, self.row.model.name)
         return next((f"{part} version" for part in here if made_by.get(part) != here[part]), None)
+
+
+def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Layout) -> tuple[float, ...]:
+    """Fingerprint of the frozen tensors that a model's `build` gives a replica now.
+
+    Raises:
+        UserError: as `build_net`.
+    """
+    from pipeline.methods.registry import fresh_net
+    from pipeline.models.frozen import frozen_fingerprint
+
+    return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 
 
 def measured_otherwise(replica: Evaluated) -> bool:

@@ -15,6 +15,7 @@ from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.functional import trial_call
 from pipeline.models.model import Model
+from pipeline.privacy.randomness import initial_seed
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
@@ -44,6 +45,13 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
     return net
+
+
+def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The network of `build_net` with the initial weights of a replica's ``seed``."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(initial_seed(seed))
+        return build_net(model, shape, classes)
 
 
 def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:

@@ -154,6 +154,18 @@ class Settings(Strict):
         }
         return digest_json(parts | {name: value for name, value in more.items() if value is not None})
 
+    def data_digest(self, name: str) -> str:
+        """Digest of the declaration of the prepared data set ``name``, with its start or relevances."""
+        data = self.split(name)
+        parts = {
+            "source": self.source.kind,
+            "data": _essence(data),
+            "edition": {key: _essence(self.raw[key]) for key in (data.raw, data.public.raw)},
+            "start": self.start_digest(name) if name in self.starts else None,
+            "relevance": self.relevance_digest(name) if name in self.relevances else None,
+        }
+        return digest_json(parts)
+
     def plan_digest(self, key: str) -> str | None:
         """Digest of the plan that a row names and of the row's own settings; None: it names none."""
         if (plan := self.rows[key].plan) is None:

@@ -66,15 +66,9 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
     first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
-    stands = Standing(settings.rows[row], data.digests)
-    if stands.misdeclared(run, first):
-        raise UserError(
-            f"{path}: trained with other settings than {PARAMS} has now; run `dprepro train {row}`"
-        )
-    if stands.other_data(run, first):
-        raise UserError(
-            f"{path}: trained on other data than {PREPARED / data.name}; run `dprepro train {row}`"
-        )
+    stands = Standing(settings.rows[row], data.layout)
+    if why := stands.differs(run, first):
+        raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     return Behind(weights_path(row, first.level, first.seed, root), run, data)
 
 

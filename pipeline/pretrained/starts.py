@@ -18,13 +18,12 @@ from pipeline.data import prepared
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import as_input
-from pipeline.methods.registry import build_net
+from pipeline.methods.registry import build_net, fresh_net
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import initial_seed
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # the part of a network that lies before its linear layers
@@ -90,11 +89,7 @@ def initial_nets(
     Raises:
         UserError: as `build_net` and `load_start`.
     """
-    nets = []
-    for seed in seeds:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(initial_seed(seed))
-            nets.append(build_net(model, shape, data.classes))
+    nets = [fresh_net(seed, model, shape, data.classes) for seed in seeds]
     if data.start is not None:
         load_start(nets, data.start, model.trainable)
     return nets

@@ -1,8 +1,10 @@
 """What a reader must know before comparing a row with the paper: its budget, its data and what made it."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+from pipeline.identity import provenance
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.params import Account, Row, Settings
 from pipeline.reporting import budgets
@@ -16,6 +18,12 @@ OFFICIAL, SYNTHETIC = "official", "synthetic"
 ENOUGH_EXAMPLES = 0.9
 # shown rather than hidden: the numbers are real, but of other settings than those declared now
 SETTINGS_CHANGED = Mark("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+@cache
+def _is_lost(revision: str) -> bool:
+    """`provenance.is_lost`, which asks git, once a commit."""
+    return provenance.is_lost(revision)
 
 
 def of_declared(key: str, row: Row | Account, settings: Settings, table: Table) -> Iterator[Mark]:
@@ -63,5 +71,7 @@ def of_staleness(record: Record, row: Row | Account, settings: Settings, root: P
         yield SETTINGS_CHANGED
     if any(stands.other_version(run, replica) for replica in run.replicas):
         yield Mark("trained by other code")
+    if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
+        yield Mark("trained by a commit that is not in this repository")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Mark("measured by other code")

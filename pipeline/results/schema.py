@@ -8,7 +8,6 @@ they may come from different machines and times. Whatever reads one reads it thr
 from math import inf
 from typing import Annotated, Any, Literal, TypeVar
 
-from dp_accounting import NeighboringRelation
 from pydantic import (
     AfterValidator,
     Field,
@@ -23,7 +22,7 @@ from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Noise
-from pipeline.privacy.sampled_gaussian import Relation, SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
@@ -169,6 +168,7 @@ class Provenance(Strict):
     revision: Plain | None  # last git commit of code or settings; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[Plain, Plain]  # digest of each prepared array
+    declared: Plain | None = None  # digest of the data's declaration; None: trained before this was noted
     examples: Whole  # N: training examples
     edition: dict[Plain, Plain]  # raw data set -> edition it was taken in
     versions: Versions  # python and the packages that compute
@@ -218,6 +218,9 @@ class Trained(OfReplica):
     protects: Statement | None = None
     noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
+    # fingerprint of the tensors that training left as `build` gave them (`pipeline.models.frozen`); (): none,
+    # or trained before this was noted
+    frozen: tuple[float, ...] = ()
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
     # of processor time, an equal share of what those took; None: trained before it was noted
     cpu_seconds: NotNegative | None = None

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError, shown
 from pipeline.identity import versions
-from pipeline.identity.standing import measured_otherwise
+from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.rooms import method_settings
@@ -36,8 +36,8 @@ def evaluate(
     ``show`` is told the name of each of the row's replicas once it is measured.
 
     Raises:
-        UserError: the row has not been trained, or on other data than those here; weights that are to be
-            measured are missing or damaged.
+        UserError: the row has not been trained, or with other data or frozen tensors than those here;
+            weights that are to be measured are missing or damaged.
     """
     row, path = settings.row(key), records.run_path(key, root)
     run = records.read_run(key, root)
@@ -52,7 +52,8 @@ def evaluate(
             pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    if any(run.origin(trained).data != data.digests for trained in pending):
+    stands = Standing(row, data.layout)
+    if any(stands.other_data(run, trained) for trained in pending):
         raise UserError(
             f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
@@ -69,6 +70,11 @@ def evaluate(
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
         ) from problem
+    if any(stands.other_frozen(run, trained) for trained in pending):
+        raise UserError(
+            f"{path}: trained with other frozen tensors than `build` of model {row.model.name!r} gives here; "
+            f"bring its file back, or run `dprepro train {key}`"
+        )
     arguments = (row.model, row.method, row.reproducible, data, execution)
     for position, metrics in measure(members, weights, *arguments):
         trained = pending[position]

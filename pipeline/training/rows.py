@@ -9,6 +9,7 @@ which replicas it is of.
 import platform
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,14 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.files import digest_file, digest_json, write_bytes, write_text, writing
 from pipeline.identity import provenance, versions
-from pipeline.identity.standing import Standing
+from pipeline.identity.standing import Standing, frozen_here
 from pipeline.methods.base import Execution
 from pipeline.methods.rooms import method_settings
 from pipeline.params import Row, Settings
 from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Provenance, Replaced, Run, Trained
+from pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained
 from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -75,7 +76,7 @@ def train(
     # by the row, whatever of it is trained: what stands must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        standing = Standing(row, data.digests).of(previous)
+        standing = Standing(row, data.layout).of(previous)
         standing_keys = {replica.key for replica in standing}
         missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
         # DVC expects the folder, also of replicas that came without their weights
@@ -85,18 +86,33 @@ def train(
             # of a run that was killed when all was written
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
             return TrainedRow(records.run_path(key, root), 0, len(standing))
-        identity = digest_json([source.config, source.made_by, source.data])
+        frozen = _frozen(missing, row, data)
+        frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
+        identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         if not missing:
-            _write(key, row, None, source, data, root)
+            _write(key, row, None, source, data, {}, root)
         with closing(train_replicas(missing, context, workers)) as groups:
             for group in groups:
-                _write(key, row, group, source, data, root)
+                _write(key, row, group, source, data, frozen, root)
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
     return TrainedRow(records.run_path(key, root), len(missing), len(standing))
+
+
+def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
+    """Fingerprints of the tensors that each replica is given and doesn't train."""
+    networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
+    for replica in replicas:
+        network = replica.seed, replica.settings.input_shape(data.input_shape)
+        if network not in networks:
+            networks[network] = frozen_here(row.model, replica.settings, replica.seed, data.layout)
+    return {
+        replica.key: networks[replica.seed, replica.settings.input_shape(data.input_shape)]
+        for replica in replicas
+    }
 
 
 def check_inputs(data: Prepared, method: str) -> None:
@@ -122,6 +138,7 @@ def _write(
     group: Group | None,
     source: Provenance,
     data: Prepared,
+    frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
     """Add a group to the replicas that stand: weights, then the history, then the run that vouches for both.
@@ -129,7 +146,7 @@ def _write(
     Without a group those that no longer stand go.
     """
     previous = records.read_run(key, root)
-    standing = Standing(row, data.digests).of(previous)
+    standing = Standing(row, data.layout).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     replaced: tuple[Replaced, ...] = ()
     if previous:  # what no longer stands was seen nevertheless
@@ -143,7 +160,7 @@ def _write(
         for index, replica in enumerate(group.replicas):
             path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.key] = (_trained(group, index, digest, data), source)
+            trained[replica.key] = (_trained(group, index, digest, frozen[replica.key], data), source)
     history_before = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
     order = [replica.key for replica in replicas(row) if replica.key in trained]
@@ -170,7 +187,7 @@ def _write(
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
-def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
+def _trained(group: Group, index: int, weights: str, frozen: tuple[float, ...], data: Prepared) -> Trained:
     replica = group.replicas[index]
     guarantee = group.method.guarantee(index)
     return Trained(
@@ -186,6 +203,7 @@ def _trained(group: Group, index: int, weights: str, data: Prepared) -> Trained:
         protects=guarantee.protects,
         noise=group.method.task.streams.noise,
         weights=weights,
+        frozen=frozen,
         seconds=round(group.seconds, 3),
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
         started=group.started,
@@ -212,6 +230,7 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
         revision=revision,
         dirty=dirty,
         data=data.digests,
+        declared=settings.data_digest(row.data),
         examples=len(data.splits["train"]),
         edition={name: raw["edition"] for name, raw in data.manifest["raw"].items()},
         versions=provenance.versions(),

@@ -94,7 +94,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     except Damaged as problem:
         raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
     here = records.read_run(row)
-    stands = Standing(declared, prepared.digests_here(declared.data))
+    stands = Standing.here(row, settings)
     wrong = {why for replica in there.replicas if (why := stands.why_not(there, replica))}
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         wrong.add("measuring version")
@@ -187,7 +187,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
 def _notes(settings: Settings, row: str, signed: bool, whole: bool, weights: bool) -> Iterator[str]:
     """What whoever adopted ``row`` should know."""
     name = settings.rows[row].data
-    if prepared.digests_here(name) is None:
+    if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not signed:
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"

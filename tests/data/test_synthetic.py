@@ -1,5 +1,7 @@
 """The project's own files: the same everywhere, in the official formats, learnable but not trivial."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,23 @@ def test_the_official_readers_read_them(made, key, part):
     if entry.shape:
         assert examples.inputs.shape[1:] == entry.shape
         assert len({image.tobytes() for image in examples.inputs}) == COUNTS[part]
+
+
+@pytest.mark.parametrize(("key", "shape"), [("fashion-mnist", (1, 28, 28)), ("odd-sizes", (1, 30, 17))])
+def test_a_laboratorys_own_data_set_is_made_too(tmp_path, key, shape):
+    entry = dataclasses.replace(catalog.get("mnist"), key=key, shape=shape)
+    synthetic.write(entry, 60, 20, tmp_path)
+    files = entry.editions["official"].train
+    examples = formats.read("idx", [tmp_path / file.name for file in files])
+    assert examples.inputs.shape == (60, *shape)
+    mnist = tmp_path / "mnist"
+    mnist.mkdir()
+    synthetic.write(catalog.get("mnist"), 60, 20, mnist)
+    assert (mnist / files[0].name).read_bytes() != (tmp_path / files[0].name).read_bytes()
+
+
+def test_texts_of_more_classes_are_made_too(tmp_path):
+    entry = dataclasses.replace(catalog.get("ag-news"), key="twelve", classes=tuple(map(str, range(12))))
+    synthetic.write(entry, 60, 24, tmp_path)
+    (file,) = entry.editions["official"].train
+    assert set(formats.read("ag-news", [tmp_path / file.name]).labels.tolist()) == set(range(12))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from pipeline import verification
 from pipeline.data import prepared
@@ -24,6 +25,7 @@ from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import dvclock
+from stages.app import app
 from stages.report import tell_left_out
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
@@ -184,7 +186,10 @@ def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch:
     edit(RUN, lambda x: x["origins"][0].update(revision="0" * 40))
     monkeypatch.setattr(provenance, "is_lost", ("0" * 40).__eq__)  # whatever checkout the tests are in
     (line,) = verification.verify(settings(), lines=[ROW])
-    assert "code: commit 00000000 is not in this repository" in str(line.unchecked)
+    assert line.untraced == "commit 00000000 is not in this repository"
+    done = CliRunner().invoke(app, ["verify", ROW], catch_exceptions=False)
+    assert done.stdout.startswith(f"{ROW}: UNTRACED: commit 00000000 is not in this repository; all else ok")
+    assert done.stdout.endswith("1 compared, 0 wrong, 1 made by code that is not here\n")
 
 
 def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
@@ -254,6 +259,17 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: 
         assert not left.exists()
         assert not journal.exists()
         assert other.exists()
+
+
+def test_a_persons_own_files_are_neither_walked_nor_cleared(workspace: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for folder in ("data/mine/train", "data/raw/mine/train"):
+        own = Path(str(beside(Path(folder) / "image.png")).replace(f"-{os.getpid()}.", f"-{dead.pid}."))
+        own.parent.mkdir(parents=True)
+        own.write_bytes(b"a name like a leftover's")
+        clear_leftovers()
+        assert own.exists()
 
 
 def test_what_was_being_replaced_comes_back(workspace: Path) -> None:

@@ -81,7 +81,16 @@ def write(data: Prepared, name: str, root: Path) -> None:
         for kind, array in (("inputs", examples.inputs), ("labels", examples.labels)):
             np.save(folder / f"{split}.{kind}.npy", array)
             digests[f"{split}.{kind}"] = digest_file(folder / f"{split}.{kind}.npy")
-    (folder / "manifest.json").write_text(json.dumps({**data.manifest, "name": name, "digests": digests}))
+    raw = (PARAMS["data"][name]["raw"], "cifar100")
+    manifest = {
+        **data.manifest,
+        "name": name,
+        "digests": digests,
+        "raw": {each: {"edition": "official", "title": each, "files": {}} for each in raw},
+        "public": {"raw": "cifar100", "part": "train"},
+        "input_shape": data.splits["train"].inputs.shape[1:],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def letters() -> Prepared:

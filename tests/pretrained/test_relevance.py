@@ -71,7 +71,7 @@ def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
         "config": parsed().relevance_digest("map"),
         "model": parsed().rows["of-digits"].model.model_dump(mode="json"),
         "data": "digits",
-        "edition": {"mnist": "synthetic"},
+        "edition": {"mnist": "official", "cifar100": "official"},
         "level": "sigma=0",
         "seed": 0,
         "of": "train",

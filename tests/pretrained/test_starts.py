@@ -123,7 +123,7 @@ def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> Non
     data = letters()
     data.splits["train"].inputs[0] = 0
     write(data, "letters", world)
-    assert "of-letters.json: trained on other data than data/prepared/letters; run `dpre" in not_made(world)
+    assert "of-letters.json: trained with other data than are here; run `dprepro" in not_made(world)
     assert not (world / PREPARED / "tuned").exists()
 
 

@@ -26,7 +26,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
-from pipeline.data.prepared import Prepared
+from pipeline.data.prepared import Layout, Prepared
 from pipeline.errors import Stopped, UserError
 from pipeline.files import read_sealed
 from pipeline.identity import versions
@@ -39,7 +39,6 @@ from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.registry import build_net
 from pipeline.models.model import Model
 from pipeline.params import Settings
-from pipeline.pretrained import starts
 from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
@@ -93,7 +92,7 @@ def test_a_network_with_fixed_tensors_of_every_seed_is_trained_and_measured_alon
         fixed = nn.Linear(784, 9).requires_grad_(False)
         return nn.Sequential(nn.Flatten(), fixed, nn.ReLU(), nn.Linear(9, 20))
 
-    monkeypatch.setattr(starts, "build_net", build)
+    monkeypatch.setattr(registry, "build_net", build)
     wanted = [Replica("epsilon=inf", seed, dpsgd(epsilon=math.inf)) for seed in range(3)]
     ends = []
     for at_once in (None, 1):
@@ -383,16 +382,16 @@ def test_other_settings_data_and_versions_train_anew(
     run = there(records.read_run("quick", done))
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
-    def why(declared: Settings, digests: dict[str, str]) -> str | None:
-        return Standing(declared.rows["quick"], digests).why_not(run, run.replicas[0])
+    def why(declared: Settings, layout: Layout) -> str | None:
+        return Standing(declared.rows["quick"], layout).why_not(run, run.replicas[0])
 
-    assert why(before, data.digests) is None
-    assert why(before, {"train.inputs": "sha256:other"}) == "data"
-    assert why(other, data.digests) == "settings"
+    assert why(before, data.layout) is None
+    assert why(before, replace(data.layout, digests={"train.inputs": "sha256:other"})) == "data"
+    assert why(other, data.layout) == "settings"
     for part in ("method", "model"):
         raised = run.origins[0].made_by | {part: 2}
         monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
-        assert why(before, data.digests) == f"{part} version"
+        assert why(before, data.layout) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0
     trained = there(records.read_run("quick", done))

@@ -1,0 +1,62 @@
+"""Prepared data compared with the declaration in params.yaml that should have made them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.data import prepared
+from pipeline.data.own.files import digest_of
+from pipeline.data.prepared import PREPARED, Layout
+from pipeline.data.raw import asked_edition
+from pipeline.errors import UserError
+from pipeline.params import PARAMS, Settings
+
+
+def check_declared(name: str, settings: Settings) -> None:
+    """Make sure that the prepared data set ``name``, where it is here, is what params.yaml declares now.
+
+    Args:
+        name: a key of ``data``, ``starts`` or ``relevances``.
+        settings: all settings.
+
+    Raises:
+        UserError: another declaration made it; the line names the key and the commands that mend it.
+    """
+    manifest = prepared.manifest_here(name)
+    if manifest is None or (key := changed_key(manifest, name, settings)) is None:
+        return
+    joined = settings.derived.get(name)
+    names = [joined.data, name] if joined else [name]
+    commands = " and ".join(f"`dprepro {settings.stage_of(each)} {each}`" for each in names)
+    raise UserError(f"{PREPARED / name}: prepared with another {key} than {PARAMS} has now; run {commands}")
+
+
+def layout_here(name: str, settings: Settings) -> Layout | None:
+    """Layout of the prepared data set ``name``; None where the present declaration has not made it here."""
+    manifest = prepared.manifest_here(name)
+    if manifest is None or changed_key(manifest, name, settings):
+        return None
+    return prepared.layout(manifest)
+
+
+def changed_key(manifest: dict[str, Any], name: str, settings: Settings) -> str | None:
+    """First key of the data's declaration that differs from a manifest; None where all agree."""
+    return next((key for key, differs in _comparisons(manifest, name, settings) if differs), None)
+
+
+def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Iterator[tuple[str, bool]]:
+    data = settings.split(name)
+    origins, counts, public = manifest["raw"], manifest["counts"], manifest["public"]
+    yield "raw", origins.keys() != {data.raw, data.public.raw} or public["raw"] != data.public.raw
+    for key, origin in origins.items():
+        yield f"edition of {key}", origin["edition"] != asked_edition(key, settings)
+        if key in settings.own:
+            yield f"digest of {key}", settings.own[key].digest != digest_of(origin["files"])
+    yield "train", counts.get("train") != data.train
+    yield "validation", counts.get("validation") != data.validation
+    yield "public", (public["part"], counts.get("public")) != (data.public.part, data.public.count)
+    yield "seed", manifest["seed"] != data.seed
+    if data.text is not None:
+        text = manifest.get("text", {})
+        yield "text", (text.get("tokens"), text.get("vectors")) != (data.text.tokens, data.text.vectors)
+        # fewer words than declared are all that the training texts have; padding and unknown words count too
+        yield "vocabulary", text.get("vocabulary", 0) > (data.text.vocabulary or 0) + 2

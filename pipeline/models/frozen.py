@@ -1,0 +1,50 @@
+"""Fingerprint of a network's frozen tensors: parameters without a gradient, and buffers.
+
+A model's `build` may load them from a file or compute them. Training leaves them alone, so no file of weights
+holds them, and a run keeps their fingerprint instead. A hash would not do: two machines round a computed
+table, such as sines of positions, differently. Random projections agree to rounding and move with any change
+of the tensors that matters (Johnson and Lindenstrauss 1984).
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor, nn
+
+PROJECTIONS = 2
+TOLERANCE = 1e-5  # absolute, of each number of a fingerprint; one tensor contributes about 1
+
+
+def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
+    """Sums over the frozen tensors of ``net``, with names and shapes: signed values and norms.
+
+    Args:
+        net: the network as `build` returned it.
+
+    Returns:
+        `PROJECTIONS` + 1 numbers; () where everything is trained.
+    """
+    parameters = [(name, value) for name, value in net.named_parameters() if not value.requires_grad]
+    frozen: dict[str, Tensor] = {**dict(parameters), **dict(net.named_buffers())}
+    if not frozen:
+        return ()
+    total = np.zeros(PROJECTIONS + 1)
+    for name, tensor in frozen.items():
+        flat = tensor.detach().double().cpu().numpy().ravel()
+        values = np.nan_to_num(flat, nan=3.0, posinf=2.0, neginf=-2.0)  # masks may be infinite
+        seed = hashlib.sha256(f"{name} {tuple(tensor.shape)}".encode()).digest()
+        stream = np.random.PCG64(list(seed))
+        # names and shapes alone move the numbers, so that a tensor of zeros is not nothing
+        total += stream.random_raw(PROJECTIONS + 1) / 2.0**64
+        if (norm := float(np.linalg.norm(values))) == 0:
+            continue
+        signs = np.unpackbits(stream.random_raw(PROJECTIONS * (len(values) // 64 + 1)).view(np.uint8))
+        drawn = signs.reshape(PROJECTIONS, -1)[:, : len(values)]
+        total += np.array([*(values.sum() - 2 * (drawn @ values)), norm * np.log1p(norm)]) / norm
+    return tuple(round(float(number), 9) for number in total)
+
+
+def same_fingerprint(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether two fingerprints are equal but for rounding."""
+    return len(first) == len(second) and np.allclose(first, second, rtol=0, atol=TOLERANCE)

@@ -1,0 +1,120 @@
+"""Files of weights that a model's `build` reads, and a `build` without them.
+
+An exported network brings all its tensors. To build it again only their names, shapes and types are needed,
+so an export notes those of each file that `build` read, and `build` is given zeros in their place.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+from unittest.mock import patch
+
+import safetensors.torch
+import torch
+import torch.hub
+from torch import Tensor
+
+from pipeline.errors import UserError
+from pipeline.extensions import in_use
+
+READERS: tuple[Callable[..., Any], ...] = (
+    torch.load,
+    torch.hub.load_state_dict_from_url,
+    safetensors.torch.load_file,
+)
+SCALARS = (bool, int, float, str, type(None))
+# A file's outline in JSON: mappings as they are, a tensor as [type, size, size, ...], scalars as they are
+Outline = Any
+
+
+@contextmanager
+def noting_reads() -> Iterator[list[Outline]]:
+    """Note the outline of every file of weights that is read while the block runs, in order.
+
+    Raises:
+        UserError: a file holds more than mappings, tensors and scalars.
+    """
+    outlines: list[Outline] = []
+    depth = 0
+
+    def noting(reader: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(reader)
+        def read(*arguments: Any, **options: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                content = reader(*arguments, **options)
+            finally:
+                depth -= 1
+            if depth == 0:  # one reader may call another
+                outlines.append(_outline(content))
+            return content
+
+        return read
+
+    with _in_place_of_readers(noting):
+        yield outlines
+
+
+@contextmanager
+def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
+    """Give zeros of ``outlines``, one after the other, to a `build` that reads files of weights.
+
+    Without outlines files are read as ever.
+    """
+    following = iter(outlines)
+
+    def replaced(reader: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(reader)
+        def read(*arguments: Any, **options: Any) -> Any:
+            try:
+                return _zeros(next(following))
+            except StopIteration:
+                raise UserError("`build` reads more files than when the network was exported") from None
+
+        return read
+
+    with _in_place_of_readers(replaced) if outlines else ExitStack():
+        yield
+
+
+@contextmanager
+def _in_place_of_readers(replacement: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Replace the readers where they are defined and where a laboratory's modules imported them by name."""
+    packages = {"torch", "torch.hub", "torchvision", "safetensors.torch"}
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name in packages or name.partition(".")[0] in {*in_use(), "torchvision"}
+    ]
+    with ExitStack() as stack:
+        for reader in READERS:
+            instead = replacement(reader)
+            for module in modules:
+                for name, value in [*vars(module).items()]:
+                    if value is reader:
+                        stack.enter_context(patch.object(module, name, instead))
+        yield
+
+
+def _outline(content: Any) -> Outline:
+    if isinstance(content, Tensor):
+        return [str(content.dtype).removeprefix("torch."), *content.shape]
+    if isinstance(content, Mapping) and all(isinstance(key, str) for key in content):
+        return {key: _outline(value) for key, value in content.items()}
+    if isinstance(content, SCALARS):
+        return content
+    raise UserError(
+        f"`build` reads a file that holds a {type(content).__name__}; allowed: dictionaries of tensors"
+    )
+
+
+def _zeros(outline: Outline) -> Any:
+    if isinstance(outline, dict):
+        return {key: _zeros(value) for key, value in outline.items()}
+    if isinstance(outline, list):
+        kind, *shape = outline
+        return torch.zeros((), dtype=getattr(torch, kind)).expand(shape)  # takes no memory
+    return outline

@@ -1,0 +1,153 @@
+"""Training a row again beside its record, and the difference of the two.
+
+A rerun trains and measures in a folder of its own, ``.dprepro/reruns/ROW``, laid out as a laboratory is, so
+that records, weights and `dvc.lock` stay as they are. Row and rerun have the same seeds: initial weights are
+the same, samples and noise are drawn anew unless the row is `reproducible`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.identity.standing import Standing
+from pipeline.methods.base import Execution
+from pipeline.params import Row, Settings
+from pipeline.reporting.judging.intervals import Mean, contrast, mean
+from pipeline.results import records
+from pipeline.results.schema import Evaluation
+from pipeline.training.evaluation import evaluate
+from pipeline.training.loop import Show
+from pipeline.training.rows import train
+
+RERUNS = Path(".dprepro/reruns")
+Verdict = Literal["same", "no difference found", "differs", "undecided"]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Test accuracy of a level in percent."""
+
+    by_seed: Mapping[int, float]
+
+    @property
+    def mean(self) -> Mean:
+        """Mean over seeds."""
+        return mean(tuple(self.by_seed.values()))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Test accuracies of one level from two trainings, over the seeds that both have."""
+
+    level: str
+    before: Accuracy
+    after: Accuracy
+
+    @property
+    def mean(self) -> Mean:
+        """After less before, seed by seed, with its 95 % interval."""
+        return contrast([(1.0, "", self.after), (-1.0, "", self.before)])
+
+    @property
+    def verdict(self) -> Verdict:
+        """'same' where every seed is equal; 'differs' where the interval leaves out 0."""
+        if self.before.by_seed == self.after.by_seed:
+            return "same"
+        if self.mean.half is None:
+            return "undecided"
+        return "differs" if abs(self.mean.value) > self.mean.half else "no difference found"
+
+
+def rerun(
+    key: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    show: Show,
+    *,
+    level: str | None = None,
+    seeds: int | None = None,
+    checkpoint_every: float = 60.0,
+    workers: int = 1,
+) -> list[Difference]:
+    """Train replicas of a recorded row again and compare their test accuracies with the record's.
+
+    A killed rerun continues; replicas of an earlier rerun that still stand are not trained again.
+
+    Args:
+        key: a key of ``rows``.
+        settings: all settings.
+        data: the row's prepared data.
+        execution: device, and how to compute on it.
+        show: called with progress.
+        level: name of the only level to train, such as 'epsilon=3'; None: all.
+        seeds: the first seeds of each level to train; None: all that the record has.
+        checkpoint_every: seconds between checkpoints.
+        workers: processes at most, on a CPU.
+
+    Returns:
+        A difference for each level, in the row's order.
+
+    Raises:
+        UserError: the row has no record that stands, or was not measured; there is no such level or seed.
+    """
+    run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
+    if run is None or evaluation is None:
+        raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
+    standing = {replica.key for replica in Standing(row, data.layout).of(run)}
+    measured = Evaluation(
+        row=key, replicas=tuple(each for each in evaluation.replicas if each.key in standing)
+    )
+    if not measured.replicas:
+        raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
+    asked = _asked(key, row, measured, level, seeds)
+    scratch = RERUNS / key
+    declared = settings.model_copy(update={"rows": {**settings.rows, key: asked}})
+    train(key, declared, data, execution, show, checkpoint_every, scratch, workers)
+    evaluate(key, declared, data, execution, scratch)
+    again = records.read_evaluation(key, scratch)
+    assert again is not None, "it was just written"
+    return list(differences(measured, again))
+
+
+def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
+    """The row with the levels and seeds to train; each of them is in the record."""
+    wanted = []
+    for entry, resolved in zip(row.levels, row.resolved, strict=True):
+        name = row.level(resolved)
+        recorded = sum(replica.level == name for replica in measured.replicas)
+        if recorded and level in (None, name):
+            if seeds is not None and seeds > recorded:
+                raise UserError(
+                    f"{key}: --seeds {seeds}: {name} has {recorded} in its record; allowed: at most that"
+                )
+            wanted.append({**entry, "seeds": seeds or recorded})
+    if not wanted:
+        names = ", ".join(dict.fromkeys(replica.level for replica in measured.replicas))
+        raise UserError(f"{key}: --level {level}: not in its record; allowed: {names}")
+    return Row.model_validate(row.model_dump() | {"levels": wanted})
+
+
+def replaced(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
+    """Differences of an evaluation from the one it takes the place of, over seeds that were trained anew."""
+    weights = {replica.key: replica.weights for replica in before.replicas}
+    anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
+    return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
+
+
+def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
+    """Test accuracies of two evaluations of a row, level by level, over the seeds that both have."""
+    known = {replica.key: replica for replica in before.replicas}
+    pairs = [(known[replica.key], replica) for replica in after.replicas if replica.key in known]
+    for level in dict.fromkeys(replica.level for _, replica in pairs):
+        both = [pair for pair in pairs if pair[0].level == level]
+        yield Difference(
+            level,
+            *(
+                Accuracy({pair[side].seed: 100 * pair[side].metrics["test_accuracy"] for pair in both})
+                for side in (0, 1)
+            ),
+        )

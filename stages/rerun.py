@@ -1,0 +1,50 @@
+"""`dprepro rerun ROW`: train a row again beside its record, and compare."""
+
+from typing import Annotated
+
+import typer
+
+from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers
+
+
+def rerun(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that has a record.")],
+    level: Annotated[str | None, typer.Option(help="The only level to train, such as epsilon=3.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="The first seeds of each level; default: all in the record.")
+    ] = None,
+    device: Device = "auto",
+    physical: Physical = 0,
+    replicas_at_once: AtOnce = 0,
+    workers: Workers = 0,
+    checkpoint_every: CheckpointEvery = 60.0,
+) -> None:
+    """Train a row again beside its record and compare the two; records and weights stay as they are."""
+    from pipeline import params
+    from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
+    from pipeline.rerun import RERUNS
+    from pipeline.rerun import rerun as run
+    from stages.answers import compared
+    from stages.progress import showing
+    from stages.train import check_gpu, enough_memory, execution, side_by_side
+
+    loaded = params.load()
+    declared = loaded.row(row)
+    check_declared(declared.data, loaded)
+    how = execution(device, physical, replicas_at_once)
+    check_gpu(row, declared, how)
+    data = prepared.load(declared.data)
+    with showing(f"rerun {row}") as show, enough_memory(device):
+        differences = run(
+            *(row, loaded, data, how, show),
+            level=level,
+            seeds=seeds,
+            checkpoint_every=checkpoint_every,
+            workers=side_by_side(workers),
+        )
+    for difference in differences:
+        print(compared(difference))
+    print(f"The rerun is in {RERUNS / row}; delete that folder to train again.")
+    if not declared.reproducible and any(level.private for level in declared.resolved):
+        print("A rerun is a private training of its own: the row's ledger does not count it.")

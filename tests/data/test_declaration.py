@@ -1,0 +1,105 @@
+"""A changed declaration of data is noticed by every command that compares or trains, prepared or not."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipeline import params
+from pipeline.cluster import tasks
+from pipeline.data.declaration import changed_key
+from pipeline.data.prepared import manifest_here
+from pipeline.files import write_json
+from pipeline.results import records
+from stages.app import app
+from tests.conftest import forgetting
+from tests.keeping import stripes
+from tests.refusal import refusal_of
+from tests.there import there
+
+
+def run(line: str) -> str:
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def declare(**changes: Any) -> None:
+    """Change the data's entry of params.yaml."""
+    declared = YAML().load(Path("params.yaml"))
+    declared["data"]["mine"].update(changes)
+    YAML().dump(declared, Path("params.yaml"))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A laboratory with one row, trained and measured on 180 examples."""
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
+        images, labels = stripes(400)
+        np.savez("mine.npz", inputs=images, labels=labels)
+        run("new data mine --npz mine.npz")
+        declare(train=180)
+        run("prepare mine")
+        run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1")
+        for stage in ("train", "evaluate", "ledger"):
+            run(f"{stage} r")
+        yield tmp_path
+
+
+def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(trained: Path) -> None:
+    assert "nothing to train" in run("plan r")
+    assert "1 rows stand" in run("status")
+    declare(train=240)
+    assert "r: 1 replicas (data);" in run("plan r")
+    assert "1 changed (data): r" in run("status")
+    todo = tasks.todo(params.load(), ["r"]).tasks
+    assert [task.name for task in todo] == ["prepare@mine", "r"]
+    line = refusal_of(lambda: CliRunner().invoke(app, ["train", "r"], catch_exceptions=False))
+    assert line == (
+        "data/prepared/mine: prepared with another train than params.yaml has now; run `dprepro prepare mine`"
+    )
+    run("prepare mine")
+    assert "r: 1 replicas (data);" in run("plan r")
+    run("train r")
+    assert "nothing to train" in run("plan r")
+    assert there(records.read_run("r")).origins[0].examples == 240
+
+
+def test_a_clone_without_data_notices_it_too(trained: Path) -> None:
+    shutil.rmtree("data/prepared")
+    assert "nothing to train" in run("plan r")
+    declare(seed=3)
+    assert "r: 1 replicas (data);" in run("plan r")
+    declare(seed=0)
+    # a record from before declarations were noted is known by its number of examples
+    stored = there(records.read_run("r")).model_dump(mode="json")
+    del stored["origins"][0]["declared"]
+    write_json(records.run_path("r"), stored)
+    assert "nothing to train" in run("plan r")
+    declare(train=240)
+    assert "r: 1 replicas (data);" in run("plan r")
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("train", {"train": 100}),
+        ("validation", {"validation": 7}),
+        ("public", {"public": {"raw": "mine", "count": 3}}),
+        ("seed", {"seed": 1}),
+    ],
+)
+def test_each_key_that_decides_the_splits_is_compared(
+    trained: Path, key: str, changes: dict[str, Any]
+) -> None:
+    manifest = there(manifest_here("mine"))
+    assert changed_key(manifest, "mine", params.load()) is None
+    declare(**changes)
+    assert changed_key(manifest, "mine", params.load()) == key

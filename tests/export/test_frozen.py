@@ -1,0 +1,158 @@
+"""Weights that `build` loads from a file and training leaves alone: in runs, exports and predictions."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from typer.testing import CliRunner
+
+from pipeline.models.frozen import frozen_fingerprint, same_fingerprint
+from pipeline.results import records
+from stages.app import app
+from tests.conftest import forgetting
+from tests.keeping import stripes
+from tests.refusal import refusal_of
+from tests.there import there
+
+MODEL = """\
+'''A fixed layer from a file below a trained one.'''
+
+from safetensors.torch import load_file
+from torch import load, nn
+
+
+def build(model, shape, classes):
+    trunk = nn.Linear(784, 32)
+    content = {reads}
+    trunk.load_state_dict({{key.removeprefix("trunk."): value for key, value in content.items()}})
+    trunk.requires_grad_(False)
+    return nn.Sequential(nn.Flatten(), trunk, nn.ReLU(), nn.Linear(32, classes))
+"""
+READS = {
+    "pickled": 'load("pickled.pth", weights_only=True)["network"]',
+    "safe": 'load_file("safe.safetensors")',
+}
+
+
+def run(line: str) -> str:
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(line: str) -> str:
+    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
+
+
+def write_weights(seed: int) -> None:
+    torch.manual_seed(seed)
+    tensors = {f"trunk.{name}": value.detach() for name, value in nn.Linear(784, 32).named_parameters()}
+    torch.save({"network": tensors, "epoch": 3}, "pickled.pth")
+    save_file(tensors, "safe.safetensors")
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A laboratory with two rows whose networks have a layer from a file, trained and exported."""
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        models = Path("fixedlab/models")
+        models.mkdir(parents=True)
+        for name, reads in READS.items():
+            (models / f"{name}.py").write_text(MODEL.format(reads=reads))
+        Path("params.yaml").write_text("code: [fixedlab]\nraw: {}\ndata: {}\nrows: {}\n")
+        write_weights(0)
+        images, labels = stripes(300)
+        np.savez("mine.npz", inputs=images, labels=labels)
+        run("new data mine --npz mine.npz")
+        for name in READS:
+            run(
+                f"new row {name} --data mine --model {name} --method dpsgd --epsilon 8 --epochs 1 "
+                "--learning-rate 1 --seeds 2"
+            )
+        yield tmp_path
+
+
+def test_a_replaced_file_is_noticed_and_predictions_need_none(laboratory: Path) -> None:
+    for name in READS:
+        for stage in ("train", "evaluate", "ledger"):
+            run(f"{stage} {name}")
+        run(f"export {name} out/{name}")
+    assert "nothing to train" in run("plan pickled")
+    before = run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")
+    replicas = there(records.read_run("pickled")).replicas
+    assert all(replica.frozen for replica in replicas)
+    write_weights(1)
+    for name in READS:
+        assert f"{name}: 2 replicas (frozen tensors);" in run(f"plan {name}")
+        assert "2 changed (frozen tensors): " in run("status")
+        assert "trained with other frozen tensors than are here" in refused(f"export {name} again/{name}")
+        records.evaluation_path(name).unlink()
+        assert "trained with other frozen tensors than `build` of model" in refused(f"evaluate {name}")
+    Path("pickled.pth").unlink()
+    Path("safe.safetensors").unlink()
+    assert (run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")) == before
+    write_weights(0)
+    assert "nothing to train" in run("plan pickled")
+    run("evaluate pickled")
+
+
+def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(laboratory: Path) -> None:
+    shutil.copy("pickled.pth", "kept.pth")
+    run("train pickled")
+    first = there(records.read_run("pickled")).replicas[0]
+    write_weights(1)
+    assert "2 replicas trained, 0 stand" in run("train pickled")
+    second = there(records.read_run("pickled")).replicas[0]
+    assert not same_fingerprint(first.frozen, second.frozen)
+    assert first.weights != second.weights
+
+
+def network(change: Callable[[nn.Sequential], object] = lambda net: None) -> nn.Module:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(40, 30).requires_grad_(False), nn.BatchNorm1d(30), nn.Linear(30, 2))
+    net.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1), persistent=False)
+    with torch.no_grad():
+        change(net)
+    return net
+
+
+def shifted(net: nn.Sequential) -> None:
+    net[0].weight[3, 4] *= 1.1
+
+
+def renamed(net: nn.Sequential) -> None:
+    net.register_buffer("screen", net.get_buffer("mask"), persistent=False)
+    del net.mask
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        shifted,
+        renamed,
+        lambda net: net[0].bias.mul_(2),
+        lambda net: net[0].weight.neg_(),
+        lambda net: net[0].weight.copy_(net[0].weight.flip(0)),
+        lambda net: net[1].num_batches_tracked.add_(1),
+        lambda net: net.mask.mul_(-1),
+        lambda net: net[2].requires_grad_(False),
+    ],
+)
+def test_a_fingerprint_moves_with_any_frozen_tensor(change: Callable[[nn.Sequential], object]) -> None:
+    assert not same_fingerprint(frozen_fingerprint(network()), frozen_fingerprint(network(change)))
+
+
+def test_a_fingerprint_ignores_rounding_and_trained_tensors() -> None:
+    same = frozen_fingerprint(network())
+    for change in (
+        lambda net: net[0].weight.mul_(1 + 2e-7 * torch.randn(30, 40).sign()),
+        lambda net: net[2].weight.mul_(2),
+    ):
+        assert same_fingerprint(same, frozen_fingerprint(network(change)))
+    assert frozen_fingerprint(nn.Linear(3, 2)) == ()

@@ -1,0 +1,100 @@
+"""A row trained again beside its record: what it says, and what it leaves alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from pipeline.files import digest_files
+from pipeline.rerun import Accuracy, Difference
+from pipeline.results import records
+from stages.app import app
+from tests.conftest import forgetting
+from tests.keeping import stripes
+from tests.refusal import refusal_of
+from tests.there import there
+
+
+def run(line: str) -> str:
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(line: str) -> str:
+    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A laboratory with one row of two levels and two seeds, trained with secret noise."""
+    monkeypatch.chdir(tmp_path)
+    with forgetting():
+        Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
+        images, labels = stripes(300)
+        np.savez("mine.npz", inputs=images, labels=labels)
+        run("new data mine --npz mine.npz")
+        run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1 --seeds 2")
+        declared = YAML().load(Path("params.yaml"))
+        declared["rows"]["r"]["levels"] = [{"epsilon": 8}, {"epsilon": 4}]
+        YAML().dump(declared, Path("params.yaml"))
+        for stage in ("train", "evaluate", "ledger"):
+            run(f"{stage} r")
+        yield tmp_path
+
+
+def everything() -> str:
+    return digest_files(
+        Path(),
+        [path for folder in ("reports", "runs") for path in Path(folder).rglob("*") if path.is_file()],
+    )
+
+
+def test_a_rerun_compares_and_leaves_records_and_weights_alone(recorded: Path) -> None:
+    before = everything()
+    said = run("rerun r --level epsilon=4 --seeds 2")
+    assert everything() == before
+    assert "epsilon = 4: test accuracy " in said
+    assert "epsilon = 8" not in said
+    assert "trained again; difference " in said
+    assert "the row's ledger does not count it" in said
+    scratch = recorded / ".dprepro/reruns/r"
+    again, first = there(records.read_run("r", scratch)), there(records.read_run("r"))
+    assert [replica.key for replica in again.replicas] == [("epsilon=4", 0), ("epsilon=4", 1)]
+    weights = {replica.key: replica.weights for replica in first.replicas}
+    assert all(replica.weights != weights[replica.key] for replica in again.replicas)
+    # what was trained again once is compared once more, and not trained
+    assert run("rerun r --level epsilon=4 --seeds 2").splitlines() == said.splitlines()[-3:]
+
+
+def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
+    assert "--seeds 3: epsilon=8 has 2 in its record" in refused("rerun r --seeds 3")
+    assert "--level epsilon=5: not in its record; allowed: epsilon=8, epsilon=4" in refused(
+        "rerun r --level epsilon=5"
+    )
+    records.evaluation_path("r").unlink()
+    assert "no record to compare with" in refused("rerun r")
+
+
+def test_training_anew_is_compared_with_what_it_replaces(recorded: Path) -> None:
+    records.run_path("r").unlink()  # as a message says where weights are damaged
+    run("train r")
+    said = run("evaluate r")
+    assert said.count("trained again; difference ") == 2
+    assert "difference" not in run("evaluate r")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ({0: 90.0}, {0: 90.0}, "same"),
+        ({0: 90.0}, {0: 91.0}, "undecided"),
+        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 90.2, 1: 90.9, 2: 92.0}, "no difference found"),
+        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 88.0, 1: 89.1, 2: 89.9}, "differs"),
+    ],
+)
+def test_verdicts(before: dict[int, float], after: dict[int, float], verdict: str) -> None:
+    assert Difference("epsilon=3", Accuracy(before), Accuracy(after)).verdict == verdict
