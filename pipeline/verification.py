@@ -13,8 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from pipeline.data import prepared, raw
 from pipeline.data.own import private
 from pipeline.errors import UserError
@@ -22,18 +20,15 @@ from pipeline.files import Damaged, check_file
 from pipeline.identity import provenance
 from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
+from pipeline.ledgers.accountants import fast_accountants
 from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
-from pipeline.methods.base import Execution
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.results import records
 from pipeline.results.schema import Composition, Entry
 from pipeline.results.weights import weights_path
-from pipeline.tracking import publishing
-from pipeline.tracking.store import STORE
-from pipeline.training.evaluation import evaluate
 from pipeline.transport import dvclock
 
 # of a share: a few images of ten thousand may fall to the other side of a boundary by rounding
@@ -77,7 +72,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            found = _finding(key, partial(_row, key, settings, measure))
+            found = _finding(key, partial(_row, key, settings, measure, bool(lines)))
             yield found if found.wrong else replace(found, untraced=_untraced(key))
 
 
@@ -91,6 +86,8 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
+    from pipeline.tracking.store import STORE
+
     if STORE.exists():
         yield _finding(f"{STORE}", partial(_published, settings))
 
@@ -130,8 +127,12 @@ def _account(key: str, settings: Settings) -> str | None:
     return None
 
 
-def _row(key: str, settings: Settings, measure: bool) -> str | None:
-    """A row's files, each compared with the one before: settings, run, weights, evaluation, ledger."""
+def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
+    """A row's files, each compared with the one before: settings, run, weights, evaluation, ledger.
+
+    A ``quick`` comparison leaves out accountants of libraries that take seconds to import.
+    """
+    others = fast_accountants() if quick else None
     row, run, ledgers = settings.rows[key], records.read_run(key), records.read_ledgers(key)
     records.read(key, row)
     if run is None:
@@ -161,9 +162,9 @@ def _row(key: str, settings: Settings, measure: bool) -> str | None:
             )
     check_spending(run, settings)
     if ledgers is not None:
-        _compare(key, ledgers.replicas, entries(run, row.search, settings))
+        _compare(key, ledgers.replicas, entries(run, row.search, settings, others=others))
         _compare_composition(key, ledgers.composition, row_composition(run, row.search))
-    unchecked = []
+    unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         unchecked.append(
@@ -191,6 +192,11 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric is another.
     """
+    import torch
+
+    from pipeline.methods.base import Execution
+    from pipeline.training.evaluation import evaluate
+
     stored, directory = records.read_evaluation(key), Path().resolve()
     execution = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
     with TemporaryDirectory() as folder:
@@ -281,5 +287,7 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
 
 
 def _published(settings: Settings) -> None:
+    from pipeline.tracking import publishing  # brings MLflow
+
     if missing := publishing.unpublished(publishing.declared(settings), settings):
         raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

@@ -44,6 +44,7 @@ def ledger_of(
     searched: str | None,
     steps: Iterable[int] = (),
     uses: Iterable[Statement] = (),
+    others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
     """What privacy a replica really buys, from the numbers of the mechanism that ran.
 
@@ -53,6 +54,7 @@ def ledger_of(
         searched: the search that chose its hyper-parameters, if any did.
         steps: after which it is told what had been spent.
         uses: of private data that come with its data and its row, and that no epsilon covers.
+        others: as of `make_ledger`.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
@@ -66,7 +68,16 @@ def ledger_of(
         return empty_ledger(trained.steps, trained.broken)
     else:
         ledger = make_ledger(
-            trained.spending, trained.steps, trained.delta, trained.claimed_by, reasons, not_covered, steps
+            *(
+                trained.spending,
+                trained.steps,
+                trained.delta,
+                trained.claimed_by,
+                reasons,
+                not_covered,
+                steps,
+            ),
+            others=others,
         )
     return ledger.model_copy(update={"noise": trained.noise})
 

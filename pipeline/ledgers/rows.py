@@ -1,8 +1,8 @@
 """What ran of a row -> its ledgers. Needs neither weights nor data."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from pipeline.errors import UserError
 from pipeline.files import digest_json
@@ -48,6 +48,7 @@ def entries(
     settings: Settings,
     steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({}),
     root: Path = Path(),
+    others: Sequence[ModuleType] | None = None,
 ) -> list[Entry]:
     """Ledger of each replica.
 
@@ -57,6 +58,7 @@ def entries(
         settings: params.yaml.
         steps: of each replica, steps after which the ledger has the epsilon spent so far.
         root: folder of params.yaml.
+        others: as of `make_ledger`.
     """
     unlinked = [
         statement("unlinked_search", search=name)
@@ -73,6 +75,7 @@ def entries(
                 search,
                 sorted(steps.get(replica.key, ())),
                 [*unlinked, *_uses(run, replica, settings)],
+                others,
             ),
         )
         for replica in run.replicas

@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
-
-import safetensors.torch
-import torch
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError, shown
 from pipeline.files import Damaged, digest, read_checked, write_bytes
-from pipeline.privacy.gradients import Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.privacy.gradients import Tensors
 
 RUNS = Path("runs")
 ENDING = ".safetensors"
@@ -19,12 +21,15 @@ def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
     return root / RUNS / row / f"{level},seed={seed}{ENDING}"
 
 
-def write_weights(path: Path, model: Tensors) -> str:
+def write_weights(path: Path, model: "Tensors") -> str:
     """Write a replica's tensors, on the CPU, beside their place and then rename; returns the file's digest.
 
     Raises:
         UserError: the disk is full or can't be written; what was there is then untouched.
     """
+    import safetensors.torch
+    import torch
+
     # safetensors takes whole tensors alone, and the model's are views of those of all replicas
     apart = {name: value.clone(memory_format=torch.contiguous_format) for name, value in model.items()}
     content = safetensors.torch.save(apart)
@@ -32,12 +37,14 @@ def write_weights(path: Path, model: Tensors) -> str:
     return digest(content)
 
 
-def read_weights(path: Path, expected: str | None, device: torch.device) -> Tensors:
+def read_weights(path: Path, expected: str | None, device: "torch.device") -> "Tensors":
     """A replica's tensors, on ``device``; ``expected`` is the digest that its run says.
 
     Raises:
         UserError: the file is missing, as in a fresh clone, or is not the one that training left.
     """
+    import safetensors.torch
+
     row = path.parent.name
     try:
         content = read_checked(path, expected)

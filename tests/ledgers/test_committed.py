@@ -67,7 +67,7 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(verification, "check_spending", check_sample)
-    monkeypatch.setattr(verification, "entries", lambda *_: [])
+    monkeypatch.setattr(verification, "entries", lambda *_, **__: [])
     monkeypatch.setattr(verification, "_compare_composition", lambda *_: None)
     monkeypatch.setattr(verification, "row_composition", lambda *_: None)
     ran = [key for key in OWN.rows if records.run_path(key).exists()]
