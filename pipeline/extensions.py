@@ -1,7 +1,7 @@
-"""What methods, models, accountants, claims, figures and data sets there are, and which package brings each.
+"""Methods, models, accountants, claims, figures and data sets, and the package that each comes from.
 
-This project has a folder for each kind, an installed package may have one that its entry point of the group
-`dprepro.KIND` names, and a laboratory has those of the Python packages that `code` of its params.yaml names.
+This project has a folder for each kind. The Python packages that `code` of a laboratory's params.yaml names
+may have one too: a folder beside params.yaml, or an installed package.
 """
 
 import sys
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, invalidate_caches
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -97,7 +96,6 @@ def extensions(kind: Kind) -> dict[str, Extension]:
 
     Raises:
         UserError: two have the same name.
-        ImportError: an entry point names no package.
     """
     modules: dict[str, Extension] = {}
     for package, folder in _folders(kind):
@@ -112,11 +110,6 @@ def extensions(kind: Kind) -> dict[str, Extension]:
 def _folders(kind: Kind) -> list[tuple[str, Path]]:
     """Each package of this kind, and where its files lie."""
     packages = [BUILT_IN[kind]] if kind in BUILT_IN else []
-    # what `dprepro.data_sets` names are data sets themselves: see `pipeline.data`
-    for point in entry_points(group=f"dprepro.{kind}") if kind != "data_sets" else ():
-        if not _locations(point.value):
-            raise ImportError(f"entry point {point.name!r} of dprepro.{kind}: {point.value!r} is no package")
-        packages.append(point.value)
     packages += [f"{name}.{kind}" for name in _laboratory]
     return [(package, folder) for package in packages for folder in _locations(package)]
 

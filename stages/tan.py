@@ -1,4 +1,4 @@
-"""`dprepro tan plan` and `dprepro tan scale`: a private training at a fraction of its cost."""
+"""`dprepro tan plan`: batch size and noise of a private training."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +13,6 @@ tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
 )
 
-WIDTH = 100
 EPSILONS = ("eps\nTAN", "eps\nRDP", "eps\nPLD")
 
 
@@ -58,36 +57,6 @@ def plan(
     console.print(_table(planned))
     for line in _advice(planned, simulate):
         console.print(line, soft_wrap=console.is_terminal)
-
-
-@tan.command()
-def scale(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, of method tan.")],
-    batch: Annotated[int, typer.Option(min=1, help="Batch size of the simulation.")] = 256,
-) -> None:
-    """The entry of params.yaml that foretells a row with a small batch, to be pasted under `rows`."""
-    from io import StringIO
-
-    from ruamel.yaml import YAML
-
-    from pipeline import params
-    from pipeline.planning.scaling import simulation
-
-    made = simulation(row, params.load(), batch)
-    text = StringIO()
-    yaml = YAML()
-    yaml.width = WIDTH
-    yaml.default_flow_style = None  # whatever holds no other is one line
-    yaml.dump({made.key: made.entry}, text)
-    print(f"  # {_share(made.cost)} of the cost of {row}. {_spends(made.epsilon)}")
-    print("".join(f"  {line}" for line in text.getvalue().splitlines(keepends=True)), end="")
-
-
-def _spends(epsilon: tuple[float, float] | None) -> str:
-    if epsilon is None:
-        return "Without noise, so nothing is private."
-    low, high = (_bound(value) for value in epsilon)
-    return f"On the private data it spends epsilon {low if low == high else f'{low} to {high}'} by itself."
 
 
 def _table(planned: "Plan") -> "Table":

@@ -27,7 +27,7 @@ def ui(
     store, served = address(), is_served()
     if not served:
         _check_free(host, port)
-    *_, published = bring_up_to_date()
+    published = bring_up_to_date()
     page = address_without_password().rstrip("/") if served else f"http://{host}:{port}"
     print(
         f"MLflow runs already at {page}"

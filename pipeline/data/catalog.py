@@ -4,9 +4,7 @@ An installed package adds one by an entry point of the group `dprepro.data_sets`
 a laboratory's package those that its modules of `data_sets` hold.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
 
@@ -98,32 +96,19 @@ def catalog() -> dict[str, Entry]:
 
     Raises:
         UserError: two have the same key.
-        ImportError: an entry point names something else.
     """
     ours = read_yaml(Path(__file__).with_name("catalog.yaml"))
     there = TypeAdapter(dict[str, Entry]).validate_python(
         {key: {"key": key, **entry} for key, entry in ours.items()}
     )
-    for origin, entry in _added():
-        if entry.key in there:
-            raise UserError(f"{origin}: there is a data set {entry.key!r} already; allowed: another key")
-        there[entry.key] = entry
-    return there
-
-
-def _added() -> Iterator[tuple[str, Entry]]:
-    """What other packages add, and which of them."""
-    for point in entry_points(group="dprepro.data_sets"):
-        entry = point.load()
-        if not isinstance(entry, Entry):
-            raise ImportError(
-                f"entry point {point.name!r} of dprepro.data_sets: {point.value!r} is no {__name__}.Entry"
-            )
-        yield point.value, entry
     for extension in extensions("data_sets").values():
-        for value in vars(extension.load()).values():
-            if isinstance(value, Entry):
-                yield str(extension.path), value
+        for entry in (value for value in vars(extension.load()).values() if isinstance(value, Entry)):
+            if entry.key in there:
+                raise UserError(
+                    f"{extension.path}: there is a data set {entry.key!r} already; allowed: another key"
+                )
+            there[entry.key] = entry
+    return there
 
 
 def get(key: str) -> Entry:

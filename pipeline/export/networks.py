@@ -114,7 +114,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
         UserError: its weights are missing or damaged.
     """
     weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
-    settings = method_settings()[row.method].model_validate(trained.settings)
+    settings = method_settings()[row.method].recorded(trained.settings)
     member = Replica(trained.level, trained.seed, settings)
     task = make_task([member], row.model, row.reproducible, data, CPU)
     method = build_method(row.method, task, [settings], row.model.normalization)
@@ -165,7 +165,7 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         UserError: the settings are not the method's.
     """
     try:
-        settings = method_settings()[architecture.method].model_validate(architecture.settings)
+        settings = method_settings()[architecture.method].recorded(architecture.settings)
     except ValidationError as problem:
         why = problem.errors()[0]["msg"]
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem

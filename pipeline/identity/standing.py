@@ -62,7 +62,7 @@ class Standing:
         """What params.yaml says differently now."""
         try:
             model = Model.model_validate(run.model)
-            settings = type(self.row.resolved[0]).model_validate(replica.settings)
+            settings = type(self.row.resolved[0]).recorded(replica.settings)
         except ValidationError:
             return "settings"
         if (run.method, run.data) != (self.row.method, self.row.data) or model != self.row.model:

@@ -55,7 +55,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
     guarantees: dict[str, Guarantee | None] = {}
     for replica in run.replicas:
         try:
-            config = method_settings()[run.method].model_validate(replica.settings)
+            config = method_settings()[run.method].recorded(replica.settings)
             model = Model.model_validate(run.model)
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:

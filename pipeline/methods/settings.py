@@ -5,6 +5,7 @@ torch, so that params.yaml is read without it.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -43,8 +44,8 @@ class MethodSettings(Strict):
     # Of the numbers it makes: raised where the same settings would give other numbers, whether this room or
     # the engine is why
     version: ClassVar[int]
-    # The normalisations that it can train. `batch_bn`, `public_bn` and `noisy_bn` are answers to where a
-    # private network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
+    # The normalisations that it can train. `batch_bn` and `public_bn` are answers to where a private
+    # network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
     # `response` is local response normalisation, each example's own.
     normalizations: ClassVar[tuple[str, ...]]
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
@@ -59,6 +60,8 @@ class MethodSettings(Strict):
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
     # More settings in which replicas that share a step may differ; any other decides what is computed
     varying: ClassVar[frozenset[str]] = frozenset()
+    # Settings that records of earlier code have, each with the one value at which they stand
+    retired: ClassVar[dict[str, Any]] = {}
     # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
@@ -66,6 +69,21 @@ class MethodSettings(Strict):
     batch: Count
     learning_rate: Positive
     schedule: Literal["constant", "cosine"] = "constant"
+
+    @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> Self:
+        """Settings as a run recorded them, without those that are retired.
+
+        Raises:
+            ValidationError: a setting is unknown, or retired and at another value than the one that stands.
+        """
+        return cls.model_validate(
+            {
+                name: value
+                for name, value in settings.items()
+                if name not in cls.retired or value != cls.retired[name]
+            }
+        )
 
     @property
     def private(self) -> bool:

@@ -110,7 +110,7 @@ def trained_net(before: Behind) -> nn.Module:
 
 def _input_shape(before: Behind) -> tuple[int, ...]:
     """Shape of what the row's network takes."""
-    settings = method_settings()[before.run.method].model_validate(before.run.replicas[0].settings)
+    settings = method_settings()[before.run.method].recorded(before.run.replicas[0].settings)
     return settings.input_shape(before.data.input_shape)
 
 

@@ -1,9 +1,10 @@
 """Laplace noise on quantities that are released once, and what that spends."""
 
 from math import fsum, inf, isinf, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import Field
 
 from pipeline.fields import Count, Positive, Strict
 
@@ -24,8 +25,8 @@ class Laplace(Strict):
     quantity: str  # 'relevances', 'inputs', 'labels'
     claimed: Positive  # epsilon by the method's own reckoning
     distance: Positive | None  # None: nothing bounds it, because the noise is not the example's own
-    # b of the noise on each coordinate that may move; its std is sqrt(2) b. None at all: it was left exact
-    scales: tuple[Positive, ...]
+    # b of the noise on each coordinate that may move; its std is sqrt(2) b
+    scales: Annotated[tuple[Positive, ...], Field(min_length=1)]
     repeats: Count = 1  # coordinates that each of the scales stands for
     span: Positive  # of the exact values, for the laboratory: noise much larger than it leaves nothing
 
@@ -40,13 +41,13 @@ class Laplace(Strict):
     @property
     def noise(self) -> tuple[float, float, float]:
         """Standard deviation of a coordinate's noise: least, median, largest."""
-        deviations = np.sqrt(2) * np.array(self.scales or (0.0,))
+        deviations = np.sqrt(2) * np.array(self.scales)
         return float(deviations.min()), float(np.median(deviations)), float(deviations.max())
 
     @property
     def _epsilons(self) -> np.ndarray:
         """(K,) what a coordinate of each scale spends."""
-        if self.distance is None or not self.scales:
+        if self.distance is None:
             return np.array([inf])
         return self.distance / np.array(self.scales)
 
@@ -79,7 +80,7 @@ class Laplace(Strict):
 
     def __str__(self) -> str:
         """``inputs 784 x Laplace(6.27 to 912)``: each coordinate's noise over its distance."""
-        if self.distance is None or not self.scales:
+        if self.distance is None:
             return f"{self.quantity} NonPrivate"
         smallest, largest = min(self.scales) / self.distance, max(self.scales) / self.distance
         ratio = f"{smallest:.6g}" if smallest == largest else f"{smallest:.6g} to {largest:.6g}"

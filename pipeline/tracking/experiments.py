@@ -5,7 +5,6 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, ViewType
-from mlflow.exceptions import MlflowException
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers
@@ -34,7 +33,9 @@ def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:
         tags = {notes.NOTE: notes.of_paper(papers.load(paper)), **views.tags()}
         local = address().startswith("sqlite:")
         place = (ARTIFACTS / paper).resolve().as_uri() if local else None
-        experiment = there.get(paper) or _made(client, paper, place, tags)
+        experiment = there.get(paper) or client.get_experiment(
+            client.create_experiment(paper, artifact_location=place, tags=tags)
+        )
         if place and experiment.artifact_location != place:
             raise UserError(
                 f"{address()}: keeps its files in {experiment.artifact_location}, not here, as after a "
@@ -47,13 +48,3 @@ def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:
             if experiment.tags.get(name) != value:
                 client.set_experiment_tag(experiment.experiment_id, name, value)
     return by_paper
-
-
-def _made(client: MlflowClient, paper: str, place: str | None, tags: dict[str, str]) -> Experiment:
-    """A new experiment, or the one that somebody else made in this moment."""
-    try:
-        return client.get_experiment(client.create_experiment(paper, artifact_location=place, tags=tags))
-    except MlflowException:
-        if (others := client.get_experiment_by_name(paper)) is None:
-            raise
-        return others

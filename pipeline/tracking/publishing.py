@@ -1,8 +1,17 @@
-"""Brings a store up to date with the records: what is there and right stays, all else is drawn anew."""
+"""Bring a store up to date with the records: a row that is there and right stays, all else is written anew.
 
-from collections.abc import Sequence
+The runs of a row are written together. The digest of their content is a tag of the row's own run and is
+written last, so that a row without it was cut short. Superseded runs are deleted after that.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
 
 from pipeline.files import digest_file, digest_json, write_text
 from pipeline.params import Settings
@@ -12,17 +21,21 @@ from pipeline.results.schema import Record
 from pipeline.tracking import experiments
 from pipeline.tracking.drawing import Drawn, draw
 from pipeline.tracking.notes import NOTE
-from pipeline.tracking.store import address_without_password, has_lock, opened
-from pipeline.tracking.upserting import Show, Upsert, is_whole, publications
+from pipeline.tracking.store import address_without_password, opened
 
 MARKER = Path("published.json")
+DIGEST, PARENT = "digest", "mlflow.parentRunId"
+AT_ONCE = 800  # metrics in a call, of the 1000 entries that MLflow takes in one
+PAGE = 1000  # runs that MLflow returns at a time
+
+Show = Callable[[str], None]  # called with each row that is up to date
 
 
 @dataclass(frozen=True)
 class Published:
-    """What `publish` wrote to the store, and what it found there."""
+    """Rows that `publish` wrote to the store or found there."""
 
-    address: str  # as it is told
+    address: str  # without password
     written: tuple[str, ...]  # rows that were new or had changed
     unchanged: tuple[str, ...]
     runs: int  # of all rows
@@ -45,7 +58,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
     with opened() as client:
         numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
         wanted = {record.row: (numbers[record.paper], drawn[record.row]) for record in recorded}
-        written = Upsert(client, has_lock()).bring(wanted, show)
+        written = sync_rows(client, wanted, show)
     write_text(MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
     return Published(
         address_without_password(),
@@ -72,7 +85,7 @@ def publish_tables(paper: str, files: Sequence[Path], settings: Settings) -> boo
     )
     with opened() as client:
         numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
-        return bool(Upsert(client, has_lock()).bring({row: (numbers[paper], drawn)}))
+        return bool(sync_rows(client, {row: (numbers[paper], drawn)}))
 
 
 def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
@@ -85,17 +98,100 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     with opened() as client:
         there = experiments.existing(client)
         published = {
-            paper: publications(client, there[paper].experiment_id)
+            paper: runs_by_row(client, there[paper].experiment_id)
             for paper in {record.paper for record in recorded}
             if paper in there
         }
     return [
         record.row
         for record in recorded
-        if not is_whole(published.get(record.paper, {}).get(record.row, {}), drawn[record.row])
+        if not is_whole(published.get(record.paper, {}).get(record.row, []), drawn[record.row])
     ]
 
 
 def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, Drawn]:
     by_name = {name: papers.load(name) for name in {record.paper for record in recorded}}
     return {record.row: draw(record, by_name[record.paper], settings) for record in recorded}
+
+
+def sync_rows(
+    client: MlflowClient, wanted: Mapping[str, tuple[str, Drawn]], show: Show = lambda row: None
+) -> set[str]:
+    """Write the rows that are missing or differ.
+
+    Args:
+        client: of the store.
+        wanted: number of the experiment and run of each row.
+        show: called with each row when it is up to date.
+
+    Returns:
+        The rows that were written.
+    """
+    there = {number: runs_by_row(client, number) for number in {number for number, _ in wanted.values()}}
+    written = set()
+    for row, (experiment, drawn) in wanted.items():
+        runs = there[experiment].get(row, [])
+        if not is_whole(runs, drawn):
+            head = _write(client, experiment, drawn, drawn.tags)
+            client.set_tag(head, DIGEST, drawn.digest)
+            _delete_superseded(client, runs)
+            written.add(row)
+        show(row)
+    return written
+
+
+def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
+    """Published runs of an experiment by row."""
+    rows: dict[str, list[Run]] = defaultdict(list)
+    token = None
+    while True:
+        page = client.search_runs([experiment], max_results=PAGE, page_token=token)
+        for run in page:
+            if row := run.data.tags.get("row"):
+                rows[row].append(run)
+        token = page.token
+        if not token:
+            return dict(rows)
+
+
+def is_whole(runs: Sequence[Run], drawn: Drawn) -> bool:
+    """Return True if ``runs`` are what was drawn: names, settings and last numbers are equal.
+
+    Earlier points of curves aren't compared, as that takes a call for each, nor are tags and notes, which
+    people may edit.
+    """
+    if [run.data.tags[DIGEST] for run in runs if DIGEST in run.data.tags] != [drawn.digest]:
+        return False
+    there = [(run.info.run_name, run.data.params, run.data.metrics) for run in runs]
+    return _in_order(there) == _in_order((run.name, run.params, run.last) for run in drawn.every())
+
+
+def _in_order(runs: Iterable[tuple[str, dict[str, str], dict[str, float]]]) -> list[Any]:
+    """Names, settings and numbers of runs, so that two lists of them can be compared."""
+    return sorted((name, sorted(params.items()), sorted(numbers.items())) for name, params, numbers in runs)
+
+
+def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
+    """Delete ``runs``, the row's own first: without it no digest says that the others are whole."""
+    for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
+        client.delete_run(run.info.run_id)
+
+
+def _write(client: MlflowClient, experiment: str, drawn: Drawn, tags: dict[str, str]) -> str:
+    """Write a run and those below it, in as few calls as possible; returns its id."""
+    run = client.create_run(experiment, drawn.started, tags, drawn.name).info.run_id
+    params = [Param(name, value) for name, value in drawn.params.items()]
+    metrics = [Metric(*point) for point in drawn.metrics]
+    for start in range(0, max(len(metrics), 1), AT_ONCE):
+        client.log_batch(run, metrics[start : start + AT_ONCE], () if start else params)
+    if drawn.data_set is not None:
+        context = [InputTag("mlflow.data.context", "training")]
+        client.log_inputs(run, [DatasetInput(Dataset(**drawn.data_set), context)])
+    for below in drawn.below:
+        _write(client, experiment, below, {**below.tags, PARENT: run})
+    if drawn.digests:
+        client.log_dict(run, drawn.digests, "digests.json")
+    for path in drawn.files:
+        client.log_artifact(run, path, artifact_path=path.parent.name)
+    client.set_terminated(run, end_time=drawn.ended)
+    return str(run)

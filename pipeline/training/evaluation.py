@@ -63,9 +63,7 @@ def evaluate(
     ]
     settings_type = method_settings()[row.method]
     try:
-        members = [
-            Replica(*trained.key, settings_type.model_validate(trained.settings)) for trained in pending
-        ]
+        members = [Replica(*trained.key, settings_type.recorded(trained.settings)) for trained in pending]
     except ValidationError as problem:
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"

@@ -57,7 +57,7 @@ BC = BatchClippingSettings.model_validate(
         "epochs": 1.0,
         "learning_rate": 1.0,
         "sigma": 8.4,
-        "clipping": "layerwise",
+        "clipping": "adaptive",
         "sampling": "fixed",
         "delta": DELTA,
     }

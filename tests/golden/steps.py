@@ -52,10 +52,7 @@ SMALL: dict[str, Any] = {
     "epsilon": 8.0,
     "copies": 2,
     "mini_set": 4,
-    "local_steps": 2,
-    "public_examples": PUBLIC - 1,
     "noise_batch": 2 * BATCH,
-    "sparsify": 1,
 }
 LAPLACE_EPSILON = 1000.0  # of noise on every input, which leaves nothing of them at 8
 

@@ -21,8 +21,8 @@ FLIPS = {
     "adlm": ("perturbed", "loss = polynomial(", "loss = -polynomial("),
     "batch_clipping": (
         "method",
-        "value - each(value, rates) * self._trained",
-        "value + each(value, rates) * self._trained",
+        "value - each(value, rates) * sums[name]",
+        "value + each(value, rates) * sums[name]",
     ),
     "dpsgd": ("method", "value / self.batch for", "-value / self.batch for"),
     "ilm": ("perturbed", "loss = polynomial(", "loss = -polynomial("),

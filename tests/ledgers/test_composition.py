@@ -26,7 +26,7 @@ from pipeline.results.schema import Provenance, Replaced, Run, Trained, Training
 from pipeline.training.search import candidate_spent
 
 EXAMPLES = 5000
-TENSORS, MODULES = 10, 5  # of LeNet-5, as layers
+TENSORS = 10  # of LeNet-5, as layers
 CLIPPED = {"batch": 100, "epochs": 1, "learning_rate": 0.1, "clipping": "full", "sigma": 2.0}
 PRIVATE = {"batch": 100, "epochs": 1, "learning_rate": 0.1, "delta": 1e-6}
 DATA = {"raw": "mnist", "train": EXAMPLES, "validation": 100, "public": {"raw": "mnist", "count": 20}}
@@ -91,12 +91,10 @@ def run_of(mechanism: SampledGaussian, steps: int) -> Run:
 
 
 def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None:
-    """Clipping, groups, layers, batch, epochs and sampling vary, of which parts and steps come."""
+    """Clipping, batch, epochs and sampling vary; parts and steps follow from them."""
     tried: list[dict[str, Any]] = [
         {"clipping": "full"},
-        {"clipping": "layerwise"},
-        {"clipping": "layerwise", "layers": "module"},
-        {"clipping": "layerwise", "groups": 3},
+        {"clipping": "adaptive"},
         {"batch": 250, "epochs": 4},
         {"sampling": "poisson", "mini_set": 1},
         {"sampling": "poisson", "mini_set": 50},
@@ -105,8 +103,6 @@ def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None
     expected = [
         (spending("fixed", 2.0), 50),
         (spending("fixed", 2.0 / TENSORS**0.5), 50),
-        (spending("fixed", 2.0 / MODULES**0.5), 50),
-        (spending("fixed", 2.0 / 3**0.5), 50),
         (spending("fixed", 2.0, batch=250), 80),
         (spending("poisson", 4.0).model_copy(update={"sets": 100}), 50),
         (spending("poisson", 2.0).model_copy(update={"sets": 2}), 50),
@@ -143,9 +139,7 @@ def test_what_was_seeded_mixes_examples_or_is_not_private_has_no_bound(
 # what was tried, and by hand: the noise over what one example moves, the sampling rate and the steps
 VARIED: list[tuple[dict[str, Any], float, float, int]] = [
     ({"mini_set": 1}, 2 * 2.0, 0.02, 50),
-    ({"mini_set": 1, "clipping": "layerwise"}, 2 * 2.0 / TENSORS**0.5, 0.02, 50),
-    ({"mini_set": 1, "clipping": "layerwise", "layers": "module"}, 2 * 2.0 / MODULES**0.5, 0.02, 50),
-    ({"mini_set": 1, "clipping": "layerwise", "groups": 3}, 2 * 2.0 / 3**0.5, 0.02, 50),
+    ({"mini_set": 1, "clipping": "adaptive"}, 2 * 2.0 / TENSORS**0.5, 0.02, 50),
     ({"mini_set": 1, "batch": 250, "epochs": 4}, 2 * 2.0, 0.05, 80),
     ({"mini_set": 50}, 2.0, 0.02, 50),
     ({"mini_set": 1, "sigma": 1.0}, 2 * 1.0, 0.02, 50),
@@ -182,7 +176,7 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
     tried: list[dict[str, Any]] = [
         {"sampling": "fixed"},
         {"sampling": "poisson", "mini_set": 1},
-        {"clipping": "layerwise"},
+        {"clipping": "adaptive"},
     ]
     searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
     whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", tmp_path)

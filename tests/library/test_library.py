@@ -3,8 +3,6 @@
 import math
 import re
 import subprocess
-import textwrap
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,54 +207,9 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.Capture
         exec(block, {})
 
 
-def entry_point(folder: Path, group: str, named: str) -> None:
-    """A package that is installed in ``folder``, with an entry point of the ``group``."""
-    (folder / "others-1.dist-info").mkdir()
-    about = "Metadata-Version: 2.1\nName: others\nVersion: 1\n"
-    (folder / "others-1.dist-info/METADATA").write_text(about)
-    (folder / "others-1.dist-info/entry_points.txt").write_text(f"[{group}]\nmine = {named}\n")
-
-
-def groups() -> list[str]:
-    """The groups of entry points that the page names."""
-    return [group for block in blocks("toml") for group in tomllib.loads(block)["project"]["entry-points"]]
-
-
-MODEL = """
-from torch import nn
-from pipeline.models.model import Model
-
-VERSION = 3
-
-def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
-"""
-
-
-def test_another_packages_model_is_one_by_its_entry_point(tmp_path: Path, warm: Path) -> None:
-    """Found, built, and asked for its version, in a process that has such a package."""
-    (tmp_path / "others/nets").mkdir(parents=True)
-    (tmp_path / "others/__init__.py").write_text("")
-    (tmp_path / "others/nets/flat.py").write_text(MODEL)
-    entry_point(tmp_path, groups()[0], "others.nets")
-    asked = textwrap.dedent("""
-        from pipeline.identity.versions import training
-        from pipeline.methods.registry import build_net
-        from pipeline.models.model import Model, architectures
-        assert "flat" in architectures() and "lenet5" in architectures()
-        print(build_net(Model(name="flat"), (1, 4, 4), 3)[1].weight.shape)
-        print(training("dpsgd", "flat")["model"])
-    """)
-    done = subprocess.run(
-        [warm / "python", "-c", asked], cwd=ROOT, capture_output=True, text=True,
-        env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": ""},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == ["torch.Size([3, 16])", "3"]
-
-
 PARAMS = """\
 source: {kind: official}
+code: [others]
 own: {}
 raw: {shapes: {}}
 data:
@@ -269,7 +222,7 @@ searches: {}
 """
 
 
-def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path, warm: Path) -> None:
+def test_a_packages_data_set_is_fetched(tmp_path: Path, warm: Path) -> None:
     """From a mirror with the bytes that the entry pins, and prepared; other bytes are refused."""
     mirror, project = tmp_path / "mirror", tmp_path / "project"
     mirror.mkdir()
@@ -284,8 +237,10 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
     official = mnist.edition("official")
     editions = {"official": Edition(pinned(official.train), pinned(official.test))}
     entry = replace(mnist, key="shapes", editions=editions, folders=("",))
-    (tmp_path / "others.py").write_text(f"from pipeline.data.catalog import *\nSHAPES = {entry}\n")
-    entry_point(tmp_path, groups()[1], "others:SHAPES")
+    (tmp_path / "others/data_sets").mkdir(parents=True)
+    (tmp_path / "others/data_sets/shapes.py").write_text(
+        f"from pipeline.data.catalog import *\nSHAPES = {entry}\n"
+    )
     (project / "params.yaml").write_text(PARAMS)
 
     def dprepro(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -306,9 +261,6 @@ def test_another_packages_data_set_is_fetched_by_its_entry_point(tmp_path: Path,
     refused = dprepro("fetch", "shapes")
     assert refused.returncode != 0
     assert str(first) in refused.stderr
-
-    (tmp_path / "others-1.dist-info/entry_points.txt").write_text(f"[{groups()[1]}]\nmine = others:File\n")
-    assert "'others:File' is no pipeline.data.catalog.Entry" in dprepro("fetch", "shapes").stderr
 
 
 def test_what_is_promised_is_there() -> None:

@@ -13,12 +13,12 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.augment import centred
 from pipeline.methods.base import Execution
-from pipeline.methods.batch_clipping.method import BatchClipping
+from pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.samples import Sample
 from pipeline.models.model import Model
-from pipeline.models.normalization import measuring
+from pipeline.models.normalization import BatchStatistics, measuring
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.statements import statement
 from pipeline.training.loop import Replica, make_task
@@ -41,12 +41,11 @@ def make(data: Prepared, model: Model, *wanted: BatchClippingSettings, how: Exec
     return BatchClipping(make_task(members, model, True, data, how), wanted, model.normalization)
 
 
-def begun(method: BatchClipping) -> tuple[dict, Bounds, Tensor]:
-    """State, bounds and step sizes of the first step."""
-    rates = torch.tensor([configured.learning_rate for configured in method.settings])
+def begun(method: BatchClipping) -> tuple[dict, Bounds]:
+    """State and bounds of the first step."""
     state = method.init()
-    state |= method.new_bounds(state, rates, 0)
-    return state, Bounds(*(state["bounds"][name] for name in Bounds._fields)), rates
+    state |= method.new_bounds(state, 0)
+    return state, Bounds(*(state["bounds"][name] for name in Bounds._fields))
 
 
 def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -66,7 +65,7 @@ def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) 
 @pytest.mark.parametrize(("model", "size"), [(BN, None), (BN, 4), (PLAIN, 1), (PLAIN, 12)])
 def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | None) -> None:
     method = make(tiny, model, settings(mini_set=size, sampling="shuffled", clip=0.05))
-    state, bounds, _ = begun(method)
+    state, bounds = begun(method)
     after, _ = method.step(method.init(), 0)
     configured = method.first
     total = {name: torch.zeros_like(value[0]) for name, value in state["parameters"].items()}
@@ -86,7 +85,7 @@ def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | 
 def test_expected_norms_are_those_of_single_public_examples(tiny: Prepared) -> None:
     """The fast way against one backward pass an example, with batch norm's statistics of D_pub."""
     method = make(tiny, BN, settings(note_norms=True))
-    state, bounds, _ = begun(method)
+    state, bounds = begun(method)
     parameters, public = single(state["parameters"]), method.public[0]
     assert torch.equal(centred(tiny_images(tiny), 32), F.pad(tiny_images(tiny), (2,) * 4))
     with measuring(method.task.net, torch.ones(len(public))) as given:
@@ -108,18 +107,19 @@ def tiny_images(data: Prepared) -> Tensor:
     return torch.from_numpy(data.splits["public"].inputs.copy())
 
 
-def test_norms_of_mini_sets_are_those_of_their_mean_gradients(tiny: Prepared) -> None:
-    method = make(tiny, BN, settings(norms="mini_set", mini_set=3, public_examples=7, augment="crop_flip"))
-    state, _, rates = begun(method)
-    data = replace(method.task, inputs=method.task.public, labels=method.task.public_labels)
-    theirs = make(tiny, BN, settings())
-    theirs.task = data
-    norms = []
-    for index in (torch.arange(3), torch.arange(3, 6)):  # the seventh is too few for a set
-        leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
-        actual = torch.autograd.grad(batch_loss(theirs, leaves, index), list(leaves.values()))
-        norms.append(torch.stack([g.norm() for g in actual]))
-    torch.testing.assert_close(method.public_norms(state, rates)[0], torch.stack(norms), rtol=1e-3, atol=1e-5)
+def test_layers_are_clipped_to_the_papers_bounds_and_zhangs() -> None:
+    norms = torch.tensor([[3, 4, 0.5, 0.0, 6, 4.5], [1, 0, 0, 0, 0, 0]])
+    adaptive, zhang = layer_bounds(torch.tensor([0.2, 0.4]), norms), layer_bounds(None, norms)
+    torch.testing.assert_close(adaptive.limits, torch.stack([0.2 * norms[0] / 6, 0.4 * norms[1]]))
+    torch.testing.assert_close(zhang.limits, norms)
+    assert layer_bounds(torch.tensor([0.2]), 0 * norms[:1]).limits.tolist() == [[0.0] * 6]  # no gradient
+    for bounds in (adaptive, zhang):
+        assert torch.equal(bounds.members, torch.eye(6).expand(2, -1, -1))
+        assert (bounds.weights == 1).all()
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), BatchStatistics(2, 1e-5), nn.Flatten(), nn.Linear(8, 3))
+    assert layer_names(net, [name for name, _ in net.named_parameters()]) == [
+        *("conv/0.weight", "conv/0.bias", "norm/1.weight", "norm/1.bias", "linear/3.weight", "linear/3.bias")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,10 @@ def test_norms_of_mini_sets_are_those_of_their_mean_gradients(tiny: Prepared) ->
     [
         (BN, {}),
         (BN, {"mini_set": 4, "sampling": "poisson", "augment": "crop_flip"}),
-        (BN, {"clipping": "zhang", "norms": "mini_set", "mini_set": 6, "sampling": "replacement"}),
-        (BN, {"sparsify": 2, "norms": "mini_set", "statistics": "running"}),
-        (PLAIN, {"mini_set": 1, "clipping": "multiplied"}),
-        (PLAIN, {"mini_set": 1, "sampling": "poisson", "groups": 3, "layer_noise": "least"}),
-        (PLAIN, {"mini_set": 6, "momentum": 0.5, "local_steps": 2, "layers": "module"}),
+        (BN, {"clipping": "full", "mini_set": 6, "sampling": "replacement"}),
+        (PLAIN, {"clipping": "zhang"}),
+        (BN, {"statistics": "running"}),
+        (PLAIN, {"mini_set": 1, "sampling": "poisson"}),
     ],
 )
 def test_how_it_is_computed_never_changes_the_result(
@@ -199,7 +198,7 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     method = make(tiny, Model(name="lenet5"), configured)
     method.views.scale = None  # DP-SGD takes its images in [0, 1]
     expected, _ = theirs.step(theirs.init(), 4)
-    actual, _ = method.step(method.init() | method.new_bounds(method.init(), torch.tensor([0.3]), 0), 4)
+    actual, _ = method.step(method.init() | method.new_bounds(method.init(), 0), 4)
     for name, value in expected["parameters"].items():
         torch.testing.assert_close(actual["parameters"][name], value, rtol=1e-4, atol=1e-6)
     spending = method.guarantee(0).spending
@@ -229,7 +228,7 @@ def moved(
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("size", [None, 1, 2])
-@pytest.mark.parametrize("clipping", ["full", "adaptive", "multiplied"])
+@pytest.mark.parametrize("clipping", ["full", "adaptive"])
 def test_one_record_moves_every_part_by_at_most_what_is_accounted(
     tiny: Prepared, sampling: str, size: int | None, clipping: str
 ) -> None:
@@ -237,7 +236,7 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
     configured = settings(batch=4, sampling=sampling, mini_set=size, clipping=clipping, clip=1e-3)
     furthest = torch.zeros(1)
     method = make(tiny, model, configured)
-    state, bounds, _ = begun(method)
+    state, bounds = begun(method)
     for step in range(5):
         sets = method.sample(step)
         if sets.mask.sum() == 0:
@@ -273,7 +272,7 @@ def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
     method = make(tiny, BN, configured)
     index = torch.tensor([[[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]]])
     mask = torch.tensor([[[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]])
-    state, bounds, _ = begun(method)
+    state, bounds = begun(method)
     assert (moved(method, state, bounds, Sample(index, mask), None, example=0) == 0).all()
 
 
@@ -281,11 +280,8 @@ def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
     ("changes", "parts"),
     [
         ({"clipping": "full"}, 1),
-        ({"clipping": "multiplied"}, 1),
-        ({"clipping": "layerwise"}, 16),
-        ({"clipping": "adaptive", "layers": "module"}, 8),
-        ({"clipping": "adaptive", "groups": 4}, 4),
-        ({"clipping": "zhang", "layer_noise": "least"}, 16),
+        ({"clipping": "adaptive"}, 16),
+        ({"clipping": "zhang"}, 16),
     ],
 )
 def test_the_guarantee_pays_the_root_of_the_parts(
@@ -297,14 +293,14 @@ def test_the_guarantee_pays_the_root_of_the_parts(
         assert spending is not None
         assert spending.noise_multiplier == pytest.approx(0.5 / math.sqrt(parts))
         assert (spending.sampling, spending.examples, spending.batch) == (sampling, 200, 12)
-    _, bounds, _ = begun(method)
+    _, bounds = begun(method)
     assert bounds.limits.shape == (1, parts)
 
 
 def test_noise_has_the_papers_scale(tiny: Prepared) -> None:
     for configured in (settings(), settings(sampling="poisson", mini_set=1), settings(clipping="full")):
         method = make(tiny, PLAIN, configured)
-        _, bounds, _ = begun(method)
+        _, bounds = begun(method)
         assert method.mechanism is not None
         expected = (bounds.members[0] @ (2 * 0.5 * bounds.limits[0]))[None]
         torch.testing.assert_close(method.mechanism.deviations(bounds), expected)
@@ -367,15 +363,3 @@ def test_plain_sgd_is_torchs(tiny: Prepared) -> None:
         state, _ = method.step(state, step)
     for name, value in leaves.items():
         torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=1e-5)
-
-
-def test_fixed_entries_stay_and_get_neither_gradient_nor_noise(tiny: Prepared) -> None:
-    method = make(tiny, BN, settings(sparsify=2, norms="mini_set", sigma=3.0, epochs=1))
-    state = method.init()
-    for step in range(6):
-        before = state
-        state, _ = method.step(state, step)
-        fixed = before["active"]["0.weight"] == 0
-        assert torch.equal(state["parameters"]["0.weight"][fixed], before["parameters"]["0.weight"][fixed])
-    assert fixed.any()
-    assert not fixed.all()

@@ -28,31 +28,9 @@ def with_batch_clipping(**changes: Any) -> dict[str, Any]:
     [
         ({"mini_set": 30}, "mini_set: 30 does not divide the batch; allowed: divisors of 100"),
         (
-            {"mini_set": 4, "local_steps": 8},
-            "local_steps: 8 does not divide the mini-set; allowed: divisors of 4",
-        ),
-        ({"sparsify": 5}, "norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"),
-        (
             {"clipping": "none"},
             "sigma: 0.5 without clipping protects nothing; allowed: 0 with 'clipping: none'",
         ),
-        (
-            {"local_steps": 2, "sampling": "poisson"},
-            "local_steps: 2; allowed with 'sampling: poisson': 1",
-        ),
-        (
-            {"momentum": 0.5},
-            "momentum: 0.5 with one local step does nothing; allowed: 0, or more local_steps",
-        ),
-        (
-            {"clipping": "full", "groups": 2},
-            "groups: 2 with 'clipping: full', which has one part; allowed: null",
-        ),
-        (
-            {"clipping": "multiplied", "layer_noise": "least"},
-            "layer_noise: 'least' with 'clipping: multiplied', which has one part; allowed: 'equal'",
-        ),
-        ({"public_examples": 9}, "public_examples: 9; allowed: 1 to 8"),
         ({"delta": 0.01}, "delta: 0.01 means nothing; allowed: below 1/1000"),
         ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
     ],

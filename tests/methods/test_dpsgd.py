@@ -1,4 +1,4 @@
-"""DP-SGD's step against a hand-written one; the three answers to where batch norm's statistics come from."""
+"""DP-SGD's step against a hand-written one; the two answers to where batch norm's statistics come from."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.dpsgd.statistics import JointStatistics, NoisyAverages, PublicStatistics
+from pipeline.methods.dpsgd.statistics import JointStatistics, PublicStatistics
 from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
@@ -69,7 +69,7 @@ def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn", "noisy_bn"])
+@pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn"])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
     check_ways(lambda how: make(tiny, settings, normalization, how), steps=2, rtol=1e-4, atol=1e-5)
@@ -157,53 +157,11 @@ def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared
         torch.testing.assert_close(together[index], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("normalization", ["public_bn", "batch_bn", "noisy_bn"])
+@pytest.mark.parametrize("normalization", ["public_bn", "batch_bn"])
 def test_statistics_of_no_layer_are_refused(tiny: Prepared, normalization: str) -> None:
     method = make(tiny, [dpsgd()], "none")
     with pytest.raises(UserError, match="no batch norm is trained"):
         Dpsgd(method.task, method.settings, normalization)
-
-
-def test_noisy_averages_are_scaled_by_the_papers_sensitivities(tiny: Prepared) -> None:
-    """Over neighbouring samples the first layer's statistics move by at most their share of the bound."""
-    configured = dpsgd(statistics_share=0.3, activation_range=4.0, clip=0.5)
-    method = make(tiny, [configured], "noisy_bn")
-    statistics, parameters = method.statistics, single(method.init()["parameters"])
-    assert isinstance(statistics, NoisyAverages)
-    actual = []
-    for count in (20, 19):  # 20 is the batch of the settings, L in the formulas
-        inputs, labels, mask = sample_of(method.task, np.arange(count))
-        inputs[19:] *= 50  # an outlier that truncation must hold back
-        actual.append(statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.5)).sums)
-    for part in ("mean", "var"):
-        moved = (actual[0][f"1.{part}"] - actual[1][f"1.{part}"]).abs().max().item()
-        assert 0 < moved <= 0.5 * statistics.scales[f"1.{part}"] * {
-            "mean": 4 / 20, "var": 16 * (3 / 20 - 3 / 400 + 1 / 8000)
-        }[part]  # fmt: skip
-    # all neurons at their bounds together are as long as their share says
-    neurons = 2 * (6 + 16 + 120 + 84 + 10)
-    each = [statistics.scales["1.mean"] * 4 / 20] * neurons
-    assert sum(value**2 for value in each) ** 0.5 == pytest.approx((0.3 / 0.7) ** 0.5)
-    assert statistics.lengthening**2 == pytest.approx(1 + 0.3 / 0.7)
-
-
-def test_released_averages_are_tracked_and_used_at_test(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd(averaging=0.25, clip=0.5)], "noisy_bn")
-    statistics, start = method.statistics, method.init()
-    inputs, labels, mask = sample_of(method.task, np.arange(20))
-    sums = statistics.clipper()(single(start["parameters"]), inputs, labels, mask, bounds(method, 0.5)).sums
-    averages = statistics.track(single(start["running"]), sums, torch.tensor(0.5))
-    weight, bias = (start["parameters"][f"0.{part}"][0] for part in ("weight", "bias"))
-    summed = F.conv2d(inputs, weight, bias, padding=2).clamp(-4, 4)
-    torch.testing.assert_close(averages["1.mean"], 0.25 * summed.mean((0, 2, 3)), rtol=1e-3, atol=1e-5)
-    state, _ = method.step(start, 0)
-    assert all(bool((value >= 0).all()) for name, value in state["running"].items() if name.endswith("var"))
-    network = method.network(method.model(state), 0)
-    assert torch.equal(network["1.mean"], state["running"]["1.mean"])
-    test = torch.from_numpy(tiny.splits["test"].inputs)
-    alone = torch.cat([method.logits(network, test[index : index + 1]) for index in range(5)], 1).argmax(-1)
-    assert torch.equal(alone, method.logits(network, test[:5]).argmax(-1))
-    assert method.guarantee(0).broken == (statement("noisy_averages"),)
 
 
 def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:

@@ -50,10 +50,6 @@ def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, A
             {**SOUND, "noise_batch": 1800},
             "noise_batch: 1800; allowed with 'variant: sound', which has no |L|: null",
         ),
-        (
-            {"exact": "inputs", "epsilon": float("inf")},
-            "exact: 'inputs'; allowed with 'epsilon: .inf', which noises nothing: 'nothing'",
-        ),
         ({"batch": 2000}, "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
     ],
 )
@@ -68,7 +64,6 @@ def test_laplace_noise_that_means_nothing_is_refused(changes: dict[str, Any], li
         ({"sensitivity": "map"}, "sensitivity: 'map' is not allowed: 'maps', 'neurons' or a number above 0"),
         ({"sensitivity": -1}, "sensitivity: -1 is not allowed: 'maps', 'neurons' or a number above 0"),
         ({"variant": "local"}, "'local' is not allowed: Input should be 'paper', 'code' or 'sound'"),
-        ({"exact": "labels"}, "'labels' is not allowed: Input should be 'nothing', 'inputs' or 'loss'"),
         ({"loss_share": 1}, "1 is not allowed: Input should be less than 1"),
         ({"clip": 1}, "clip: unknown key"),
     ],
@@ -121,7 +116,7 @@ def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
     configured = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
     alike = {
         "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
-        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1, "exact": "loss",
+        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1,
     }  # fmt: skip
     apart = {
         "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",

@@ -1,4 +1,4 @@
-"""Who is in which mini-set, and the gradient of one, against loops and torch's own optimiser."""
+"""Who is in which mini-set, and the gradient of one, against loops and torch's own batch norm."""
 
 import pytest
 import torch
@@ -78,9 +78,7 @@ def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it(how: Execution) -> 
     sets = draw_mini_sets(streams(), configured, step, EXAMPLES)
     assert sets.mask.sum() == 0
     net, parameters, inputs, labels = example()
-    nobody = mini_sets.gradient(
-        net, configured, how, inputs, labels, torch.zeros(12), parameters, torch.tensor(0.1)
-    )
+    nobody = mini_sets.gradient(net, how, inputs, labels, torch.zeros(12), parameters)
     assert nobody.loss == 0
     assert all(bool((value == 0).all()) for value in nobody.values.values())
 
@@ -103,8 +101,7 @@ def in_torch() -> nn.Module:
 @pytest.mark.parametrize("how", WAYS)
 def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how: Execution) -> None:
     net, parameters, inputs, labels = example()
-    rest = inputs, labels, torch.ones(12), parameters, torch.tensor(0.1)
-    actual = mini_sets.gradient(net, settings(), how, *rest)
+    actual = mini_sets.gradient(net, how, inputs, labels, torch.ones(12), parameters)
     theirs = in_torch()
     loss = F.cross_entropy(theirs(inputs), labels)
     loss.backward()
@@ -118,27 +115,7 @@ def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how:
 def test_who_is_not_there_leaves_no_trace(how: Execution) -> None:
     net, parameters, inputs, labels = example()
     mask = torch.tensor([1.0] * 8 + [0.0] * 4)
-    given = parameters, torch.tensor(0.1)
-    padded = mini_sets.gradient(net, settings(), how, inputs * mask[:, None], labels, mask, *given)
-    alone = mini_sets.gradient(net, settings(), how, inputs[:8], labels[:8], mask[:8], *given)
+    padded = mini_sets.gradient(net, how, inputs * mask[:, None], labels, mask, parameters)
+    alone = mini_sets.gradient(net, how, inputs[:8], labels[:8], mask[:8], parameters)
     for name, value in alone.values.items():
         torch.testing.assert_close(padded.values[name], value, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_scanning_with_momentum_is_torchs_way_over_step_size_and_pieces(how: Execution) -> None:
-    net, parameters, inputs, labels = example()
-    configured = settings(momentum=0.7, local_steps=3)
-    actual = mini_sets.gradient(
-        net, configured, how, inputs, labels, torch.ones(12), parameters, torch.tensor(0.05)
-    )
-    theirs = in_torch()
-    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.7)
-    for piece in range(3):
-        part = slice(4 * piece, 4 * piece + 4)
-        optimizer.zero_grad()
-        F.cross_entropy(theirs(inputs[part]), labels[part]).backward()
-        optimizer.step()
-    for name, value in theirs.named_parameters():
-        moved = (parameters[name] - value.detach()) / (0.05 * 3)
-        torch.testing.assert_close(actual.values[name], moved, rtol=1e-3, atol=1e-5)

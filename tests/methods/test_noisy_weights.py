@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -208,10 +207,3 @@ def test_augmentation_changes_what_is_seen(tiny: Prepared) -> None:
         state, _ = method.step(method.init(), 0)
         ends.append(state["parameters"]["0.weight"])
     assert not torch.equal(*ends)
-
-
-def test_a_record_from_before_scales_is_read_and_any_other_factor_refused() -> None:
-    said = noisy(sigma=0.1).model_dump()
-    assert type(noisy(sigma=0.1)).model_validate({**said, "scale": 1.0}) == noisy(sigma=0.1)
-    with pytest.raises(ValidationError, match="scale"):
-        type(noisy(sigma=0.1)).model_validate({**said, "scale": 10.0})

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.base import CURVES, Execution, Relevances, Task, as_input
+from pipeline.methods.base import Execution, Relevances, Task, as_input
 from pipeline.methods.laplace.adlm import INFORMED, LEAST_RELEVANCE, POWER, Adlm
 from pipeline.methods.laplace.loss_polynomial import SECOND
 from pipeline.methods.laplace.perturbed import SHARED, TINY, Perturbed
@@ -26,7 +26,6 @@ from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.mechanisms import release_laplace
 from pipeline.privacy.parameters import Noise
-from pipeline.privacy.statements import statement
 from pipeline.training.checkpoints import restore
 from pipeline.training.loop import Context, Progress, Replica, make_task
 from pipeline.training.side_by_side import train_replicas
@@ -241,21 +240,6 @@ def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepa
     before = functional_call(features, features_state, (as_input(method.task.inputs[:20]),))
     torch.testing.assert_close(actual["8.mean"], before.mean(0), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(actual["8.var"], before.var(0, correction=0), rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize(("exact", "quantity"), [("inputs", "inputs"), ("loss", "labels")])
-def test_a_quantity_may_be_left_exact_and_then_nothing_holds(
-    tiny: Prepared, exact: str, quantity: str
-) -> None:
-    method = make(tiny, ilm(exact=exact))
-    data, clean = method.release, as_input(method.task.inputs)
-    assert torch.equal(data.inputs[0], clean) == (exact == "inputs")
-    assert torch.equal(data.first[0], 0.5 - one_hot(method)) == (exact == "loss")
-    assert spent(method, quantity).scales == ()
-    guarantee = method.guarantee(0)
-    assert guarantee.broken == (statement("exact", quantity=quantity),)
-    assert guarantee.protects == statement("nobodys", quantity=quantity)
-    assert guarantee.not_covered == (CURVES,)  # which now are of data as they are
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:

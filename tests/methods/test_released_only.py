@@ -84,7 +84,6 @@ def models(data: Prepared, model: Model, configured: MethodSettings) -> tuple[Te
         (Model(name=LENET), DPSGD),
         (Model(name=LENET), DPSGD.model_copy(update={"optimizer": "adam", "momentum": 0.0})),
         (Model(name=LENET, normalization="public_bn"), DPSGD),
-        (Model(name=LENET, normalization="noisy_bn"), DPSGD),
         (Model(name=LENET, normalization="group", groups=2), TAN),
         (Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2), BC),
     ],

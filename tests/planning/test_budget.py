@@ -1,32 +1,16 @@
-"""The planner of private trainings, and rows turned into their simulations."""
+"""The planner of private trainings."""
 
 import json
-import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from pipeline.params import parse
 from pipeline.planning.budget import Plan, plan
 from pipeline.privacy.accounting import opacus_rdp
 from stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
-
-SETTINGS = {
-    "batch": 4096, "steps": 2500, "sigma": 3, "learning_rate": 4, "copies": 16, "augment": "crop_flip"
-}  # fmt: skip
-ROW: dict[str, Any] = {
-    **{"paper": "sander2022", "table": "f4", "label": "K = 16", "data": "images", "method": "tan"},
-    **{"model": {"name": "lenet5", "normalization": "group"}, "seeds": 2, "reproducible": False},
-    **{"settings": SETTINGS, "levels": [{"batch": 4096}]},
-}
-IMAGES = {"raw": "mnist", "train": 50_000, "validation": 1000, "public": {"raw": "mnist", "count": 9}}
-PARAMS: dict[str, Any] = {"raw": {"mnist": {}}, "data": {"images": IMAGES}}
 
 
 @pytest.fixture(scope="module")
@@ -130,61 +114,3 @@ def test_the_command_prints_the_plan() -> None:
     assert f"Tune with B 1, sigma {printed.simulation.sigma:.6g}" in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if "<- take" in line)
     assert line.split()[:3] == [str(printed.recommended.batch), f"{printed.recommended.sigma:.4g}", "100"]
-
-
-@pytest.fixture
-def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, Any]]:
-    """What `dprepro tan scale` prints, and the row of it, pasted into params.yaml and loaded."""
-    monkeypatch.chdir(tmp_path)
-
-    def scale(batch: int = 256, **changes: Any) -> tuple[str, Any]:
-        with Path("params.yaml").open("w") as file:
-            YAML().dump(PARAMS | {"rows": {"row": ROW | changes}}, file)
-        shown = CliRunner().invoke(app, ["tan", "scale", "row", "--batch", str(batch)])
-        if shown.exception is not None:
-            raise shown.exception
-        loaded = parse(YAML(typ="safe", pure=True).load(Path("params.yaml").read_text() + shown.stdout))
-        return shown.stdout, loaded.row(f"row-b{batch}")
-
-    return scale
-
-
-def test_a_row_becomes_its_simulation(scaled: Callable[..., tuple[str, Any]]) -> None:
-    shown, made = scaled()
-    assert shown.startswith("  # 1/16 of the cost of row. On the private data it spends epsilon 299 ")
-    assert (made.simulates, made.label, made.seeds) == ("row", "K = 16, simulated at B 256", 2)
-    (configured,) = made.resolved
-    assert (
-        configured.model_dump()
-        == configured.model_validate({**SETTINGS, "batch": 256, "sigma": 0.1875}).model_dump()
-    )
-
-
-def test_levels_keep_their_own_settings(scaled: Callable[..., tuple[str, Any]]) -> None:
-    _, made = scaled(axis="copies", levels=[{"copies": 1, "augment": "none"}, {"copies": 4}, {"copies": 16}])
-    assert [(each.copies, each.augment, each.batch, each.sigma) for each in made.resolved] == [
-        (1, "none", 256, 0.1875), (4, "crop_flip", 256, 0.1875), (16, "crop_flip", 256, 0.1875)
-    ]  # fmt: skip
-
-
-def test_levels_of_one_tan_become_one_and_small_ones_stay(scaled: Callable[..., tuple[str, Any]]) -> None:
-    levels = [{"batch": 256, "sigma": 0.1875}, {"batch": 2048, "sigma": 1.5}, {"batch": 4096}]
-    shown, made = scaled(levels=levels)
-    assert [made.level(configured) for configured in made.resolved] == ["batch=256"]
-    assert "1/24 of the cost" in shown
-
-
-def test_levels_that_differed_in_batch_alone_are_told_apart_by_noise(
-    scaled: Callable[..., tuple[str, Any]],
-) -> None:
-    shown, made = scaled(100, levels=[{"batch": 3000}, {"batch": 4096}])
-    assert [made.level(configured) for configured in made.resolved] == ["sigma=0.1", "sigma=0.0732422"]
-    assert re.search(r"epsilon 765 to 1,510 by itself", shown)
-
-
-def test_what_cannot_be_scaled_is_one_line(scaled: Callable[..., tuple[str, Any]]) -> None:
-    line = refusal_of(lambda: scaled(4096))
-    assert "--batch 4096: no level of 'row' is larger; allowed: 1 to 4095" in line
-    settings = {"batch": 64, "epochs": 1, "learning_rate": 1}
-    line = refusal_of(lambda: scaled(method="dpsgd", settings=settings, levels=[{"epsilon": 1}]))
-    assert "rows.row.method: 'dpsgd' can't be scaled; allowed: 'tan'" in line

@@ -229,7 +229,7 @@ OF_METHODS: dict[str, tuple[MethodSettings, dict[str, float]]] = {
     "dpsgd": (DpsgdSettings(batch=10, epochs=1, learning_rate=1, epsilon=1, delta=1e-5), {"epsilon": 8}),
     "tan": (TanSettings(batch=10, steps=10, sigma=1.2, learning_rate=1.0, delta=1e-5), {"sigma": 3.6}),
     "batch_clipping": (
-        BatchClippingSettings(batch=10, epochs=1, learning_rate=1, sigma=2, clipping="layerwise", delta=1e-5),
+        BatchClippingSettings(batch=10, epochs=1, learning_rate=1, sigma=2, clipping="adaptive", delta=1e-5),
         {"sigma": 6},
     ),
 }

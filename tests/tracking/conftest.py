@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.params import Settings
+from pipeline.results.schema import Record
 from pipeline.tracking import store
+from tests.reporting.made_up import dpsgd as example
 
 
 @pytest.fixture
@@ -39,3 +42,17 @@ def root(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     shutil.copy(empty_store, tmp_path / store.STORE)
     return tmp_path
+
+
+RUNS = 7  # of `small`: the row, two levels, two seeds each
+
+
+def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
+    """A row's record with two levels and two seeds."""
+    record = example.record(key, declared, shift=shift)
+    kept = tuple(
+        replica
+        for replica in record.replicas
+        if replica.level in ("epsilon=inf", "epsilon=3") and replica.seed < 2
+    )
+    return record.model_copy(update={"replicas": kept})

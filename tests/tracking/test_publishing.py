@@ -18,7 +18,7 @@ from pipeline.tracking import store
 from pipeline.tracking.publishing import MARKER, declared, publish, publish_tables, unpublished
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.publishers import RUNS, small
+from tests.tracking.conftest import RUNS, small
 
 LAYER, PLAIN = example.LAYER, example.PLAIN
 
@@ -54,9 +54,9 @@ def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Se
     done = publish([other, new], settings)
     assert (done.written, done.unchanged) == ((LAYER,), (PLAIN,))
     now = runs()
-    assert len(now) == RUNS[LAYER] + RUNS[LAYER]
+    assert len(now) == 2 * RUNS
     assert {run.info.run_id for run in now if run.data.tags["row"] == PLAIN} < before
-    assert len(runs(ViewType.DELETED_ONLY)) == RUNS[LAYER]
+    assert len(runs(ViewType.DELETED_ONLY)) == RUNS
     assert (root / MARKER).read_text() != marker
 
     records.history_path(LAYER, root).write_text("other\n")
@@ -85,7 +85,7 @@ def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Se
     client = MlflowClient(store.address())
     client.delete_experiment(client.get_experiment_by_name("davody2020").experiment_id)
     publish([record], settings)
-    assert len(runs()) == RUNS[LAYER]
+    assert len(runs()) == RUNS
 
 
 def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings: Settings) -> None:

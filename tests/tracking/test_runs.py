@@ -19,7 +19,7 @@ from pipeline.tracking.names import canonical
 from pipeline.tracking.publishing import declared, publish
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.publishers import small
+from tests.tracking.conftest import small
 
 NAME = "DPSGD (LN-LeNet-5)"
 RUNS = 7  # of a row of two levels and two seeds: itself, the levels, and their seeds

@@ -1,4 +1,4 @@
-"""`dprepro ui` publishes, serves, also others who publish, says where, and ends quietly."""
+"""`dprepro ui` publishes, serves pages and other publishers, prints links, and ends quietly."""
 
 import json
 import os
@@ -8,15 +8,20 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
+from pipeline.tracking.publishing import publish
+from pipeline.tracking.store import STORE_ENV
 from stages.ui import ui
 from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.conftest import answers
-from tests.tracking.publishers import RUNS, at_once, one_of_each, small
+from tests.tracking.conftest import RUNS, answers, small
 from tests.warm.commands import heed_ctrl_c
 
 
-def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, port: int) -> None:
+def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(
+    root: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = example.settings()
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
@@ -39,11 +44,17 @@ def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(root: Path, 
             f"{page}/api/2.0/mlflow/runs/search", asked, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            assert len(json.load(answer)["runs"]) == RUNS[example.LAYER]
+            assert len(json.load(answer)["runs"]) == RUNS
         said = refusal_of(lambda: ui(port=port, host="127.0.0.1"))
         assert said.startswith(f"127.0.0.1:{port}: can't serve there: Address already in use")
-        # a server's clients have no lock that keeps them apart
-        at_once(page, 3, 2, root / "clones", one_of_each(page))
+        clone = root / "clone"
+        clone.mkdir()
+        with monkeypatch.context() as patch:
+            patch.chdir(clone)
+            patch.setenv(STORE_ENV, page)
+            record = example.put(small(example.LAYER, settings, shift=0.1), clone)
+            assert publish([record], settings).written == (example.LAYER,)
+            assert publish([record], settings).unchanged == (example.LAYER,)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
         said, noise = process.communicate(timeout=60)
     finally:

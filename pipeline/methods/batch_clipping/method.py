@@ -1,4 +1,4 @@
-"""General Batch Clipping with layerwise clipping (Nguyen et al. 2023, Eq. 6 and sections 3.2, 3.3, B.2).
+"""General Batch Clipping with layerwise clipping (Nguyen et al. 2023, Eq. 6 and sections 3.2 and 3.3).
 
 A batch of m examples is cut into k = m / s mini-sets. Each mini-set gives one gradient, whose layers are
 clipped each to its own C_h; the k clipped gradients are summed, N(0, (2 C_h sigma)^2) is added, and the sum
@@ -11,24 +11,30 @@ What else is looked at is public: C_h from D_pub at the start of each epoch, and
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline.methods.base import State, Task, each, over_replicas
-from pipeline.methods.batch_clipping import layer_bounds, mini_sets, sparsify
+from pipeline.methods.batch_clipping import mini_sets
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.methods.transforms import Transforms
-from pipeline.models.normalization import initial_statistics, measured
+from pipeline.models.normalization import BatchStatistics, initial_statistics, measured
 from pipeline.privacy.clippers import Trial, refuse_memory
-from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors, clipped
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import statement
 
 RUNNING = statement("running_averages")
+TINY = 1e-12
+KINDS: dict[type[nn.Module], str] = {
+    nn.Conv2d: "conv",
+    nn.Linear: "linear",
+    BatchStatistics: "norm",
+    nn.GroupNorm: "norm",
+}
 
 
 class BatchClipping(PrivateSteps):
@@ -46,17 +52,15 @@ class BatchClipping(PrivateSteps):
         self.draws = 3 if self.first.augment == "crop_flip" else 0
         self.names = list(task.parameters)
         self.views = Transforms(task.public, self.first.side)
-        self.layers = layer_bounds.layers_of(task.net, self.names, self.first.layers)
-        self.members = self.layers.members.to(task.execution.device)
+        self.layers = layer_names(task.net, self.names)
         self.averaging = task.numbers(setting.averaging for setting in settings)
         # whether mini-sets are examples that can be taken the fast way, which knows no batch of one's own
-        self.single = self.first.set_size == 1 and not self.batch_norm and not self.first.sparsify
+        self.single = self.first.set_size == 1 and not self.batch_norm
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:
         """D_pub as the network sees it at test, and its labels."""
-        count = self.first.public_examples or len(self.task.public)
-        return self.views.plain(self.task.public[:count]), self.task.public_labels[:count]
+        return self.views.plain(self.task.public), self.task.public_labels
 
     @property
     def distance(self) -> float:
@@ -65,10 +69,9 @@ class BatchClipping(PrivateSteps):
 
     def spending(self, settings: BatchClippingSettings) -> SampledGaussian:
         """What a replica with these settings spends: L parts, each with noise of 2 C_h sigma."""
-        parts = layer_bounds.parts_of(settings, len(self.layers.names))
         return SampledGaussian(
             sampling=settings.sampling,
-            noise_multiplier=2 * settings.sigma / (self.distance * parts**0.5),
+            noise_multiplier=2 * settings.sigma / (self.distance * settings.parts(self.task.net) ** 0.5),
             examples=self.examples,
             batch=settings.batch,
             sets=settings.sets,
@@ -84,7 +87,7 @@ class BatchClipping(PrivateSteps):
         return self.of_examples if self.single else self._of_mini_sets
 
     def init(self) -> State:
-        """Initial parameters; running averages and what sparsification follows, where there are such."""
+        """Initial parameters, and running averages where there are any."""
         if self.first.private and not self.single:
             # the examples of a set may see each other; but the sets of a Poisson sample are padded to the
             # longest, and a network that mixes by itself would see by how much
@@ -95,7 +98,6 @@ class BatchClipping(PrivateSteps):
         return {
             "parameters": parameters,
             "running": {name: value.expand(replicas, -1) for name, value in running.items()},
-            **(sparsify.begin(parameters) if self.first.sparsify else {}),
         }
 
     def sample(self, step: int) -> Sample:
@@ -107,15 +109,14 @@ class BatchClipping(PrivateSteps):
         """One round of every replica; metrics are of its private batch, and of D_pub."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
-            state = {**state, **self.new_bounds(state, rates, step)}
+            state = {**state, **self.new_bounds(state, step)}
         bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
         sums, statistics, metrics = self.sums(state, self.sample(step), bounds, step)
-        shares = state["bounds"]["shares"]
-        sums = self.released(sums, bounds, step, shares)
+        sums = self.released(sums, bounds, step)
         # a public constant: how many mini-sets a Poisson sample really made is private
         count = self.first.sets
         parameters = {
-            name: value - each(value, rates) * self._trained(state, name, sums[name]) / count
+            name: value - each(value, rates) * sums[name] / count
             for name, value in state["parameters"].items()
         }
         running = {
@@ -123,14 +124,8 @@ class BatchClipping(PrivateSteps):
             for name, value in state["running"].items()
         }
         state = {**state, "parameters": parameters, "running": running}
-        if self.first.sparsify:
-            noise = torch.zeros_like(bounds.weights)
-            if self.mechanism is not None:
-                noise = self.mechanism.deviations(bounds, shares) * rates[:, None] / count
-            window_ends = (step + 1) % self.first.sparsify == 0
-            state = sparsify.follow(state, noise, self.first.sparsify, window_ends)
         if self.first.note_norms:
-            columns = zip(self.layers.names, state["norms"]["layers"].T, strict=True)
+            columns = zip(self.layers, state["norms"]["layers"].T, strict=True)
             metrics |= {f"layer_norm/{name}": column for name, column in columns}
         return state, metrics
 
@@ -163,77 +158,50 @@ class BatchClipping(PrivateSteps):
         self, state: State, sample: Sample, bounds: Bounds, step: int
     ) -> tuple[Tensors, Tensors, Tensors]:
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
-        clipper_arguments = () if self.single else (self.rates(step), state.get("active", {}))
-        batch = self.clipped_sums(state["parameters"], sample, bounds, step, *clipper_arguments)
+        batch = self.clipped_sums(state["parameters"], sample, bounds, step)
         count = batch.mask.sum(1).clamp_min(1)
         statistics = {name: batch.sums[name] / each(batch.sums[name], count) for name in state["running"]}
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
-    def new_bounds(self, state: State, rates: Tensor, step: int) -> State:
-        """What each layer is clipped to in the epoch that begins with ``step``, and the norms behind it."""
-        norms = self.public_norms(state, rates) if layer_bounds.needs_norms(self.first) else None
-        all_bounds = []
-        for replica, setting in enumerate(self.settings):
-            clip = setting.clip_at(step, self.steps) if setting.clipping != "none" else torch.inf
-            entries = [
-                self._trained(state, name, torch.ones_like(value))[replica].sum()
-                for name, value in state["parameters"].items()
-            ]
-            bounds, shares = layer_bounds.bounds(
-                setting,
-                self.members.new_tensor(clip),
-                self.members,
-                None if norms is None else norms[replica],
-                torch.stack(entries),
-            )
-            all_bounds.append({**bounds._asdict(), "shares": shares})
-        state = {
-            "bounds": {name: torch.stack([bounds[name] for bounds in all_bounds]) for name in all_bounds[0]}
-        }
-        if norms is not None:
-            layers = [layer_bounds.expected_norms(replica_norms, self.members) for replica_norms in norms]
-            state["norms"] = {"layers": torch.stack(layers)}
-        return state
-
-    def public_norms(self, state: State, rates: Tensor) -> Tensor:
-        """(R, P, T) norms of each tensor of the gradients of D_pub's examples, or of its mini-sets."""
-        execution = self.task.execution
-        inputs, labels = self.public
-        tensors, size, replica_norms = state["parameters"], 1, partial(self._norms, self._of_mini_sets)
-        arguments: tuple[Any, ...] = (rates, state.get("active", {}))
-        if self.first.norms == "mini_set":
-            size = min(self.first.set_size, len(labels))
-            count = len(labels) // size
-            inputs = inputs[: count * size].unflatten(0, (count, size))
-            labels = labels[: count * size].reshape(count, size)
+    def new_bounds(self, state: State, step: int) -> State:
+        """Bounds of each layer in the epoch that begins with ``step``, and the norms behind them."""
+        adaptive = self.first.clipping in ("adaptive", "zhang")
+        norms = self.public_norms(state) if adaptive or self.first.note_norms else None
+        clips = self.task.numbers(
+            torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
+            for setting in self.settings
+        )
+        if not adaptive or norms is None:
+            bounds = self.bounds(clips)
         else:
-            # statistics, which are held fixed here, come behind the parameters
-            tensors, arguments = self._with_statistics(tensors), ()
-            # made out here, as networks are not tried under `vmap`
-            replica_norms = partial(self._norms, self.of_examples)
-        at_once = max(1, execution.examples_at_once(self.task.replicas) // size)
+            bounds = layer_bounds(None if self.first.clipping == "zhang" else clips, norms)
+        noted = {} if norms is None else {"norms": {"layers": norms}}
+        return {"bounds": bounds._asdict(), **noted}
+
+    def public_norms(self, state: State) -> Tensor:
+        """(R, T) e_h: the norm of each tensor's gradient, averaged over the examples of D_pub."""
+        execution = self.task.execution
+        # batch norm's statistics, which are held fixed here, come behind the parameters
+        tensors = self._with_statistics(state["parameters"])
+        # made before `over_replicas`: networks are not tried under `vmap`
+        replica_norms = partial(self._norms, self.of_examples)
+        pieces = (values.split(execution.examples_at_once(self.task.replicas)) for values in self.public)
         norms = [
-            over_replicas(partial(replica_norms, *piece), execution)(tensors, *arguments)
-            for piece in zip(inputs.split(at_once), labels.split(at_once), strict=True)
+            over_replicas(partial(replica_norms, *piece), execution)(tensors)
+            for piece in zip(*pieces, strict=True)
         ]
-        return torch.cat(norms, 1)[..., : len(self.names)]
+        return torch.cat(norms, 1)[..., : len(self.names)].mean(1)
 
     @staticmethod
-    def _norms(
-        clipper: Callable[..., ClippedSum], inputs: Tensor, labels: Tensor, tensors: Tensors, *arguments: Any
-    ) -> Tensor:
-        """(P, T) unclipped norms of each tensor of one replica's gradients of P examples or mini-sets."""
+    def _norms(clipper: Clipper, inputs: Tensor, labels: Tensor, tensors: Tensors) -> Tensor:
+        """(P, T) unclipped norms of each tensor of one replica's gradients of P examples."""
         # each tensor a part of its own
         ones = next(iter(tensors.values())).new_ones(len(tensors))
         separate = Bounds(ones.diag(), ones, ones)
-        return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), separate, *arguments).norms
+        return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
 
     def _epoch(self, step: int) -> int:
         return self.first.epoch_at(step, self.steps)
-
-    def _trained(self, state: State, name: str, value: Tensor) -> Tensor:
-        """``value`` where the entries of a tensor are still trained, else 0."""
-        return value * state["active"][name] if self.first.sparsify else value
 
     def _with_statistics(self, parameters: Tensors) -> Tensors:
         """The parameters, and the statistics that batch norm has on D_pub with them."""
@@ -245,30 +213,44 @@ class BatchClipping(PrivateSteps):
         return {**parameters, **over_replicas(measure, sequential, shared=1)(parameters, self.public[0])}
 
     def _of_mini_sets(
-        self,
-        parameters: Tensors,
-        inputs: Tensor,
-        labels: Tensor,
-        mask: Tensor,
-        bounds: Bounds,
-        rate: Tensor,
-        active: Tensors,
+        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
         """Clipped sum over K mini-sets of one replica, and beside it the sums of their statistics.
 
-        Inputs are (K, S, ...), labels and mask (K, S); ``rate`` () is the step size inside a mini-set, and
-        ``active`` 1 for the entries of parameters that are still trained, empty where all are.
+        Inputs are (K, S, ...), labels and mask (K, S).
         """
         execution = self.task.execution
-        gradient = partial(mini_sets.gradient, self.task.net, self.first, execution)
+        gradient = partial(mini_sets.gradient, self.task.net, execution)
         # `over_replicas` takes the mini-sets of a replica one by one or together, as it does replicas
-        set_gradients = over_replicas(gradient, execution, shared=2)(inputs, labels, mask, parameters, rate)
-        values = {
-            name: value * active[name] if active else value for name, value in set_gradients.values.items()
-        }
+        set_gradients = over_replicas(gradient, execution, shared=1)(inputs, labels, mask, parameters)
         present = (mask.sum(1) > 0).float()
-        clipped_sets = clipped(values, set_gradients.loss, present, bounds)
+        clipped_sets = clipped(set_gradients.values, set_gradients.loss, present, bounds)
         statistics = {
             name: (value * present[:, None]).sum(0) for name, value in set_gradients.statistics.items()
         }
         return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})
+
+
+def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
+    """Bounds (R, ...) of trained tensors, each a layer of its own (sections 3.2 and 3.3).
+
+    Args:
+        clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to
+            C e_h / max e; None clips it to e_h (Zhang et al.).
+        norms: (R, T) e_h, of public examples alone, so that the bounds are public.
+    """
+    limits = norms
+    if clips is not None:
+        limits = clips[:, None] * norms / norms.amax(1, keepdim=True).clamp_min(TINY)
+    members = torch.eye(norms.shape[1], device=norms.device)
+    return Bounds(members.expand(len(norms), -1, -1), limits, torch.ones_like(norms))
+
+
+def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:
+    """Names of ``tensors`` behind the kind of their module, such as 'conv/0.weight'."""
+    modules = dict(net.named_modules())
+    owners = [name.rpartition(".")[0] for name in tensors]
+    kinds = [
+        "shortcut" if "shortcut" in owner else KINDS.get(type(modules[owner]), "other") for owner in owners
+    ]
+    return [f"{kind}/{name}" for kind, name in zip(kinds, tensors, strict=True)]

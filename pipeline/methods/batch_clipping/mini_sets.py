@@ -65,22 +65,11 @@ class Gradient(NamedTuple):
 
 
 def gradient(
-    net: nn.Module,
-    settings: BatchClippingSettings,
-    execution: Execution,
-    inputs: Tensor,
-    labels: Tensor,
-    mask: Tensor,
-    parameters: Tensors,
-    rate: Tensor,
+    net: nn.Module, execution: Execution, inputs: Tensor, labels: Tensor, mask: Tensor, parameters: Tensors
 ) -> Gradient:
     """g(w; S) of one mini-set by its own batch statistics: a function of w and of its examples alone.
 
-    The mini-set is scanned in `local_steps` pieces by SGD with momentum from w on, at step size ``rate``.
-    What it moves by, over step size and number of pieces, is g; with one piece that is the mean gradient.
-
     ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples whose mask is 0 have no part in it.
-    ``parameters`` are w, and ``rate`` () is the step size inside the mini-set.
     """
 
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
@@ -90,25 +79,5 @@ def gradient(
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, statistics)
 
-    differentiate = differentiated(loss, net, execution)
-    size = -(-len(labels) // settings.local_steps)
-    pieces = list(zip(inputs.split(size), labels.split(size), mask.split(size), strict=True))
-    weights, total = parameters, rate.new_zeros(())
-    velocity = displacement = {name: torch.zeros_like(value) for name, value in parameters.items()}
-    statistics: Tensors = {}
-    for piece in pieces:
-        gradients, (mean, piece_statistics) = differentiate(weights, *piece)
-        velocity = {name: settings.momentum * velocity[name] + value for name, value in gradients.items()}
-        displacement = {name: value + velocity[name] for name, value in displacement.items()}
-        weights = {name: value - rate * velocity[name] for name, value in weights.items()}
-        total = total + mean
-        statistics = {
-            name: value + statistics[name] if statistics else value
-            for name, value in piece_statistics.items()
-        }
-    count = len(pieces)
-    return Gradient(
-        {name: value / count for name, value in displacement.items()},
-        total / count,
-        {name: value / count for name, value in statistics.items()},
-    )
+    values, (mean, statistics) = differentiated(loss, net, execution)(parameters, inputs, labels, mask)
+    return Gradient(values, mean, statistics)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from pipeline.fields import Count, NotNegative, Positive, Share
+from pipeline.fields import Count, NotNegative, Positive
 from pipeline.methods.settings import Attack, Circumstances, EpochSettings, delta_problem
 from pipeline.privacy.parameters import Delta, Sampling
 
@@ -21,13 +21,13 @@ class BatchClippingSettings(EpochSettings):
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
     varying: ClassVar[frozenset[str]] = frozenset({"rate_decay", "clip_decay", "averaging"})
-    audited_without: ClassVar[dict[str, Any]] = {
-        **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
-        "local_steps": 1,
-    }
+    audited_without: ClassVar[dict[str, Any]] = {"augment": "none", "note_norms": False}
     canaries_without: ClassVar[dict[str, Any]] = {
-        **{"augment": "none", "note_norms": False, "sparsify": None, "public_examples": None},
-        **{"side": None, "groups": None, "statistics": "public"},
+        **{"augment": "none", "note_norms": False, "side": None, "statistics": "public"}
+    }
+    retired: ClassVar[dict[str, Any]] = {
+        **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
+        **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},
     }
     beginnings: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
@@ -35,31 +35,17 @@ class BatchClippingSettings(EpochSettings):
     }
 
     rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
-    # What is clipped to what (sections 3.2, 3.3, B.2). 'full': the whole gradient to C. 'layerwise': each
-    # layer to an even share, C / sqrt(L). 'adaptive': the paper's, C e_h / max e. 'zhang': e_h, whatever C.
-    # 'multiplied': the whole gradient to C, its layers multiplied by max e / e_h. 'none': plain SGD.
-    clipping: Literal["none", "full", "layerwise", "adaptive", "zhang", "multiplied"]
+    # What is clipped to what (sections 3.2 and 3.3). 'full': the whole gradient to C. 'adaptive': each
+    # trained tensor, a layer, to C e_h / max e; e_h is the mean norm of its gradients over D_pub's examples.
+    # 'zhang': each layer to e_h, whatever C. 'none': plain SGD.
+    clipping: Literal["none", "full", "adaptive", "zhang"]
     clip: Positive = 0.095  # C, the master clipping constant
     clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of C, an epoch
     sigma: NotNegative = 0.0  # noise has std 2 C_h sigma
     # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
     mini_set: Count | None = None
     sampling: Sampling = "fixed"
-    layers: Literal["tensor", "module"] = "tensor"  # what a layer is
-    # gathers the layers into so many groups of similar e_h, each clipped as one layer; None: doesn't
-    groups: Count | None = None
-    # The standard deviations are divided by p_h, with sum p_h^2 = L (footnote 4). 'equal': p_h = 1; 'least':
-    # those that make the noise's total energy least.
-    layer_noise: Literal["equal", "least"] = "equal"
-    # Whose gradients' norms e_h averages over D_pub: examples' (section 3.3), or mini-sets', as are clipped
-    norms: Literal["example", "mini_set"] = "example"
-    public_examples: Count | None = None  # of D_pub that e_h and batch norm at test take; None: all
     note_norms: bool = False  # e_h of every layer into the history
-    # Inside a mini-set: it is scanned in `local_steps` pieces by SGD with momentum, whose way is the gradient
-    momentum: Share = 0.0
-    local_steps: Count = 1
-    # Rounds of a window, after which entries that noise alone may have moved are fixed (3.4); None: never
-    sparsify: Count | None = None
     augment: Literal["none", "crop_flip"] = "none"  # of training images
     side: Count | None = None  # of crops in training, and of images at test, padded; None: as stored
     # batch_bn at test. 'public': the statistics of D_pub. 'running': averages of the mini-sets', as in the
@@ -90,11 +76,10 @@ class BatchClippingSettings(EpochSettings):
         return super().shortened(batch, steps).changed(changes)
 
     def parts(self, net: Any) -> int:
-        """L of the guarantee: parts of the gradient that are clipped and noised each on its own."""
-        from pipeline.methods.batch_clipping.layer_bounds import layers_of, parts_of
-
-        names = [name for name, value in net.named_parameters() if value.requires_grad]
-        return parts_of(self, len(layers_of(net, names, self.layers).names))
+        """L of the guarantee: parts of a gradient of ``net`` that are clipped and noised each on its own."""
+        if self.clipping in ("none", "full"):
+            return 1
+        return sum(value.requires_grad for value in net.parameters())
 
     @property
     def private(self) -> bool:
@@ -134,27 +119,6 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
                 f"{self.batch}"
             )
-        if self.set_size % self.local_steps:
-            return (
-                f"settings.local_steps: {self.local_steps} does not divide the mini-set; allowed: divisors "
-                f"of {self.set_size}"
-            )
-        if self.local_steps > 1 and self.sampling == "poisson":
-            # pieces of a set are cut by the longest set's length, so one example would change other sets too
-            return f"settings.local_steps: {self.local_steps}; allowed with 'sampling: poisson': 1"
-        if self.momentum > 0 and self.local_steps == 1:
-            return (
-                f"settings.momentum: {self.momentum} with one local step does nothing; allowed: 0, or more "
-                "local_steps"
-            )
-        if self.clipping in ("none", "full", "multiplied"):
-            condition = f"with 'clipping: {self.clipping}', which has one part; allowed"
-            if self.groups is not None:
-                return f"settings.groups: {self.groups} {condition}: null"
-            if self.layer_noise != "equal":
-                return f"settings.layer_noise: '{self.layer_noise}' {condition}: 'equal'"
-        if self.sparsify is not None and self.norms == "example":
-            return "settings.norms: 'example' counts fixed entries too; allowed with sparsify: 'mini_set'"
         if self.clipping == "none" and self.sigma > 0:
             return (
                 f"settings.sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: "
@@ -174,8 +138,6 @@ class BatchClippingSettings(EpochSettings):
                 f"data: {data!r} has a public split of {circumstances.public_raw!r}; {self.method!r} needs "
                 f"one of {circumstances.raw!r} itself"
             )
-        if (self.public_examples or 0) > circumstances.public:
-            return f"settings.public_examples: {self.public_examples}; allowed: 1 to {circumstances.public}"
         if circumstances.no_images and self.side is not None:
             return f"settings.side: is for images, and {data!r} has {circumstances.no_images}; allowed: null"
         return None

@@ -60,30 +60,24 @@ class Dpsgd(PrivateSteps):
         return self.statistics.clipper()
 
     def init(self) -> State:
-        """Initial parameters, what the optimiser keeps, and running averages where there are any."""
-        running = self.statistics.running().items()
-        replicas = self.task.replicas
-        return {
-            **self.optimizer.start(self.task.parameters),
-            "running": {name: value.expand(replicas, *value.shape) for name, value in running},
-        }
+        """Initial parameters and the optimiser's state."""
+        return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step of every replica; metrics are of its private sample."""
-        parameters, running = state["parameters"], state["running"]
-        tensors = self.network(self.model(state), 0) if self.first.private else parameters
-        batch = self.clipped_sums(tensors, self.sample(step), self.bounds(self.clips), step)
+        parameters = state["parameters"]
+        tensors = self.network(parameters, 0) if self.first.private else parameters
+        bounds = self.bounds(self.clips)
+        batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = batch.sums
         if self.first.private:
-            released = self.released(sums, self.bounds(self.clips * self.statistics.lengthening), step)
+            released = self.released(sums, bounds, step)
             sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(
                 parameters, released
             )
-            running = over_replicas(self.statistics.track, self.task.execution)(running, released, self.clips)
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.batch for name, value in sums.items()}
-        updated = self.optimizer.update(state, gradients, self.rates(step), step)
-        return {**updated, "running": running}, batch.metrics()
+        return self.optimizer.update(state, gradients, self.rates(step), step), batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The parameters and the statistics that normalise with them."""

@@ -1,9 +1,7 @@
 """What DP-SGD can be told."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, Self
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem, momentum_problem
@@ -20,12 +18,15 @@ class DpsgdSettings(EpochSettings):
     version: ClassVar[int] = 1
     normalizations: ClassVar[tuple[str, ...]] = (
         *("none", "layer", "group", "response"),
-        *("batch_bn", "public_bn", "noisy_bn"),
+        *("batch_bn", "public_bn"),
     )
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     audited_without: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "momentum": 0.0}
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "accountant"})
+    retired: ClassVar[dict[str, Any]] = {
+        **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
+    }
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
     optimizer: Literal["sgd", "adam"] = "sgd"  # what becomes of a noisy gradient spends nothing
@@ -37,11 +38,6 @@ class DpsgdSettings(EpochSettings):
     accountant: Literal["rdp", "pld"] = "rdp"
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
-    # noisy_bn only: C', the width of the range that summed inputs are truncated to before they are averaged;
-    # the share of 1 / noise^2 that the averages take; and alpha of Eqs. 9 and 10
-    activation_range: Positive = 8.0
-    statistics_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
 
     @property
     def private(self) -> bool:
@@ -66,8 +62,6 @@ class DpsgdSettings(EpochSettings):
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if problem := momentum_problem(self.optimizer, self.momentum):
             return problem
-        if circumstances.normalization == "noisy_bn" and not self.private:
-            return "model.normalization: 'noisy_bn' is made of noise; allowed: finite epsilons only"
         if self.private and (problem := delta_problem(self.delta, circumstances)):
             return problem
         return super().problem(circumstances)

@@ -3,7 +3,6 @@
 Each class here is one answer; all functions take and return one replica's tensors, and vmap adds replicas.
 """
 
-import math
 from collections import Counter
 
 import torch
@@ -18,10 +17,8 @@ from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.models.functional import functional_call
 from pipeline.models.normalization import (
     BatchStatistics,
-    initial_statistics,
     measured,
     measuring,
-    moments,
     statistics_layers,
 )
 from pipeline.privacy.clippers import clipper_factory
@@ -43,8 +40,6 @@ class NoStatistics:
     broken: tuple[Statement, ...] = ()
     # whether a sample may be computed in pieces
     divisible = True
-    # L2 norm of what an example adds to the released vector at most, over C
-    lengthening = 1.0
 
     def __init__(self, task: Task, settings: DpsgdSettings):
         """Keep what a function of parameters and examples needs besides them."""
@@ -58,14 +53,6 @@ class NoStatistics:
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
         return {}
-
-    def running(self) -> Tensors:
-        """Running averages before training, for one replica; only `NoisyAverages` keeps any."""
-        return {}
-
-    def track(self, running: Tensors, released: Tensors, clip: Tensor) -> Tensors:
-        """Running averages after a step."""
-        return running
 
     def input_statistics(self, parameters: Tensors) -> Tensors:
         """Statistics that enter an example's loss as inputs of their own, by name."""
@@ -228,80 +215,6 @@ class JointStatistics(NoStatistics):
         return vmap(joint_logits, chunk_size=size)(inputs)
 
 
-class NoisyAverages(JointStatistics):
-    """``noisy_bn``: the alternative that Davody et al. dismiss in section 3, to the letter.
-
-    The sample's own statistics normalise in training. Their running averages normalise at test, so they are
-    released with noise: summed inputs are truncated to a range C' wide, which by the paper bounds a mean's
-    sensitivity by S_mu and a variance's by S_sigma^2, and gradient and statistics share the budget as one
-    vector. Scaled to C sqrt(share / (1 - share)) the statistics make that vector C / sqrt(1 - share) long.
-    """
-
-    broken = (statement("noisy_averages"),)
-
-    def __init__(self, task: Task, settings: DpsgdSettings):
-        """As the others, without public images."""
-        super().__init__(task, settings)
-        self.public = self.public[:0]
-        self.half_range = settings.activation_range / 2
-        self.averaging = settings.averaging
-        share, batch, width = settings.statistics_share, settings.batch, settings.activation_range
-        self.lengthening = 1 / math.sqrt(1 - share)
-        layers = statistics_layers(self.net)
-        neurons = sum(len(layer.mean) for layer in layers.values())
-        sensitivity = {
-            "mean": width / batch,
-            "var": width**2 * (3 / batch - 3 / batch**2 + 1 / batch**3),
-        }
-        # of a statistic inside the released vector, over C
-        self.scales = {
-            f"{name}.{part}": math.sqrt(share / (1 - share)) / (bound * math.sqrt(2 * neurons))
-            for name in layers
-            for part, bound in sensitivity.items()
-        }
-        self.weights = dict.fromkeys(self.scales, 1.0)  # their scale is that of what is measured
-
-    def running(self) -> Tensors:
-        """Running averages before training: those of a standard normal."""
-        return initial_statistics(self.net)
-
-    def _clipped(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
-    ) -> ClippedSum:
-        parameters = {name: value for name, value in tensors.items() if name not in self.scales}
-        clip = bounds.limits[0]
-        joint = super()._clipped(parameters, inputs, labels, mask, Bounds.whole(clip, len(parameters)))
-        truncated = self._truncated(parameters, inputs, mask)
-        scaled = {name: clip * self.scales[name] * value for name, value in truncated.items()}
-        return ClippedSum({**joint.sums, **scaled}, joint.norms, joint.losses)
-
-    def _truncated(self, parameters: Tensors, inputs: Tensor, mask: Tensor) -> Tensors:
-        """Mean and variance of each neuron's truncated summed input."""
-        statistics: Tensors = {}
-
-        def record(name: str, summed: Tensor, output: Tensor) -> None:
-            # clamp would hand on a NaN, and one overflowing example would spoil what is released of all
-            values = torch.nan_to_num(summed).clamp(-self.half_range, self.half_range)
-            statistics[f"{name}.mean"], statistics[f"{name}.var"] = moments(values, mask)
-
-        with watch_layers(statistics_layers(self.net), record), measuring(self.net, mask):
-            functional_call(self.net, parameters, (inputs,))
-        return statistics
-
-    # at test the running averages normalise
-    logits = NoStatistics.logits
-
-    def track(self, running: Tensors, released: Tensors, clip: Tensor) -> Tensors:
-        """Eqs. 9 and 10 with the released statistics; a variance is never negative."""
-        averages = {}
-        for name, value in running.items():
-            noisy = released[name] / (clip * self.scales[name])
-            averages[name] = value + self.averaging * (noisy - value)
-            if name.endswith(".var"):
-                averages[name] = averages[name].clamp_min(0)
-        return averages
-
-
 def _linear_layers(net: nn.Module, example: Tensor) -> dict[str, nn.Linear]:
     """Those whose matrix is trained, that share no parameter and take one vector of each example, by name."""
     try:
@@ -337,5 +250,4 @@ STATISTICS: dict[str, type[NoStatistics]] = {
     "response": NoStatistics,
     "public_bn": PublicStatistics,
     "batch_bn": JointStatistics,
-    "noisy_bn": NoisyAverages,
 }

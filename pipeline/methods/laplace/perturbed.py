@@ -108,10 +108,6 @@ class Perturbed(Method):
         # with 1/|L| of the noise on an example, |L| times the epsilon is spent
         epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
         protects = statement("nobody" if reasons else f"{self.trust}_at_{epsilon_kind}")
-        if settings.exact != "nothing":
-            quantity = {"inputs": "inputs", "loss": "labels"}[settings.exact]
-            protects = protects if reasons else statement("nobodys", quantity=quantity)
-            reasons.append(statement("exact", quantity=quantity))
         return Guarantee(
             spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
             delta=0.0,
@@ -135,9 +131,7 @@ class Perturbed(Method):
     def identical(self) -> Tensor:
         """(R,) b of the noise on a feature where all have the same; 0: none."""
         return self.task.numbers(
-            0.0
-            if setting.exact == "inputs"
-            else self._input_sensitivity(setting) / (setting.input_share * setting.epsilon)
+            self._input_sensitivity(setting) / (setting.input_share * setting.epsilon)
             for setting in self.settings
         )
 
@@ -150,9 +144,7 @@ class Perturbed(Method):
     def loss_scales(self) -> Tensor:
         """(R,) b of the noise on each coefficient of the loss; 0: none."""
         return self.task.numbers(
-            0.0
-            if setting.exact == "loss"
-            else self._loss_sensitivity(setting) / (setting.loss_share * setting.epsilon)
+            self._loss_sensitivity(setting) / (setting.loss_share * setting.epsilon)
             for setting in self.settings
         )
 
@@ -239,7 +231,7 @@ class Perturbed(Method):
                 quantity="inputs",
                 claimed=settings.input_share * settings.epsilon,
                 distance=distance,
-                scales=() if settings.exact == "inputs" else tuple(inputs[:1] if equal else inputs),
+                scales=tuple(inputs[:1] if equal else inputs),
                 repeats=len(inputs) if equal else 1,
                 span=1.0,
             ),
@@ -247,7 +239,7 @@ class Perturbed(Method):
                 quantity="labels",
                 claimed=settings.loss_share * settings.epsilon,
                 distance=distance,
-                scales=() if settings.exact == "loss" else (labels,),
+                scales=(labels,),
                 repeats=2,  # 1/2 - y of the class before and the class after
                 span=1.0,
             ),

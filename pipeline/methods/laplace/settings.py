@@ -31,7 +31,8 @@ class IlmSettings(EpochSettings):
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "ILM (Phan et al.)"
     unit_inputs: ClassVar[bool] = True
-    varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share", "exact"})
+    retired: ClassVar[dict[str, Any]] = {"exact": "nothing"}
+    varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
@@ -46,8 +47,6 @@ class IlmSettings(EpochSettings):
     sensitivity: Sensitivity = None
     noise_batch: Count | None = None  # |L| in the noise's scale; None: the batch
     loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have what is left
-    # For the laboratory: a quantity that is left without its noise, to see what the others' does
-    exact: Literal["nothing", "inputs", "loss"] = "nothing"
     limit: Positive | None = None  # noisy inputs are cut off at plus and minus this
     optimizer: Literal["adam", "sgd"] = "adam"
 
@@ -87,11 +86,6 @@ class IlmSettings(EpochSettings):
             return (
                 f"settings.noise_batch: {self.noise_batch}; allowed with 'variant: sound', which has no |L|: "
                 "null"
-            )
-        if self.exact != "nothing" and not self.private:
-            return (
-                f"settings.exact: {self.exact!r}; allowed with 'epsilon: .inf', which noises nothing: "
-                "'nothing'"
             )
         return super().problem(circumstances)
 

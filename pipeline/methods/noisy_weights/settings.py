@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
 from pipeline.methods.settings import EpochSettings
@@ -18,6 +18,7 @@ class NoisyWeightsSettings(EpochSettings):
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "noisy weights (Davody et al.)"
     varying: ClassVar[frozenset[str]] = frozenset({"averaging"})
+    retired: ClassVar[dict[str, Any]] = {"scale": 1}
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight
@@ -31,11 +32,3 @@ class NoisyWeightsSettings(EpochSettings):
     # lambdas of the paper's scale invariance: factors on every matrix and on the bias added to its product,
     # with which the trained network is tested too
     scales: tuple[Positive, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_factor(cls, values: Any) -> Any:
-        """Records from before `scales` say ``scale: 1``, which is how every network is tested."""
-        if isinstance(values, dict) and values.get("scale") == 1:
-            return {name: value for name, value in values.items() if name != "scale"}
-        return values

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import LAST, Predict, State, Task, as_input, each, over_replicas
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
-from pipeline.methods.tan.recipes import RECIPES
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.methods.transforms import Transforms
 from pipeline.privacy.gradients import Tensors
@@ -41,8 +41,7 @@ class Tan(PrivateSteps):
         """One of ``settings`` a replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.copies = self.first.copies
-        self.recipe = RECIPES.get(self.first.augment)
-        self.draws = 0 if self.recipe is None else self.copies * self.recipe.draws
+        self.draws = 3 * self.copies if self.first.augment == "crop_flip" else 0
         self.views = Transforms(task.public, None)
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
         self.optimizer: Optimizer = Adam()
@@ -97,15 +96,13 @@ class Tan(PrivateSteps):
         """'last': the weights without average. 'vote': the average, on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
         predictors: dict[str, Predict] = {"last": lambda inputs, position: self.predict(last, inputs)}
-        if self.recipe is not None and self.copies > 1:
+        if self.draws and self.copies > 1:
             predictors["vote"] = partial(self._vote, self.network(model, 0))
         return predictors
 
     def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
         """(R, N, C, H, W) images as the network sees them, each augmented by its ``draws`` (R, N, P)."""
-        assert self.recipe is not None
-        images = self.recipe.apply(as_input(stored).flatten(0, 1), draws.flatten(0, 1))
-        return self.views.scaled(images.unflatten(0, stored.shape[:2]))
+        return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
         """The moving average after a step; its decay grows with the steps, so that it forgets the start."""
@@ -119,8 +116,7 @@ class Tan(PrivateSteps):
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
         """(R, B) classes most often predicted for K augmented copies of each image; of equals the first."""
-        assert self.recipe is not None
-        shape = (position + len(inputs), self.copies, self.recipe.draws)
+        shape = (position + len(inputs), self.copies, 3)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
         draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
         images = inputs.expand(self.task.replicas, *inputs.shape)

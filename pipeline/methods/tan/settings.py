@@ -34,7 +34,7 @@ class TanSettings(MethodSettings):
     # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
     # test image whose classes are voted on (AugTest)
     copies: Count = 1
-    augment: Literal["none", "crop_flip", "crop_flip_jitter", "resized_crop", "simclr"] = "none"
+    augment: Literal["none", "crop_flip"] = "none"
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: Share = 0.0  # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
     dampening: Share = 0.0

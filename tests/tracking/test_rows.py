@@ -1,0 +1,167 @@
+"""One of each run, whatever fails, is killed or is written twice."""
+
+import shutil
+from io import StringIO
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from pipeline.tracking import store
+from pipeline.tracking.drawing import Drawn
+from pipeline.tracking.publishing import DIGEST, is_whole, runs_by_row, sync_rows
+
+DATA = {"name": "digits", "digest": "1", "source_type": "local", "source": "{}", "profile": "{}"}
+
+
+class Row:
+    """A row with two runs below it, in an experiment of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.client = MlflowClient(f"sqlite:///{path}")
+        self.experiment = self.client.create_experiment(
+            "paper", artifact_location=(path.parent / "files").as_uri()
+        )
+
+    def drawn(self, accuracy: float = 0.5) -> Drawn:
+        below = tuple(
+            Drawn(name, {"row": "a"}, metrics=(("accuracy", accuracy, 0, 0),), data_set=DATA) for name in "bc"
+        )
+        return Drawn("a", {"row": "a", "kind": "row"}, below=below, digests={"record": accuracy})
+
+    def publish(self, accuracy: float = 0.5) -> bool:
+        """Whether it wrote."""
+        return bool(sync_rows(self.client, {"a": (self.experiment, self.drawn(accuracy))}))
+
+    def runs(self) -> list[Run]:
+        return list(self.client.search_runs([self.experiment]))
+
+    def assert_there_once(self, accuracy: float = 0.5) -> None:
+        assert is_whole(runs_by_row(self.client, self.experiment)["a"], self.drawn(accuracy))
+        head = next(run for run in self.runs() if DIGEST in run.data.tags).info.run_id
+        parents = [run.data.tags.get("mlflow.parentRunId") for run in self.runs()]
+        assert sorted(parents, key=str) == sorted([None, head, head], key=str)
+
+
+@pytest.fixture
+def row(tmp_path: Path, empty_store: Path) -> Row:
+    return Row(Path(shutil.copy(empty_store, tmp_path / "store.db")))
+
+
+def test_what_is_there_stays_as_it_is_and_what_changed_replaces_it(row: Row) -> None:
+    assert row.publish()
+    before = [run.to_dictionary() for run in row.runs()]
+    assert not row.publish()
+    assert [run.to_dictionary() for run in row.runs()] == before
+    assert row.publish(0.7)
+    row.assert_there_once(0.7)
+
+
+@pytest.mark.parametrize(
+    "stop_at", ["create_run", "log_batch", "log_inputs", "log_dict", "set_terminated", "set_tag"]
+)
+def test_a_row_cut_short_is_made_anew(row: Row, monkeypatch: pytest.MonkeyPatch, stop_at: str) -> None:
+    original, calls = getattr(MlflowClient, stop_at), []
+
+    def stops(*arguments: Any, **named: Any) -> object:
+        calls.append(arguments)
+        if len(calls) == (1 if stop_at in ("log_dict", "set_tag") else 2):
+            raise KeyboardInterrupt
+        return original(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, stop_at, stops)
+        with pytest.raises(KeyboardInterrupt):
+            row.publish()
+    assert row.runs()
+    assert row.publish()
+    row.assert_there_once()
+
+
+def test_a_deletion_cut_short_is_finished(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    row.publish()
+    delete, calls = MlflowClient.delete_run, []
+
+    def stops(self: MlflowClient, run: str) -> None:
+        calls.append(run)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        delete(self, run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "delete_run", stops)
+        with pytest.raises(KeyboardInterrupt):
+            row.publish(0.7)
+    # back to the old record: the runs left of it must not pass for the whole row
+    assert row.publish()
+    row.assert_there_once()
+
+
+def test_a_run_that_somebody_deleted_is_made_anew(row: Row) -> None:
+    row.publish()
+    row.client.delete_run(next(run for run in row.runs() if run.info.run_name == "b").info.run_id)
+    assert row.publish()
+    row.assert_there_once()
+
+
+def test_doubles_of_a_row_are_replaced_by_one(row: Row) -> None:
+    row.publish()
+    (digest,) = {run.data.tags[DIGEST] for run in row.runs() if DIGEST in run.data.tags}
+    for tags in ({DIGEST: digest}, {}):
+        row.client.create_run(row.experiment, tags={"row": "a", **tags})
+    assert row.publish()
+    row.assert_there_once()
+
+
+def test_a_write_that_fails_leaves_the_old_runs_and_is_made_up_for(
+    row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row.publish()
+    before = {run.info.run_id for run in row.runs()}
+
+    def fails(*arguments: Any, **named: Any) -> None:
+        raise MlflowException("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_inputs", fails)
+        with pytest.raises(MlflowException, match="disk is full"):
+            row.publish(0.7)
+    assert before < {run.info.run_id for run in row.runs()}
+    assert row.publish(0.7)
+    row.assert_there_once(0.7)
+
+
+def test_a_second_publisher_waits_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: Queue[str] = Queue()
+
+    class Stderr(StringIO):
+        def write(self, text: str) -> int:
+            said.put(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Stderr())
+    order: list[str] = []
+
+    def second() -> None:
+        with store.opened() as client:
+            order.append("second")
+            client.create_experiment("second")
+
+    with store.opened() as client:
+        thread = Thread(target=second)
+        thread.start()
+        assert (
+            said.get(timeout=120)
+            == f"{root / store.STORE}: another publisher is writing; waiting for it to finish"
+        )
+        order.append("first")
+        client.create_experiment("first")
+    thread.join(120)
+    assert order == ["first", "second"]
+    names = {experiment.name for experiment in MlflowClient(store.address()).search_experiments()}
+    assert {"first", "second"} <= names
