@@ -96,7 +96,7 @@ class Standing:
             return None
         from pipeline.models.frozen import same_fingerprint
 
-        settings = type(self.row.resolved[0]).model_validate(replica.settings)
+        settings = type(self.row.resolved[0]).recorded(replica.settings)
         here = frozen_here(self.row.model, settings, replica.seed, self.data)
         return None if same_fingerprint(here, replica.frozen) else "frozen tensors"
 
