@@ -56,12 +56,12 @@ def compared(difference: "Difference") -> str:
 def accounted(line: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed.
 
-    A level's line ends with the uses of private data that no epsilon covers. The row's composition and a
-    remark on a large delta follow.
+    A level's line ends with the uses of private data that no epsilon covers. The reason why examples don't
+    meet in a clipped sum, the row's composition and a remark on a large delta follow.
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered
-    from pipeline.reporting.wording import composition, delta_remark
+    from pipeline.reporting.wording import composition, delta_remark, isolation
     from pipeline.results import records
 
     ledgers, audit = records.read_ledgers(line), records.read_audit(line)
@@ -74,9 +74,14 @@ def accounted(line: str) -> Iterator[str]:
         uses = not_covered(ledger, attacks, ledgers.composition if ledgers else None)
         outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
+    if run := records.read_run(line):
+        proven = [ledger for each in by_level.values() for ledger in each if ledger.epsilon_upper is not None]
+        yield from sorted(
+            {f"examples apart: {isolation(ledger)}" for ledger in proven if not ledger.releases}
+        )
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)
-    if run := records.read_run(line):
+    if run:
         remarks = {delta_remark(trained.delta, run.origin(trained).examples) for trained in run.replicas}
         yield from sorted(remark for remark in remarks if remark)
 

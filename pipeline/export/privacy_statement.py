@@ -128,6 +128,11 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
         f"one person is in one {ledger.unit.removeprefix('one ')}: {UNIT}",
         *([f"sampling: {sampled}"] if sampled else []),
         f"noise: {kind}, {source} (device: {device})",
+        *(
+            []
+            if ledger.epsilon_upper is None or ledger.releases
+            else [f"examples apart: {wording.isolation(ledger)}"]
+        ),
         "the code is the mechanism that is accounted for: tests hold it to the slow, obvious way, and audits "
         "attack it; neither is a proof",
     )

@@ -79,7 +79,7 @@ def ledger_of(
             ),
             others=others,
         )
-    return ledger.model_copy(update={"noise": trained.noise})
+    return ledger.model_copy(update={"noise": trained.noise, "isolation": trained.isolation})
 
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:

@@ -12,6 +12,7 @@ from torch.func import grad, vmap
 from pipeline.models.functional import functional_call
 from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
@@ -108,6 +109,8 @@ class Method(ABC):
     """
 
     test_draws = 1  # of the noise at test whose accuracies are averaged; 1 where nothing is random
+    isolation: Isolation | None = None  # the reason why examples don't meet in a private step
+    unproven: tuple[Statement, ...] = ()  # why nothing is proven of a network that only trials vouch for
     noise_drawn_once = (
         False  # whether its noise is drawn once, so that a resumed run must go on with the same
     )

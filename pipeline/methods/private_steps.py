@@ -11,15 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pipeline.errors import UserError
 from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded
-from pipeline.privacy.clippers import clipper_factory
+from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism, added_in_float32
+from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import Statement, statement
 
 NOISELESS = statement("no_noise")
+# Steps from one comparison of an example with itself alone to the next: each costs a pass
+CHECKED_EVERY = 100
+DIFFERENT = 0.05  # relative difference above what rounding makes, also where it decides a ReLU
 
 
 class PrivateSteps(Method):
@@ -70,15 +75,30 @@ class PrivateSteps(Method):
 
     @cached_property
     def of_examples(self) -> Clipper:
-        """Clipped sums of examples' gradients; made once, as the fast way runs an example to know its layers.
+        """Clipped sums of examples' gradients; made once, as an example is run to know the layers."""
+        return self.factory(self.task.net)
+
+    @cached_property
+    def factory(self) -> ClipperFactory:
+        """The way by which clipped sums of examples' gradients are computed.
 
         Raises:
-            UserError: the network's examples see each other.
+            UserError: the network mixes examples.
         """
         example, execution = self.test_inputs(self.task.public[:1]), self.task.execution
         return clipper_factory(
             self.task.net, example, self.copies, execution.reference, execution.single_replica
-        )(self.task.net)
+        )
+
+    @property
+    def isolation(self) -> Isolation | None:  # type: ignore[override]
+        """The reason why examples don't meet in a private step; None where they do, or nothing is private."""
+        return None if self.mechanism is None or self.broken else self.factory.isolation
+
+    @property
+    def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
+        """That only trials vouch for the network, where it changes variables outside of itself."""
+        return (statement("tried"),) if self.isolation == "tried" else ()
 
     @cached_property
     def clips(self) -> Tensor:
@@ -110,8 +130,13 @@ class PrivateSteps(Method):
         fits_float32 = added_in_float32(sample.chosen.shape[1], self.pass_size(sample))
         clipping_bounds = bounds.double() if accounts_rounding and not fits_float32 else bounds
         sums: Tensors = {}
-        norms, losses, masks = [], [], []
+        norms: list[Tensor] = []
+        losses, masks = [], []
         for inputs, labels, mask in self._batches(sample, step):
+            if not norms and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
+                self._compare_with_alone(
+                    clipped_sum, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
+                )
             pass_sum = clipped_sum(tensors, inputs, labels, mask, clipping_bounds, *arguments)
             summed = (
                 {name: value.double() for name, value in pass_sum.sums.items()}
@@ -123,6 +148,53 @@ class PrivateSteps(Method):
             losses.append(pass_sum.losses)
             masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
         return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
+
+    def _compare_with_alone(
+        self,
+        clipped_sum: Callable[..., ClippedSum],
+        tensors: Tensors,
+        batch: tuple[Tensor, Tensor, Tensor],
+        arguments: tuple[Any, ...],
+        step: int,
+    ) -> None:
+        """Compare what one example, or mini-set, adds to a pass with what it gives alone.
+
+        Raises:
+            UserError: they differ by more than rounding. That training stops is a release of its own.
+        """
+        inputs, labels, mask = batch
+        place = step // CHECKED_EVERY % labels.shape[1]
+        copies = inputs.shape[1] // labels.shape[1]
+        own = torch.zeros_like(mask)
+        own[:, place] = mask[:, place]
+        here = slice(place, place + 1)
+        with NoDropout():
+            part = clipped_sum(tensors, inputs, labels, own, *arguments)
+            alone = clipped_sum(
+                tensors,
+                inputs[:, place * copies : (place + 1) * copies],
+                labels[:, here],
+                mask[:, here],
+                *arguments,
+            )
+        size, difference = (
+            torch.stack([value.flatten(1).norm(dim=1) for value in values]).norm(dim=0)
+            for values in (
+                alone.sums.values(),
+                [torch.nan_to_num(part.sums[name] - value) for name, value in alone.sums.items()],
+            )
+        )
+        loss = alone.losses[:, 0]
+        if bool(
+            (difference > DIFFERENT * size).any()
+            or ((part.losses[:, place] - loss).abs() > DIFFERENT * loss.abs().clamp_min(1)).any()
+        ):
+            raise UserError(
+                f"step {step}: an example's part of a clipped sum differs from the one that it has alone by "
+                f"{float((difference / size).max()):.2g} of its size: the network mixes examples, or keeps "
+                "something of them between calls; nothing is proven of this training, and that it stops here "
+                "tells something of its private data"
+            )
 
     def released(self, sums: Tensors, bounds: Bounds, step: int, shares: Tensor | None = None) -> Tensors:
         """Clipped sums with their noise; as they are where nothing is private."""

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +39,8 @@ from pipeline.privacy.network_state import (
     prints_inside,
     prints_outside,
 )
+from pipeline.privacy.parameters import Isolation
 
-Isolation = Literal["by_construction", "one_at_a_time", "tried"]
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
 FEWEST, KINDS = 3, 8  # made-up examples: of expensive networks, and of others
 FEW_SIZES = (1, 2, 3)  # of batches of expensive networks
@@ -64,12 +64,7 @@ class ClipperFactory:
 
     @property
     def isolation(self) -> Isolation:
-        """The reason why an example's clipped gradient is a function of that example alone.
-
-        'by_construction': a pass runs the network on one example under `vmap`. 'one_at_a_time': a pass sees
-        one example. 'tried': one of the two, but the network changes variables outside of itself, and only
-        calls on made-up inputs showed that these don't matter.
-        """
+        """The reason why examples don't meet: 'tried' where variables outside of the network change."""
         if self.tried:
             return "tried"
         return "one_at_a_time" if self.way is OneByOne else "by_construction"
@@ -125,7 +120,7 @@ def refuse_memory(net: nn.Module, example: Tensor) -> None:
     Raises:
         UserError: see `kept_state`.
     """
-    with fixed_randomness(example.device), _NoDropout():
+    with fixed_randomness(example.device), NoDropout():
         kept_state(net, random_inputs(net, example, 4).split(2))
 
 
@@ -239,7 +234,7 @@ class Trial:
         trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
         self.tensors = {name: value.detach() for name, value in trained.items()}
         self.tensors |= initial_statistics(self.net)
-        with fixed_randomness(self.device), _NoDropout():
+        with fixed_randomness(self.device), NoDropout():
             usual = random_inputs(self.net, example, 2)
             self.state = kept_state(self.net, usual.split(1), self.tolerance)
             cost = multiplications(self.net, usual[:1])
@@ -266,7 +261,7 @@ class Trial:
     def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
         """Whether the sums of batches are those of single examples."""
         sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
-        with fixed_randomness(self.device), _NoDropout(), _without_own_rules():
+        with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
                 return all(self._is_right(factory, self.examples[:size], under_vmap) for size in sizes)
             except Exception:  # it has no rule for a layer, or torch none for an operation
@@ -452,10 +447,11 @@ def _without_own_rules() -> Iterator[None]:
             kind.vmap = rule
 
 
-class _NoDropout(TorchFunctionMode):
+class NoDropout(TorchFunctionMode):
     """Dropout as a function hands on what it is given, also within attention."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What ``function`` gives without dropout."""
         name, options = getattr(function, "__name__", ""), kwargs or {}
         if "dropout" in name:
             return args[0]

@@ -11,6 +11,10 @@ Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
 # How noise is made. 'float32': numbers of that type, added to sums of that type, which holds for real numbers
 # only. 'grid': integers on a grid, which a rounded real number's probabilities have exactly.
 Noise = Literal["float32", "grid"]
+# The reason why an example's clipped gradient is a function of that example alone. 'by_construction': a pass
+# runs the network on one example, under `vmap`. 'one_at_a_time': a pass sees one example. 'tried': calls on
+# made-up inputs, and checks in training; nothing proves it.
+Isolation = Literal["by_construction", "one_at_a_time", "tried"]
 # Far below any use, and far above where floats end, beyond which a bound could no longer be told from none.
 LEAST_DELTA = 1e-100
 # What may fail every other time promises nothing; near 1 rounding would decide what is left of it.

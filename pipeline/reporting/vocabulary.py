@@ -32,6 +32,7 @@ class Words(Strict):
     severities: dict[str, Word]
     outcomes: dict[str, Word]
     claims: dict[str, Word]
+    isolation: dict[str, str]
     attacks: dict[str, str]
     bounds: dict[str, str]
     statements: dict[str, str]  # with places for what a statement names

@@ -130,6 +130,11 @@ def delta(ledger: Ledger) -> str:
     return "–" if ledger.delta is None else number(ledger.delta) if ledger.delta else "0 (pure)"
 
 
+def isolation(ledger: Ledger) -> str:
+    """The reason why examples don't meet in a clipped sum."""
+    return WORDS.isolation[ledger.isolation or "before_noted"]
+
+
 def bound(ledger: Ledger) -> str:
     """What is proven: ``ε ≤ 2.87``, or that nothing is."""
     return "no bound" if ledger.epsilon_upper is None else f"ε ≤ {upwards(ledger.epsilon_upper)}"

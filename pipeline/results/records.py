@@ -234,7 +234,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
     """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
-    if ledger.noise != replica.noise:
+    if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):
         return True
     if ledger.epsilon_upper is not None and (replica.broken or made.reproducible):
         return True

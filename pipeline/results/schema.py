@@ -21,7 +21,7 @@ from pipeline.errors import shown
 from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.parameters import Noise
+from pipeline.privacy.parameters import Isolation, Noise
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
@@ -93,6 +93,7 @@ class Ledger(Strict):
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
     noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
+    isolation: Isolation | None = None  # as of `Trained`
     # true upper bound of the mechanism as run; None: there is none, see `reasons`
     epsilon_upper: NotNegative | None
     accountant: Plain | None  # that computed `epsilon_upper`
@@ -217,6 +218,9 @@ class Trained(OfReplica):
     not_covered: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
     protects: Statement | None = None
     noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
+    # the reason why examples don't meet in a clipped sum; None: they do, or nothing is clipped, or it was
+    # trained before this was noted
+    isolation: Isolation | None = None
     weights: Plain | None  # digest of the file of its weights; None: from before each had its own
     # fingerprint of the tensors that training left as `build` gave them (`pipeline.models.frozen`); (): none,
     # or trained before this was noted

@@ -18,6 +18,7 @@ from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
 from pipeline.methods.dpsgd import method as dpsgd
 from pipeline.methods.laplace import adlm, perturbed
+from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.registry import build_method, build_net
 from pipeline.models.model import Model
 from pipeline.pretrained.lrp import relevances
@@ -64,6 +65,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clippers, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "refuse_memory", lambda *_: None)
+    monkeypatch.setattr(PrivateSteps, "_compare_with_alone", lambda *_: None)
 
 
 def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:

@@ -24,8 +24,9 @@ from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import BatchStatistics, initial_statistics, measured
 from pipeline.privacy.clippers import Trial, refuse_memory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
+from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from pipeline.privacy.statements import statement
+from pipeline.privacy.statements import Statement, statement
 
 RUNNING = statement("running_averages")
 TINY = 1e-12
@@ -85,6 +86,20 @@ class BatchClipping(PrivateSteps):
     def clipper(self) -> Callable[..., ClippedSum]:
         """Of mini-sets of one example as in DP-SGD; of others by their own mean gradients."""
         return self.of_examples if self.single else self._of_mini_sets
+
+    @property
+    def isolation(self) -> Isolation | None:  # type: ignore[override]
+        """The reason why mini-sets don't meet; only trials show that none sees by how much it is padded."""
+        if self.single or self.mechanism is None or self.broken:
+            return super().isolation
+        if self.first.sampling == "poisson":
+            return "tried"
+        return "one_at_a_time" if self.task.execution.replicas_at_once == 1 else "by_construction"
+
+    @property
+    def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
+        """As of single examples."""
+        return super().unproven if self.single else ()
 
     def init(self) -> State:
         """Initial parameters, and running averages where there are any."""

@@ -17,6 +17,7 @@ from pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.privacy.accounting import noise_for
+from pipeline.privacy.clippers import ClipperFactory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.statements import statement
 
@@ -58,6 +59,11 @@ class Dpsgd(PrivateSteps):
     def of_examples(self) -> Clipper:
         """Clipped sums of examples' gradients, as the normalisation's statistics say what these are."""
         return self.statistics.clipper()
+
+    @property
+    def factory(self) -> ClipperFactory:
+        """As the normalisation's statistics have it."""
+        return self.statistics.factory
 
     def init(self) -> State:
         """Initial parameters and the optimiser's state."""

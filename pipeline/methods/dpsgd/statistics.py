@@ -4,6 +4,7 @@ Each class here is one answer; all functions take and return one replica's tenso
 """
 
 from collections import Counter
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from pipeline.models.normalization import (
     measuring,
     statistics_layers,
 )
-from pipeline.privacy.clippers import clipper_factory
+from pipeline.privacy.clippers import ClipperFactory, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum
 from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
 from pipeline.privacy.layers import trained_layers, watch_layers
@@ -60,10 +61,15 @@ class NoStatistics:
 
     def clipper(self) -> Clipper:
         """Clipped sums of gradients with respect to parameters and `input_statistics`."""
+        return self.factory(self.net)
+
+    @cached_property
+    def factory(self) -> ClipperFactory:
+        """The way by which they are computed where examples don't see each other."""
         execution = self.execution
         return clipper_factory(
             self.net, self.example, reference=execution.reference, single_replica=execution.single_replica
-        )(self.net)
+        )
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
         """The gradient of the parameters from everything that was released."""

@@ -1,0 +1,80 @@
+"""Examples of a pass are compared with themselves alone, and the reason why they don't meet is kept."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import UserError
+from pipeline.methods import private_steps
+from pipeline.methods.base import Execution, Task
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.models.model import Model
+from pipeline.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
+from pipeline.privacy.randomness import Streams
+
+CPU = Execution(torch.device("cpu"), 1, 256)
+SETTINGS = TanSettings(batch=8, steps=4, sigma=1.0, learning_rate=0.1, delta=1e-5)
+CALLS: list[int] = []
+
+
+class Branching(nn.Module):
+    """Looks at the values of an example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(784, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.stack([self.layer(image.flatten()) * (1 if image.sum() > 0 else 2) for image in inputs])
+
+
+def trained(net: nn.Module, replicas: int = 2) -> private_steps.PrivateSteps:
+    random = torch.Generator().manual_seed(0)
+    task = Task(
+        net=net,
+        parameters={
+            name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
+        },
+        inputs=torch.randint(256, (40, 1, 28, 28), dtype=torch.uint8, generator=random),
+        labels=torch.randint(10, (40,), generator=random),
+        public=torch.randint(256, (8, 1, 28, 28), dtype=torch.uint8, generator=random),
+        public_labels=torch.arange(8),
+        streams=Streams([f"{replica}" for replica in range(replicas)], False, CPU.device),
+        execution=CPU,
+    )
+    method = build_method("tan", task, [SETTINGS] * replicas, "none")
+    assert isinstance(method, private_steps.PrivateSteps)
+    return method
+
+
+def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+    """Examples whose gradients are scaled by how many there are."""
+    net = build_net(Model(name="lenet_300_100"), (1, 28, 28), 10)
+    one = PerExample(net)(tensors, inputs, labels, mask, bounds)
+    return one._replace(sums={name: value * len(labels) ** 0.5 for name, value in one.sums.items()})
+
+
+def test_a_part_that_differs_from_what_an_example_has_alone_stops_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(private_steps, "CHECKED_EVERY", 2)
+    method = trained(build_net(Model(name="lenet_300_100"), (1, 28, 28), 10))
+    state = method.init()
+    state, _ = method.step(state, 0)
+    method.of_examples = mixing
+    state, _ = method.step(state, 1)  # not compared
+    with pytest.raises(
+        UserError, match=r"step 2: an example's part of a clipped sum differs.* tells something"
+    ):
+        method.step(state, 2)
+
+
+def test_the_reason_why_examples_do_not_meet_is_kept() -> None:
+    net = build_net(Model(name="lenet_300_100"), (1, 28, 28), 10)
+    assert trained(net).isolation == "by_construction"
+    net.register_forward_hook(lambda layer, inputs, output: CALLS.append(len(CALLS)))
+    method = trained(net)
+    assert method.isolation == "tried"
+    assert [said.key for said in method.unproven] == ["tried"]
+    assert trained(Branching()).isolation == "one_at_a_time"
