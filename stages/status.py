@@ -7,14 +7,16 @@ def status() -> None:
     from pipeline.identity.plan import gpu_here
     from pipeline.ledgers.data_budget import data_budgets
     from pipeline.params import load
-    from pipeline.reporting.wording import data_budget
 
     settings = load()
     told = standing.status(settings, gpu_here())
     for line in standing.lines(told):
         print(line)
-    for budget in data_budgets(settings):
-        print(data_budget(budget))
+    if budgets := data_budgets(settings):
+        from pipeline.reporting.wording import data_budget  # with its statistics
+
+        for budget in budgets:
+            print(data_budget(budget))
     if told.untrained or told.changed or told.unmeasured or told.unaccounted:
         print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
     else:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas
 
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError, reading, shown
@@ -33,6 +32,8 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     Raises:
         UserError: the file is none, lacks a column, or a row has nothing in one.
     """
+    import pandas  # only here: images would wait for it
+
     try:
         with reading(path), warnings.catch_warnings():
             # of rows that are longer than the first
