@@ -93,6 +93,10 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         UserError: the folder can't be written. After any error ``folder`` is as it was.
     """
     building, replaced = beside(folder), beside(folder, REPLACED)
+    # it may lie where `clear_leftovers` does not look
+    for match in filter(None, (_BESIDE.fullmatch(path.name) for path in folder.parent.glob(".*"))):
+        if match["name"] == folder.name:
+            _clear(folder.parent, match)
     with writing(building):
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
@@ -133,6 +137,11 @@ def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
             yield
     except Timeout as problem:
         raise UserError(f"{lock}: {busy}") from problem
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a path's name is one under which a process writes beside a file's place."""
+    return _BESIDE.fullmatch(path.name) is not None
 
 
 def clear_leftovers() -> None:

@@ -1,13 +1,16 @@
 """Everything that lies in the folder, compared with everything that vouches for it.
 
 Prepared arrays have digests in their manifests, raw files in the catalogue, weights and curves in the runs.
-What is spent follows from settings, and ledgers from what is spent. DVC's lock has signed them all; MLflow is
-drawn from records. Whoever can rewrite all of these at once can make anything up, but no ledger.
+Candidates of a search follow from params.yaml, its choice from their accuracies, spending from settings, and
+ledgers from spending. Plans are compared with the commit that rows were trained at. `dvc.lock` signs all of
+them, and MLflow's runs are drawn from records. An edit that rewrites all of these at once is not noticed, but
+for ledgers.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, cached_property, partial
 from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,17 +20,21 @@ from pipeline.data import prepared, raw
 from pipeline.data.own import private
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
+from pipeline.identity import entries as identities
 from pipeline.identity import provenance
 from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
 from pipeline.ledgers.accountants import fast_accountants
 from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.declared import check_spending
+from pipeline.ledgers.declared import CALIBRATED, check_spending, declared
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.params import PARAMS, Settings, pick
+from pipeline.params.candidates import candidates
+from pipeline.params.documents import parse_yaml
 from pipeline.results import records
-from pipeline.results.schema import Composition, Entry
+from pipeline.results.histories import curve_difference, read_history
+from pipeline.results.schema import Composition, Entry, Run, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.transport import dvclock
 
@@ -56,16 +63,20 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     Raises:
         UserError: there is no such row or account.
     """
-    declared = {**settings.accounts, **settings.rows}
+    known = {**settings.accounts, **settings.rows}
     for key in lines:
-        pick(declared, key, "row or account")
+        pick(known, key, "row or account")
     if not lines:
         yield from _folder_findings(settings)
     for path, stage in dvclock.changed(lines):
         key, present = stage.partition("@")[2], path.exists()
-        if present or not key or key in declared:  # what is declared no more may be gone
+        if present or not key or key in known:  # what is declared no more may be gone
             what = "is not what" if present else "is missing, which"
             yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
+    signed = Signed(settings)
+    for path in sorted(records.SEARCHES.glob("*.json")):
+        if not lines or path.stem in {settings.rows[key].search for key in lines if key in settings.rows}:
+            yield _finding(f"{path}", partial(_search, path.stem, settings, signed))
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
             yield _finding(key, partial(_account, key, settings))
@@ -127,6 +138,123 @@ def _account(key: str, settings: Settings) -> str | None:
     return None
 
 
+class Signed:
+    """Identities of ledgers, in dvc.lock and now: the records of a row's searches are a part of them."""
+
+    def __init__(self, settings: Settings):
+        """``settings``: params.yaml."""
+        self._settings = settings
+
+    @cached_property
+    def _now(self) -> dict[str, str]:
+        now: dict[str, str] = identities.entries(self._settings)["ledger"]
+        return now
+
+    @cached_property
+    def _lock(self) -> dict[str, str]:
+        return dvclock.Signed().digests
+
+    def holds(self, row: str) -> bool | None:
+        """Whether a row's searches are those that its ledger was signed with; None: it was not signed."""
+        signed = self._lock.get(f"ledger@{row}")
+        return None if signed is None else signed == self._now[row]
+
+
+def _search(name: str, settings: Settings, signed: Signed) -> str | None:
+    """A search's record: its candidates by params.yaml, their accuracies and spending, its signature."""
+    from pipeline.training.search import candidate_spent
+
+    record, path = records.read_search(name), records.search_path(name)
+    if record is None or name not in settings.searches:
+        return f"{PARAMS} has no such search"
+    definition, row = settings.searches[name], settings.row(settings.searches[name].row)
+    if record.row != definition.row or record.provenance.reproducible != row.reproducible:
+        raise UserError(f"{path}: row or reproducible: not what {PARAMS} has")
+    choices = list(candidates(name, settings))
+    declared_candidates = [
+        (row.level(configured), values, definition.seeds) for values, configured in choices
+    ]
+    if declared_candidates != [(each.level, each.settings, each.seeds) for each in record.candidates]:
+        raise UserError(
+            f"{path}: {len(record.candidates)} candidates: not the {len(choices)} of {PARAMS}'s grid; "
+            f"`git checkout` the file or run `dprepro search {name}`"
+        )
+    examples = settings.split(row.data).validation
+    compared = set()
+    for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
+        where = f"{path}: candidates.{place}"
+        for accuracy in candidate.validation_accuracy:
+            if not isclose(accuracy * examples, round(accuracy * examples), abs_tol=1e-2):
+                raise UserError(
+                    f"{where}: validation_accuracy {accuracy:g}: not a share of {examples} examples"
+                )
+        # step sizes change nothing of what is spent, and each mechanism takes a second to calibrate
+        essence = configured.model_dump_json(exclude={"learning_rate"}), candidate.spent
+        if essence in compared:
+            continue
+        compared.add(essence)
+        made = declared(
+            row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
+        )
+        steps = configured.total_steps(record.provenance.examples)
+        if made is not None and not _same_spending(candidate.spent, candidate_spent(made, steps)):
+            raise UserError(f"{where}: spent: not what its settings come to")
+    rows = [key for key, each in settings.rows.items() if each.search == name or key == record.row]
+    holds = {key: signed.holds(key) for key in rows}
+    if wrong := [key for key, held in holds.items() if held is False]:
+        raise UserError(
+            f"{path}: not what {dvclock.LOCK} has of ledger@{wrong[0]}; `git checkout` the file or run "
+            f"`dvc repro ledger@{wrong[0]}`"
+        )
+    return None if True in holds.values() else f"signature: {dvclock.LOCK} has no ledger of its row"
+
+
+def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | None) -> bool:
+    if recorded is None or expected is None:
+        return recorded is expected
+    left, right = recorded.spending, expected.spending
+    if isinstance(left, float) or isinstance(right, float):
+        return (
+            isinstance(left, float) and isinstance(right, float) and isclose(left, right, rel_tol=CALIBRATED)
+        )
+    if not isclose(left.noise_multiplier, right.noise_multiplier, rel_tol=CALIBRATED):
+        return False
+    spending = left.model_copy(update={"noise_multiplier": right.noise_multiplier})
+    return recorded.model_copy(update={"spending": spending}) == expected
+
+
+def check_plan(key: str, run: Run, settings: Settings) -> None:
+    """Compare the plan that a row was trained under with the plan of params.yaml, now and in its commit.
+
+    Raises:
+        UserError: they differ.
+    """
+    name, planned = settings.rows[key].plan, settings.plan_digest(key)
+    if name is None:
+        return
+    if any(origin.plan != planned for origin in run.origins):
+        raise UserError(
+            f"{records.run_path(key)}: plan {name!r}: not the one of {PARAMS} that it was trained under"
+        )
+    if Path().resolve() != provenance.PIPELINE.parent.resolve():
+        return  # its commits are of another checkout
+    now = settings.plans[name].model_dump(mode="json")
+    for revision in sorted({origin.revision for origin in run.origins if origin.revision}):
+        then = _plans_at(revision)
+        if then is not None and (then.get(name) or {}) != now:
+            raise UserError(
+                f"{PARAMS}: plans.{name}: not what it was in commit {revision[:8]}, which trained {key}"
+            )
+
+
+@cache
+def _plans_at(revision: str) -> dict[str, Any] | None:
+    """Plans of params.yaml as of a commit; None where git does not have it."""
+    text = provenance.committed_text(PARAMS, revision)
+    block = None if text is None else re.search(r"^plans:\n(?:[ #].*\n|\n)*", text, re.MULTILINE)
+    return None if text is None else parse_yaml(block[0], PARAMS)["plans"] if block else {}
+
+
 def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
     """A row's files, each compared with the one before: settings, run, weights, evaluation, ledger.
 
@@ -153,6 +281,14 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
             f"has it; `dprepro train {key}`"
         )
+    check_plan(key, run, settings)
+    curves = read_history(records.history_path(key))
+    evaluation = records.read_evaluation(key)
+    for measured in evaluation.replicas if evaluation else ():
+        if difference := curve_difference(measured, curves):
+            raise UserError(
+                f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
+            )
     standing = Standing.here(key, settings)
     for trained in run.replicas:
         if reason := standing.differs(run, trained):

@@ -14,6 +14,6 @@ def adopt(
     from pipeline.transport import adopt as run
 
     for adopted in run(load(), file):
-        print(f"{adopted.row}: adopted")
+        print(f"{adopted.row}: {adopted.replicas} of {adopted.packed} replicas adopted")
         for note in adopted.notes:
             print(f"  {note}")

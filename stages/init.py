@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+from pipeline.errors import UserError
+from pipeline.files import is_temporary, write_bytes, write_text
+
 TEMPLATE = Path(__file__).with_name("laboratory")
 # What has another name in a laboratory: wheels leave files out that begin with a dot, and DVC takes every
 # dvc.yaml of a checkout for its own
@@ -25,47 +28,63 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Empty, or to be made.")],
 ) -> None:
     """Begin a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
-    from pipeline.errors import UserError
-    from pipeline.files import writing
-
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    files = _files()
+    if folder.exists() and not (folder.is_dir() and _begun(folder, files)):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")
     if shutil.which("git") is None:
         raise UserError("git: not installed; DVC keeps track of results with it")
+    was_empty = not folder.exists() or not any(folder.iterdir())
     try:
-        with writing(folder):
-            _fill(folder)
-        # where there is a checkout around it, the laboratory is a part of that
-        inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
-        if subprocess.run(inside, capture_output=True).returncode:
-            made = subprocess.run(["git", "init", "--quiet", str(folder)], capture_output=True, text=True)
-            if made.returncode:
-                raise UserError(f"{folder}: git can't make a checkout of it: {' '.join(made.stderr.split())}")
-            _guard(folder / ".git/hooks/pre-commit")
+        _make(folder, files)
     except BaseException:
-        for path in folder.iterdir() if folder.exists() else ():
+        for path in folder.iterdir() if was_empty and folder.exists() else ():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
     print(f"{folder}: a laboratory. There `dvc repro` trains its first row, and writes reports/index.html")
 
 
+def _make(folder: Path, files: dict[str, bytes]) -> None:
+    """Write the files and make a checkout of the folder; what a killed try left is completed."""
+    for path in [path for path in folder.rglob("*") if is_temporary(path)]:
+        path.unlink()
+    for name, content in files.items():
+        write_bytes(folder / name, content)
+    # where there is a checkout around it, the laboratory is a part of that
+    inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
+    if (folder / ".git").exists() or subprocess.run(inside, capture_output=True).returncode:
+        made = subprocess.run(["git", "init", "--quiet", str(folder)], capture_output=True, text=True)
+        if made.returncode:
+            raise UserError(f"{folder}: git can't make a checkout of it: {' '.join(made.stderr.split())}")
+        _guard(folder / ".git/hooks/pre-commit")
+
+
 def _guard(hook: Path) -> None:
-    """Let git refuse commits with private files, where no template of git's brought another hook."""
+    """Have git refuse commits with private files, unless a template of git's brought another hook."""
+    script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n"
     if not hook.exists():
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n")
+        write_text(hook, script)
+    if hook.read_text(errors="replace") == script:
         hook.chmod(0o755)
 
 
-def _fill(folder: Path) -> None:
-    """Write what a laboratory begins with, and which dprepro it is made for."""
+def _files() -> dict[str, bytes]:
+    """Files of a new laboratory by name, requirements.txt with the version of dprepro that made it."""
     from importlib.metadata import version
 
-    folder.mkdir(parents=True, exist_ok=True)
+    files = {"requirements.txt": f"dprepro[lab]=={version('dprepro')}\n".encode()}
     for path in TEMPLATE.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             parts = path.relative_to(TEMPLATE).parts
-            target = folder.joinpath(*(NAMES.get(part, part) for part in parts))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    (folder / "requirements.txt").write_text(f"dprepro[lab]=={version('dprepro')}\n")
+            files["/".join(NAMES.get(part, part) for part in parts)] = path.read_bytes()
+    return files
+
+
+def _begun(folder: Path, files: dict[str, bytes]) -> bool:
+    """Whether a folder holds nothing but these files, git's own and temporary ones, as after a killed try."""
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if path.is_dir() or name.parts[0] == ".git" or is_temporary(name):
+            continue
+        if files.get(name.as_posix()) != path.read_bytes():
+            return False
+    return True

@@ -1,6 +1,5 @@
 """`dprepro search NAME`: hyper-parameters judged on validation data."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -19,6 +18,7 @@ def search(
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared
+    from pipeline.results import records
     from pipeline.training import search as library
     from stages.progress import showing
     from stages.train import enough_memory, execution, side_by_side
@@ -31,8 +31,9 @@ def search(
     how = execution(device, physical, replicas_at_once)
     with showing(f"search {name}") as show, enough_memory(device):
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
-    print(f"search {name}: written, {path}")
-    for level, chosen in json.loads(path.read_text())["chosen"].items():
+    print(f"search {name}: {path}")
+    record = records.read_search(name)
+    for level, chosen in record.chosen.items() if record else ():
         values = (
             f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
             for key, value in chosen.items()

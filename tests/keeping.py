@@ -10,16 +10,31 @@ import numpy as np
 from pipeline.files import digest_file
 from pipeline.identity import versions
 from pipeline.params import PAPERS
+from pipeline.params.searched import best
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records, schema
-from pipeline.results.schema import Entry, Evaluated, Evaluation, Ledger, Ledgers, Record, Run, Trained
+from pipeline.results.schema import (
+    Candidate,
+    Entry,
+    Evaluated,
+    Evaluation,
+    Ledger,
+    Ledgers,
+    Provenance,
+    Record,
+    Replaced,
+    Run,
+    SearchRecord,
+    Trained,
+)
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
 
 def lasting(kept: dict[str, Any]) -> dict[str, Any]:
-    """A run or an evaluation without what differs from one to the next, or when somebody commits."""
-    for part in (*kept["replicas"], *kept.get("origins", ())):
+    """A run, an evaluation or a search without what differs from one to the next, or at the next commit."""
+    parts = (*kept.get("replicas", kept.get("candidates", ())), *kept.get("origins", ()))
+    for part in (*parts, kept.get("provenance", {})):
         for name in PASSING:
             part.pop(name, None)
     return kept
@@ -49,6 +64,39 @@ def _spending(ledger: Ledger) -> SampledGaussian | None:
     return SampledGaussian(
         sampling="poisson", noise_multiplier=ledger.noise_multiplier, batch=batch, examples=examples
     )
+
+
+def keep_search(
+    root: Path,
+    name: str,
+    row: str,
+    *candidates: dict[str, Any],
+    replaced: tuple[Replaced, ...] = (),
+    **made: Any,
+) -> None:
+    """Write a search's record; ``candidates`` and provenance ``made`` override parts of made-up ones."""
+    origin: dict[str, Any] = {
+        "config": "none", "made_by": {}, "revision": None, "dirty": None, "data": {}, "examples": 100,
+        "edition": {}, "versions": {}, "device": "cpu", "reproducible": False, "command": "none",
+    }  # fmt: skip
+    tried = [
+        Candidate.model_validate(
+            {"level": "epsilon=3", "settings": {}, "seeds": 1, "seconds": 1.0}
+            | {"validation_accuracy": [0.5] * candidate.get("seeds", 1)}
+            | candidate
+        )
+        for candidate in candidates
+    ]
+    record = SearchRecord(
+        name=name,
+        row=row,
+        judged_on="validation split",
+        candidates=tuple(tried),
+        chosen=best(tried),
+        provenance=Provenance.model_validate(origin | made),
+        replaced=replaced,
+    )
+    records.write_search(record, root)
 
 
 def keep(record: Record, root: Path, by_other_version: bool = False) -> None:

@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
+from pipeline.data.own.files import check_regular
 from pipeline.errors import UserError, printable, reading
 from pipeline.export.inputs import VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
 from pipeline.export.model_card import model_card
@@ -23,6 +24,7 @@ from pipeline.export.networks import (
     rebuilt,
     replica_of,
     same,
+    size_of,
     tensors_of,
     trained_network,
 )
@@ -38,7 +40,7 @@ from pipeline.files import (
     write_text,
 )
 from pipeline.ledgers.data_budget import budget_of
-from pipeline.limits import RECORD_BYTES
+from pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from pipeline.models.reads import noting_reads
 from pipeline.params import Settings
 from pipeline.results import records
@@ -91,7 +93,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder is there; the
             replica was not measured or accounted for; or its network can't be computed without the data.
     """
-    if folder.exists():
+    if folder.exists() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
     row = settings.row(key)
     data = prepared.load(row.data)
@@ -128,14 +130,21 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         privacy=statement,
         files={name: digest(content) for name, content in parts.items()},
     )
+    described = json.loads(exported.model_dump_json())
+    sealed = {**described, "digest": digest_json(described)}
+    config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    if folder.exists():
+        # a killed export that had placed its folder may be run again
+        if (folder / CONFIG).read_bytes() != config.encode():
+            raise UserError(f"{folder}: is there already; allowed: a new folder")
+        folder_predictor(folder)
+        return exported
     with replacing_folder(folder) as building:
         for name, content in parts.items():
             write_bytes(building / name, content)
         card = model_card(record, replica, data, settings.split(row.data).raw, statement)
         write_text(building / CARD, card)
-        told = json.loads(exported.model_dump_json())
-        sealed = {**told, "digest": digest_json(told)}
-        write_text(building / CONFIG, json.dumps(sealed, indent=1, ensure_ascii=False) + "\n")
+        write_text(building / CONFIG, config)
     return exported
 
 
@@ -163,10 +172,13 @@ def folder_predictor(folder: Path) -> Predictor:
             dprepro computes it otherwise.
     """
     exported = _config(folder / CONFIG)
-    parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
-    if WEIGHTS not in parts:
+    if WEIGHTS not in exported.files:
         raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
+    parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
     try:
+        # a config that asks for more than the weights have would take any amount of memory
+        if size_of(exported.architecture) > len(parts[WEIGHTS]):
+            raise _otherwise(folder, exported)
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
         alike = same(exported.probe, probe(exported.architecture, network))
     except UserError as problem:
@@ -189,6 +201,7 @@ def _otherwise(folder: Path, exported: Exported) -> UserError:
 def _config(path: Path) -> Exported:
     """What ``config.json`` says, compared with its own digest."""
     with reading(path, "`dprepro export ROW FOLDER` writes such a folder"):
+        check_regular(path)
         if path.stat().st_size > RECORD_BYTES:
             raise UserError(f"{path}: not what `dprepro export` writes: larger than {RECORD_BYTES} bytes")
         content = path.read_bytes()
@@ -207,7 +220,11 @@ def _config(path: Path) -> Exported:
 
 
 def _part(path: Path, expected: str) -> bytes:
+    most = WEIGHTS_BYTES if path.name == WEIGHTS else RECORD_BYTES
     with reading(path, "it is part of the exported model"):
+        check_regular(path)
+        if path.stat().st_size > most:
+            raise UserError(f"{path}: larger than {most >> 20} MB, which is the most of such a file")
         try:
             return read_checked(path, expected)
         except Damaged as problem:

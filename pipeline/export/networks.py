@@ -17,6 +17,7 @@ from pipeline.identity.standing import Standing
 from pipeline.methods.base import Execution, Method, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
+from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.models.reads import Outline, without_reads
 from pipeline.params import Row
@@ -163,17 +164,16 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
 
     Raises:
         UserError: the settings are not the method's.
+        ValueError: a tensor of the network is missing, or has another shape.
     """
-    try:
-        settings = method_settings()[architecture.method].recorded(architecture.settings)
-    except ValidationError as problem:
-        why = problem.errors()[0]["msg"]
-        raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
+    settings = _settings_of(architecture)
     with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
         extensions("models")[architecture.model.name].load()
-    shape_in = settings.input_shape(architecture.shape)
     with without_reads(architecture.reads):
-        net = build_net(architecture.model, shape_in, len(architecture.classes))
+        net = _untrained(architecture, settings)
+    for name, value in net.named_parameters():
+        if name not in tensors or tensors[name].shape != value.shape:
+            raise ValueError(f"{name} doesn't fit the model, its inputs and its classes")
     shape, kind = architecture.stored
     blank = torch.zeros(1, *shape, dtype=kind)
     labels = torch.zeros(1, dtype=torch.int64)
@@ -193,6 +193,29 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
     if MEAN in given:
         method.views.scale = given.pop(MEAN), given.pop(DEVIATION)
     return Network(net, method, {name: value[None] for name, value in given.items()})
+
+
+def _settings_of(architecture: Architecture) -> MethodSettings:
+    try:
+        return method_settings()[architecture.method].recorded(architecture.settings)
+    except ValidationError as problem:
+        why = problem.errors()[0]["msg"]
+        raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
+
+
+def _untrained(architecture: Architecture, settings: MethodSettings) -> nn.Module:
+    return build_net(architecture.model, settings.input_shape(architecture.shape), len(architecture.classes))
+
+
+def size_of(architecture: Architecture) -> int:
+    """Bytes of a network's parameters, for which no memory is taken.
+
+    Raises:
+        UserError: the settings are not the method's.
+    """
+    with torch.device("meta"):
+        net = _untrained(architecture, _settings_of(architecture))
+    return sum(value.numel() * value.element_size() for value in net.parameters())
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:

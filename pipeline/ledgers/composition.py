@@ -5,7 +5,6 @@ replaced: git keeps those results, so their privacy loss stays. `pipeline.ledger
 all rows and searches of a data set.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import repeat
@@ -18,7 +17,7 @@ from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import up
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import candidates_replaced, candidates_spent, search_path, searches_of
+from pipeline.results.records import read_search, searches_of
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
@@ -160,10 +159,11 @@ def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], lis
     """Trainings of a search, and its earlier trainings that these replaced.
 
     A search without a record counts as one training without a bound.
+
+    Raises:
+        UserError: the file is no record of a search.
     """
-    path = search_path(search, root)
-    if not path.exists():
+    record = read_search(search, root)
+    if record is None:
         return [None], []
-    record = json.loads(path.read_bytes())
-    candidates = map(_composable, candidates_spent(record))
-    return list(candidates), list(_repeated(candidates_replaced(record)))
+    return [_composable(spent) for spent in record.spent()], list(_repeated(record.replaced))

@@ -47,11 +47,11 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
             editions = [edition for origin in run.origins for edition in origin.edition.items()]
             for data in _own_sets(settings, run.data, editions):
                 rows.setdefault(data, []).append(path.stem)
-    for name, record in records.search_records(root):
-        row = settings.rows.get(record["row"])
-        editions = list(record["provenance"].get("edition", {}).items())
+    for record in records.search_records(root):
+        row = settings.rows.get(record.row)
+        editions = list(record.provenance.edition.items())
         for data in _own_sets(settings, row.data if row else "", editions):
-            searches.setdefault(data, []).append(name)
+            searches.setdefault(data, []).append(record.name)
     linked = {row.search for row in settings.rows.values() if row.search}
     return [
         _budget(data, rows.get(data, []), searches.get(data, []), linked, root)

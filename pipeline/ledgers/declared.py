@@ -12,14 +12,13 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
-from pipeline.data.catalog import Entry
 from pipeline.data.raw import entry_of
-from pipeline.errors import UserError
+from pipeline.errors import UserError, shown
 from pipeline.methods.base import Execution, Guarantee, Relevances, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
-from pipeline.params import PARAMS, Data, Model, Settings
+from pipeline.params import PARAMS, Model, Settings
 from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.laplace import Releases
@@ -27,6 +26,7 @@ from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Run, Trained
+from pipeline.training.not_covered import DATA_USES
 
 # Noise is calibrated by bisection, whose end differs a little from version to version of the accountant
 CALIBRATED = 1e-3
@@ -89,37 +89,42 @@ def declared(
 
     None where the data come with relevances that are not here.
     """
-    split, relevance = settings.split(data), _relevances(data, settings, root)
+    relevance = _relevances(data, settings, root)
     if data in settings.relevances and relevance is None:
         return None
-    raw = entry_of(split.raw, settings)
-    task = _task(model, config, examples, split, raw, settings.has_features(data), relevance)
+    task = _task(model, config, examples, data, settings, relevance)
     return build_method(method, task, [config], model.normalization).guarantee(0)
+
+
+def inputs_of(
+    model: Model, data: str, settings: Settings
+) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
+    """Shape of a stored example, shape of an input of the network, and type of the stored values."""
+    split = settings.split(data)
+    raw = entry_of(split.raw, settings)
+    if settings.has_features(data):
+        shape = features_shape(model)
+        return shape, shape, torch.float32
+    if split.text is not None:
+        dtype = torch.int32 if split.text.vectors is None else torch.float32
+        return split.text.stored_shape, split.text.input_shape, dtype
+    assert raw.shape is not None, "what is no text has a shape"
+    return raw.shape, raw.shape, torch.uint8 if raw.features is None else torch.float32
 
 
 def _task(
     model: Model,
     config: MethodSettings,
     examples: int,
-    split: Data,
-    raw: Entry,
-    features: bool,
+    data: str,
+    settings: Settings,
     relevance: Relevances | None,
 ) -> Task:
-    """What one replica would learn, with examples that take no memory."""
-    stored: tuple[int, ...]
-    shape: tuple[int, ...]
-    if features:
-        stored = shape = features_shape(model)
-        dtype = torch.float32
-    elif split.text is not None:
-        stored, shape = split.text.stored_shape, split.text.input_shape
-        dtype = torch.int32 if split.text.vectors is None else torch.float32
-    else:
-        assert raw.shape is not None, "what is no text has a shape"
-        stored = shape = raw.shape
-        dtype = torch.uint8 if raw.features is None else torch.float32
-    net = build_net(model, config.input_shape(shape), len(raw.classes))
+    """Task of one replica, with examples that take no memory."""
+    split = settings.split(data)
+    stored, shape, dtype = inputs_of(model, data, settings)
+    classes = len(entry_of(split.raw, settings).classes)
+    net = build_net(model, config.input_shape(shape), classes)
     placeholder = torch.zeros(1, dtype=dtype)
     labels = torch.zeros(1, dtype=torch.int64)
     return Task(
@@ -150,6 +155,14 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
             return name
     if {reason.key for reason in replica.broken} != {reason.key for reason in guarantee.broken}:
         return "broken"
+    recorded_uses = {use.key for use in replica.not_covered}
+    expected_uses = {use.key for use in guarantee.not_covered}
+    if missing := expected_uses - recorded_uses:
+        return f"not_covered lacks {min(missing)!r}"
+    if unknown := recorded_uses - expected_uses - DATA_USES:
+        return f"not_covered has {shown(min(unknown))}"
+    if (replica.protects and replica.protects.key) != (guarantee.protects and guarantee.protects.key):
+        return "protects"
     recorded, expected = replica.spending, guarantee.spending
     if type(recorded) is not type(expected):
         return "spending"

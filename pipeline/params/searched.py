@@ -1,39 +1,90 @@
-"""What searches chose: it stands in their results under reports/searches, and is not typed in params.yaml."""
+"""Settings that searches chose: reports/searches/NAME.json has them, and params.yaml does not repeat them."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError, printable, reading, shown
+from pipeline.limits import RECORD_BYTES
 from pipeline.params.problems import problem_lines
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
 
 SEARCHES = Path("reports/searches")
 
-# of each search, of each level it tried: the settings that were best there
+# search -> level -> the settings that were best at that level
 Choices = Mapping[str, Mapping[str, dict[str, Any]]]
-_CHOSEN = TypeAdapter(dict[str, dict[str, Any]])
+
+
+class Judged(BaseModel):
+    """A candidate's settings and its validation accuracies."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: str
+    settings: dict[str, Any]  # values of the grid
+    seeds: Annotated[int, Field(ge=1)]
+    validation_accuracy: tuple[Annotated[float, Field(ge=0, le=1)], ...]  # one per seed
+
+    @model_validator(mode="after")
+    def _has_an_accuracy_per_seed(self) -> "Judged":
+        if len(self.validation_accuracy) != self.seeds:
+            raise ValueError(f"{len(self.validation_accuracy)} accuracies of {self.seeds} seeds")
+        return self
+
+
+def best(candidates: Sequence[Judged]) -> dict[str, dict[str, Any]]:
+    """Settings with the highest mean accuracy of each level; the first of equal ones."""
+    levels = dict.fromkeys(candidate.level for candidate in candidates)
+    return {
+        level: max(
+            (candidate for candidate in candidates if candidate.level == level),
+            key=lambda candidate: fmean(candidate.validation_accuracy),
+        ).settings
+        for level in levels
+    }
+
+
+class Choice(BaseModel):
+    """Part of a search's record that decides settings of rows; `results.schema.SearchRecord` is the whole."""
+
+    model_config = ConfigDict(frozen=True)
+
+    candidates: Annotated[tuple[Judged, ...], Field(min_length=1)]
+    chosen: dict[str, dict[str, Any]]  # by level
+
+    @model_validator(mode="after")
+    def _chose_the_best(self) -> "Choice":
+        expected = best(self.candidates)
+        for level in {**expected, **self.chosen}:
+            if self.chosen.get(level) != expected.get(level):
+                raise ValueError(f"chosen: {shown(level)}: not the candidate with the highest accuracy")
+        return self
 
 
 def read_choices(root: Path) -> Choices:
-    """What the committed results of searches say, for the params.yaml in ``root``.
+    """Settings that the recorded searches beside the params.yaml in ``root`` chose.
 
     Raises:
-        UserError: a file is damaged.
+        UserError: a file is no record of a search, or its choice does not follow from its accuracies.
     """
-    choices = {}
-    for path in sorted((root / SEARCHES).glob("*.json")):
-        try:
-            chosen = json.loads(path.read_bytes())["chosen"]
-            choices[path.stem] = _CHOSEN.validate_python(chosen)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-            why = shown(str(problem).splitlines()[0])
-            raise UserError(f"{path}: not the results of a search: {why}") from problem
-    return choices
+    return {path.stem: _read(path).chosen for path in sorted((root / SEARCHES).glob("*.json"))}
+
+
+def _read(path: Path) -> Choice:
+    try:
+        with reading(path):
+            if path.stat().st_size > RECORD_BYTES:
+                raise UserError(f"{path}: not the results of a search: larger than {RECORD_BYTES} bytes")
+            return Choice.model_validate_json(path.read_bytes())
+    except ValidationError as problem:
+        first = problem.errors(include_input=False)[0]
+        where = printable(".".join(map(str, first["loc"])), 100)
+        what = f"{where}: {first['msg']}".lstrip(": ")
+        raise UserError(f"{path}: not the results of a search: {what}") from problem
 
 
 def with_choices(settings: Settings, choices: Choices) -> Settings:

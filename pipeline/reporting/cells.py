@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean
-from typing import Any
 
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.printed import Printed, Table
 from pipeline.reporting.results import Cell, Mark
 from pipeline.results import schema
-from pipeline.results.schema import Record, Replica
+from pipeline.results.schema import Record, Replica, SearchRecord
 
 # That training fails is found only after so many step sizes, the largest so many times the smallest.
 STEP_SIZES, SPAN = 3, 100.0
@@ -23,7 +22,7 @@ class Ran:
     record: Record
     table: Table
     marks: tuple[Mark, ...]  # of its row
-    search: dict[str, Any]  # that chose its settings; empty where none was run
+    search: SearchRecord | None  # that chose its settings; None where none was run
     converged_above: float | None  # percent; see `Paper`
     plan: str | None  # digest of what its row names, with the row's settings; None: exploratory
     planned_seeds: int  # of each level
@@ -96,14 +95,14 @@ def has_converged(replica: Replica, above: float | None) -> bool:
     return replica.metrics.get("converged", 1.0) > 0
 
 
-def _untried(search: dict[str, Any], level: str) -> str | None:
+def _untried(search: SearchRecord | None, level: str) -> str | None:
     """Why another step size might have converged at the level; None: enough of them were tried."""
     if not search:
         return "no convergence, without a search for step sizes"
     rates = {
-        candidate["settings"]["learning_rate"]
-        for candidate in search.get("candidates", ())
-        if candidate.get("level") == level and "learning_rate" in candidate.get("settings", {})
+        candidate.settings["learning_rate"]
+        for candidate in search.candidates
+        if candidate.level == level and "learning_rate" in candidate.settings
     }
     # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
     if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):

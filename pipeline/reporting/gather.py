@@ -117,7 +117,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
     settings, root, record = sources.settings, sources.root, sources.records[key]
     history = records.history_path(key, root)
     searched = declared.search if isinstance(declared, Row) else None
-    search = _read(records.search_path(searched, root)) if searched else {}
+    search = records.read_search(searched, root) if searched else None
     told = list(marks.of_declared(key, declared, settings, table))
     seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import Name, Verdict
 from pipeline.reporting.printed import Line, Printed, Table
-from pipeline.results.schema import Record, Replica
+from pipeline.results.schema import Record, Replica, SearchRecord
 
 T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
@@ -85,7 +85,7 @@ class RowResult:
     cells: dict[str, Cell]
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
-    search: dict[str, Any]  # that chose its settings; empty until it was run
+    search: SearchRecord | None  # that chose its settings; None until it was run
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
     budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
     planned_seeds: int  # of each level, by its plan; 0: it has no plan

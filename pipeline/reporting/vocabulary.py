@@ -10,6 +10,7 @@ from typing import Literal
 
 from ruamel.yaml import YAML
 
+from pipeline.errors import UserError, shown
 from pipeline.fields import Strict
 from pipeline.privacy.statements import Statement
 
@@ -52,8 +53,17 @@ VALUES, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
 
 
 def words(statement: Statement) -> str:
-    """A statement in words: why a guarantee doesn't hold, what it leaves out, whom it protects."""
-    return WORDS.statements[statement.key].format(**statement.values)
+    """Words of a statement: why a guarantee doesn't hold, what it leaves out, whom it protects.
+
+    Raises:
+        UserError: a record has a statement that this version doesn't know.
+    """
+    try:
+        return WORDS.statements[statement.key].format(**statement.values)
+    except (KeyError, IndexError, ValueError) as problem:
+        raise UserError(
+            f"statement {shown(statement.key)} of a record: not one of this version, or without its values"
+        ) from problem
 
 
 def joined(statements: Iterable[Statement]) -> str | None:

@@ -3,11 +3,18 @@
 import csv
 import io
 from collections.abc import Iterable
+from math import isclose
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.results.records import HISTORY_COLUMNS
+from pipeline.results.schema import Evaluated
+
+ACCURACY = "validation_accuracy"
+# Largest difference between a curve's end and the measured accuracy of the same weights: by rounding on two
+# machines, and where noise is drawn anew at each test
+ROUNDING, REDRAWN = 1e-3, 0.1
 
 Line = tuple[Any, ...]  # of `HISTORY_COLUMNS`
 
@@ -39,3 +46,21 @@ def read_history(path: Path) -> list[Line]:
             ]  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as problem:
         raise UserError(f"{path}: no training curves; `git checkout {path}` brings them back") from problem
+
+
+def curve_difference(replica: Evaluated, lines: Iterable[Line]) -> str | None:
+    """Difference between a replica's measured validation accuracy and the end of its training curve.
+
+    Both measure the same weights on the same examples. None: they agree, or one of them is missing.
+    """
+    measured = replica.metrics.get(ACCURACY)
+    curve = {
+        step: value for *key, step, _, metric, value in lines if (*key, metric) == (*replica.key, ACCURACY)
+    }
+    if measured is None or not curve:
+        return None
+    end = curve[max(curve)]
+    tolerance = REDRAWN if "test_accuracy_draws_std" in replica.metrics else ROUNDING
+    if isclose(measured, end, abs_tol=tolerance):
+        return None
+    return f"{ACCURACY} is {measured:g}, and its training curve ends at {end:g}"

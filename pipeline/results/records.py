@@ -1,9 +1,7 @@
 """Where the files of a row lie, how they are written and read, and how they join to one record."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +24,7 @@ from pipeline.results.schema import (
     Replaced,
     Replica,
     Run,
+    SearchRecord,
     Trained,
     TrainingSpent,
 )
@@ -38,7 +37,7 @@ AUDITS = Path("reports/audits")
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
-F = TypeVar("F", Run, Evaluation, Ledgers, Audit)
+F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
@@ -72,7 +71,7 @@ def read_audit(row: str, root: Path = Path()) -> Audit | None:
 
 
 def search_path(name: str, root: Path = Path()) -> Path:
-    """Where the results of a search for hyper-parameters lie."""
+    """Path of a search's record."""
     return root / SEARCHES / f"{name}.json"
 
 
@@ -107,41 +106,70 @@ def with_origins(
 
 
 def with_replaced(
-    histories: Iterable[Iterable[Replaced]], spent: Iterable[TrainingSpent | None]
+    earlier: Iterable[Replaced],
+    gone: Iterable[tuple[str | None, TrainingSpent | None]],
+    standing: Collection[str] = (),
 ) -> tuple[Replaced, ...]:
-    """Trainings that were replaced before, as files with one past say, and now, which ``spent`` that each."""
+    """Trainings replaced earlier and now. A training with an identity counts once, the others are summed.
+
+    Args:
+        earlier: of one record, or of two that are merged.
+        gone: `Trained.identity`, None where there is none, and the spending of each training replaced now.
+        standing: identities of trainings that stand, and so are not replaced.
+    """
+    identified: dict[str, TrainingSpent | None] = {}
     counts: Counter[TrainingSpent | None] = Counter()
-    for known in histories:
-        counts |= Counter({each.spent: each.trainings for each in known})
-    counts.update(spent)
-    return tuple(Replaced(trainings=count, spent=each) for each, count in counts.items())
+    for each in earlier:
+        identified |= dict.fromkeys(each.identities, each.spent)
+        counts[each.spent] += each.trainings - len(each.identities)
+    for identity, spent in gone:
+        if identity is None:
+            counts[spent] += 1
+        else:
+            identified[identity] = spent
+    known: dict[TrainingSpent | None, list[str]] = {spent: [] for spent in counts}
+    for identity, spent in identified.items():
+        if identity not in standing:
+            known.setdefault(spent, []).append(identity)
+    return tuple(
+        Replaced(trainings=counts[spent] + len(identities), spent=spent, identities=tuple(identities))
+        for spent, identities in known.items()
+        if counts[spent] or identities
+    )
 
 
-def candidates_spent(search: dict[str, Any]) -> Iterator[TrainingSpent | None]:
-    """What each training of a search spent, by its record; None where nothing bounds it, or nothing tells."""
-    seeded = search["provenance"]["reproducible"]
-    for candidate in search["candidates"]:
-        said = None if seeded else candidate.get("spent")
-        spent = said and TrainingSpent.model_validate(said)
-        yield from repeat(spent or None, candidate["seeds"])
+def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
+    """The record of a search; None: it has none.
+
+    Raises:
+        UserError: the file is there but is no record of this search.
+    """
+    return _read(search_path(name, root), SearchRecord)
 
 
-def candidates_replaced(search: dict[str, Any]) -> list[Replaced]:
-    """Trainings of a search that stood in its record before, by the record."""
-    return [Replaced.model_validate(known) for known in search.get("replaced", [])]
+def write_search(search: SearchRecord, root: Path = Path()) -> Path:
+    """Write the record of a search and return its path."""
+    target = search_path(search.name, root)
+    write_text(target, search.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    return target
 
 
-def search_records(root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name and record of every search that ran, declared in params.yaml or not."""
+def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
+    """Record of every search that ran, declared in params.yaml or not.
+
+    Raises:
+        UserError: a file is no record of a search.
+    """
     for path in sorted((root / SEARCHES).glob("*.json")):
-        yield path.stem, json.loads(path.read_bytes())
+        if record := read_search(path.stem, root):
+            yield record
 
 
 def searches_of(root: Path = Path()) -> dict[str, list[str]]:
     """Names of the searches whose records name a row, by that row, whether the row names them or not."""
     names: dict[str, list[str]] = {}
-    for name, record in search_records(root):
-        names.setdefault(record.get("row", ""), []).append(name)
+    for record in search_records(root):
+        names.setdefault(record.row, []).append(record.name)
     return names
 
 
@@ -303,8 +331,9 @@ def _read(path: Path, kind: type[F]) -> F | None:
         where = printable(".".join(map(str, first["loc"])), 100)
         what = f"{where}: {first['msg']}".lstrip(": ")
         raise UserError(f"{path}: not what `dprepro` writes: {what}") from problem
-    if kept.row != path.stem:
-        raise UserError(f"{path}: not what `dprepro` writes: row: {kept.row}; allowed: {path.stem}")
+    field, name = ("name", kept.name) if isinstance(kept, SearchRecord) else ("row", kept.row)
+    if name != path.stem:
+        raise UserError(f"{path}: not what `dprepro` writes: {field}: {name}; allowed: {path.stem}")
     return kept
 
 

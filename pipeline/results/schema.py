@@ -5,6 +5,8 @@ the data, measuring the weights, and a ledger only what ran. Every file holds a 
 they may come from different machines and times. Whatever reads one reads it through this schema.
 """
 
+from collections.abc import Iterator
+from itertools import repeat
 from math import inf
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -20,6 +22,7 @@ from pydantic import (
 from pipeline.errors import shown
 from pipeline.fields import Key, NotNegative, Strict
 from pipeline.files import digest_json
+from pipeline.params.searched import Choice, Judged
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Isolation, Noise
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
@@ -200,10 +203,50 @@ class TrainingSpent(Strict):
 
 
 class Replaced(Strict):
-    """Trainings whose results stood in a file before others took their place: seen once, they are spent."""
+    """Trainings that no longer stand in a record: their results were seen, so they stay spent."""
 
     trainings: Annotated[int, Field(ge=1, strict=True)]
-    spent: TrainingSpent | None  # by each of them; None: nothing that is known bounds it
+    spent: TrainingSpent | None  # by each of them; None: no known bound
+    # `Trained.identity` of those that have one, so that records of two machines count a training once
+    identities: tuple[Plain, ...] = ()
+
+    @model_validator(mode="after")
+    def _counts_all(self) -> "Replaced":
+        if len(set(self.identities)) != len(self.identities) or len(self.identities) > self.trainings:
+            raise ValueError("identities: one per training at most, each once")
+        return self
+
+
+class Candidate(Judged):
+    """Trainings of one candidate of a search: the same settings, one training per seed."""
+
+    model_config = Strict.model_config
+
+    level: Level
+    seconds: NotNegative  # of all its trainings
+    spent: TrainingSpent | None = None  # by each training if noise was not seeded; None: nothing bounds it
+
+
+class SearchRecord(Choice):
+    """`reports/searches/NAME.json`: candidates of a search, their accuracies, and the choice per level."""
+
+    model_config = Strict.model_config
+
+    name: Key
+    row: Key
+    judged_on: Plain
+    candidates: Annotated[tuple[Candidate, ...], Field(min_length=1)]
+    chosen: dict[Level, dict[str, Any]]
+    provenance: Provenance
+    replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
+    # digest of all that decides the candidates' results; None: recorded before it was noted
+    definition: Plain | None = None
+
+    def spent(self) -> Iterator[TrainingSpent | None]:
+        """Spending of each training; None where nothing bounds it."""
+        for candidate in self.candidates:
+            spent = None if self.provenance.reproducible else candidate.spent
+            yield from repeat(spent, candidate.seeds)
 
 
 class Trained(OfReplica):
@@ -231,6 +274,11 @@ class Trained(OfReplica):
     started: NotNegative  # Unix time
     ended: NotNegative
     origin: Whole  # its place among the run's `origins`
+
+    @property
+    def identity(self) -> str:
+        """Digest that identifies this training among all trainings of its row, on any machine."""
+        return digest_json([self.level, self.seed, self.weights, self.started, self.ended])
 
     @property
     def spent(self) -> TrainingSpent | None:

@@ -5,7 +5,7 @@ written last, so that a row without it was cut short. Superseded runs are delete
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,20 +155,32 @@ def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
 
 
 def is_whole(runs: Sequence[Run], drawn: Drawn) -> bool:
-    """Return True if ``runs`` are what was drawn: names, settings and last numbers are equal.
+    """Return True if ``runs`` are what was drawn: names, settings, tags and last numbers are equal.
 
-    Earlier points of curves aren't compared, as that takes a call for each, nor are tags and notes, which
-    people may edit.
+    Earlier points of curves aren't compared, as that takes a call for each, nor files, nor notes and further
+    tags, which people may edit.
     """
     if [run.data.tags[DIGEST] for run in runs if DIGEST in run.data.tags] != [drawn.digest]:
         return False
-    there = [(run.info.run_name, run.data.params, run.data.metrics) for run in runs]
-    return _in_order(there) == _in_order((run.name, run.params, run.last) for run in drawn.every())
+    compared = {tag for run in drawn.every() for tag in run.tags} - {NOTE}
+    there = [(run.info.run_name, run.data.params, run.data.tags, run.data.metrics) for run in runs]
+    expected = [(run.name, run.params, run.tags, run.last) for run in drawn.every()]
+    return _in_order(there, compared) == _in_order(expected, compared)
 
 
-def _in_order(runs: Iterable[tuple[str, dict[str, str], dict[str, float]]]) -> list[Any]:
-    """Names, settings and numbers of runs, so that two lists of them can be compared."""
-    return sorted((name, sorted(params.items()), sorted(numbers.items())) for name, params, numbers in runs)
+def _in_order(
+    runs: Iterable[tuple[str, dict[str, str], dict[str, str], dict[str, float]]], compared: Collection[str]
+) -> list[Any]:
+    """Names, settings, ``compared`` tags and numbers of runs, so that two lists of them can be compared."""
+    return sorted(
+        (
+            name,
+            sorted(params.items()),
+            sorted((tag, value) for tag, value in tags.items() if tag in compared),
+            sorted(numbers.items()),
+        )
+        for name, params, tags, numbers in runs
+    )
 
 
 def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:

@@ -61,9 +61,10 @@ def opened() -> Iterator[MlflowClient]:
             else:
                 _prepare(database)
                 yield _client()
-                with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
+                # a full disk is an error here, too
+                with closing(sqlite3.connect(database)) as connection:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except (MlflowException, SQLAlchemyError) as problem:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error) as problem:
         reason = (
             str(problem).strip().split("\n", 1)[0].replace(address().rstrip("/"), address_without_password())
         )

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.settings import MethodSettings
+from pipeline.params import Settings
 from pipeline.privacy.statements import Statement, statement
+
+RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
+# keys of all statements that `data_uses` makes
+DATA_USES = RELEVANCES | {
+    *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance")
+}
 
 
 def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
@@ -32,3 +39,19 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
         yield statement(kind, row=relevance["row"], data=relevance["data"])
         if relevance["test_examples_seen"]:
             yield statement("test_relevance", test_examples_seen=relevance["test_examples_seen"])
+
+
+def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[str]:
+    """Keys of the uses that params.yaml alone says, without the prepared data.
+
+    Of relevances it says that there are any, and not from which network: `RELEVANCES` has both keys.
+    """
+    text = settings.split(data).text
+    uses = set()
+    if text is not None:
+        uses.add("vocabulary" if text.vectors is None else "public_vectors")
+    if data in settings.starts:
+        uses.add("public_start")
+    if data in settings.relevances and method.uses_relevances:
+        uses |= RELEVANCES
+    return uses

@@ -150,8 +150,10 @@ def _write(
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     replaced: tuple[Replaced, ...] = ()
     if previous:  # what no longer stands was seen nevertheless
-        gone = (previous.spent(replica) for replica in previous.replicas if replica.key not in trained)
-        replaced = records.with_replaced([previous.replaced], gone)
+        gone = [replica for replica in previous.replicas if replica.key not in trained]
+        replaced = records.with_replaced(
+            previous.replaced, ((replica.identity, previous.spent(replica)) for replica in gone)
+        )
     history = records.history_path(key, root)
     lines = [line for line in read_history(history) if line[:2] in trained] if previous else []
     if group is not None:

@@ -1,14 +1,16 @@
-"""Take in the replicas of a pack that were made from the settings, data and versions that there are here.
+"""Taking in a pack's replicas whose settings, data and versions are those of this checkout.
 
-DVC signs whatever lies in the workspace, so the checks made here are all that stands between a record and
-numbers made from something else. Replicas that stand here already stay; ledgers are computed anew.
+DVC signs every file of the workspace, so these checks alone keep out numbers that were made from something
+else. Replicas that stand here stay, the pack's with the same level and seed count as replaced trainings, and
+ledgers are computed anew.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.data import prepared
@@ -18,22 +20,27 @@ from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.rooms import method_settings
 from pipeline.params import Settings
+from pipeline.reporting.vocabulary import words
 from pipeline.results import records
-from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Evaluated, Evaluation, ReplicaKey, Trained
+from pipeline.results.histories import Line, curve_difference, history_csv, read_history
+from pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
 from pipeline.results.weights import weights_path
+from pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from pipeline.transport import archive, dvclock
+from pipeline.transport.networks import check_network
 
 STAGING = Path(".dprepro")
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """A row taken in, and what the person should know about it."""
+    """Result of adopting one row."""
 
     row: str
-    replicas: int  # that were taken in
+    replicas: int  # taken from the pack
+    packed: int  # replicas of the pack
     notes: tuple[str, ...]
 
 
@@ -53,7 +60,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     whole = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
     notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
-    return [Adopted(each.row, each.taken, tuple(notes[each.row])) for each in merged]
+    return [Adopted(each.row, each.taken, each.packed, (*each.kept, *notes[each.row])) for each in merged]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class _Merged:
 
     row: str
     taken: int
+    packed: int
+    kept: tuple[str, ...]  # a line per replica of the pack that was not taken
     parts: tuple[Path, ...]
 
 
@@ -104,19 +113,20 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     for replica in there.replicas:
         if there.origin(replica).examples != settings.split(declared.data).train:
             raise UserError(f"{row}: not adopted: trained on another number of examples")
-        _check(row, replica, measured, staged)
     if differing := next(contradictions(there, settings), None):
         replica, what = differing
         raise UserError(
             f"{row}: not adopted: {replica.level}, seed {replica.seed}: {what}: not what its settings come to"
         )
+    curves = read_history(records.history_path(row, staged))
+    _check_replicas(row, there, measured, curves, settings, staged)
     keep = stands.of(here)
     names = {replica.key for replica in keep}
     new = [replica for replica in there.replicas if replica.key not in names]
     target = staged / "merged"
     taken = {replica.key for replica in new}
     lines = [line for line in read_history(records.history_path(row)) if line[:2] in names] if here else []
-    lines += [line for line in read_history(records.history_path(row, staged)) if line[:2] in taken]
+    lines += [line for line in curves if line[:2] in taken]
     history = records.history_path(row, target)
     write_text(history, history_csv(lines))
     made = {replica.key: (replica, here.origin(replica)) for replica in keep} if here else {}
@@ -124,14 +134,13 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
     replicas, origins = records.with_origins(made[key] for key in order if key in made)
-    gone = [here.spent(replica) for replica in here.replicas if replica.key not in names] if here else []
-    past = [run.replaced for run in (here, there) if run]
+    replaced = _replaced(here, there, {replica.identity for replica in replicas})
     run = there.model_copy(
         update={
             "replicas": replicas,
             "origins": origins,
             "history": digest_file(history),
-            "replaced": records.with_replaced(past, gone),
+            "replaced": replaced,
         }
     )
     records.write(run, target)
@@ -140,8 +149,10 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     known = {key: known[key] for key in names if key in known} | {key: measured[key] for key in taken}
     ordered = tuple(known[key] for key in order if key in known)
     records.write(Evaluation(row=row, replicas=ordered), target)
-    if declared.search is not None and (searched := records.search_path(declared.search)).exists():
-        write_bytes(target / searched, searched.read_bytes())  # a row's ledger tells of its search
+    for path in records.SEARCHES.glob(
+        "*.json"
+    ):  # a row's ledger composes over the searches that name it, too
+        write_bytes(target / path, path.read_bytes())
     row_ledgers(row, settings, target)
     parts = []
     for replica in new:
@@ -152,20 +163,99 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
             parts.append(path)
     # the run last: it vouches for the others
     texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
-    return _Merged(row, len(new), (*parts, *(path(row) for path in texts)))
+    kept = tuple(_kept(there, replica, keep) for replica in there.replicas if replica.key in names)
+    return _Merged(row, len(new), len(there.replicas), kept, (*parts, *(path(row) for path in texts)))
 
 
-def _check(row: str, replica: Trained, measured: dict[ReplicaKey, Evaluated], staged: Path) -> None:
-    """Refuse a replica that was not measured with its weights, or came with others."""
-    where = f"{row}: not adopted: {replica.level}, seed {replica.seed}"
-    if replica.key not in measured or measured[replica.key].weights != replica.weights:
-        raise UserError(f"{where}: was not measured with the weights that it says")
-    path = weights_path(row, *replica.key, staged)
-    try:
+def _kept(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
+    """Line about a replica of the pack whose place is taken here."""
+    name = f"{replica.level}, seed {replica.seed}"
+    if replica.identity in {here.identity for here in standing}:
+        return f"{name}: here already"
+    ended = datetime.fromtimestamp(replica.ended, UTC).date()
+    return (
+        f"{name}: kept the one of here, which stands; the pack's is another training, ended {ended} on "
+        f"{there.origin(replica).device}, whose spending counts as that of a replaced one"
+    )
+
+
+def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
+    """Replaced trainings of both records, and those of both that do not stand in the merged one.
+
+    Trainings that were replaced before each had an identity are summed, unless the pack holds nothing but
+    trainings that are known here: then it was adopted before, or was made from this record.
+    """
+    runs = [here, there] if here else [there]
+    gone = [
+        (replica.identity, run.spent(replica))
+        for run in runs
+        for replica in run.replicas
+        if replica.identity not in standing
+    ]
+    known = {replica.identity for replica in here.replicas} if here else set()
+    known |= {identity for each in here.replaced for identity in each.identities} if here else set()
+    earlier = [*here.replaced] if here else []
+    if all(replica.identity in known for replica in there.replicas):
+        gone += [(identity, each.spent) for each in there.replaced for identity in each.identities]
+    else:
+        earlier += there.replaced
+    return records.with_replaced(earlier, gone, standing)
+
+
+def _check_replicas(
+    row: str,
+    there: Run,
+    measured: dict[ReplicaKey, Evaluated],
+    curves: list[Line],
+    settings: Settings,
+    staged: Path,
+) -> None:
+    """Compare each replica's evaluation, training curve and weights with its run.
+
+    Raises:
+        UserError: they contradict each other, or the weights are not those of the row's network.
+    """
+    digests: dict[str, ReplicaKey] = {}
+    for replica in there.replicas:
+        where = f"{row}: not adopted: {replica.level}, seed {replica.seed}"
+        found = measured.get(replica.key)
+        if found is None or found.weights != replica.weights:
+            raise UserError(f"{where}: was not measured with the weights that it says")
+        if replica.weights is not None and digests.setdefault(replica.weights, replica.key) != replica.key:
+            level, seed = digests[replica.weights]
+            raise UserError(f"{where}: has the weights of {level}, seed {seed}")
+        if difference := curve_difference(found, curves):
+            raise UserError(f"{where}: {difference}")
+        _check_statements(where, replica, there, settings)
+        path = weights_path(row, *replica.key, staged)
         if path.exists():
-            check_file(path, replica.weights)
-    except Damaged as problem:
-        raise UserError(f"{where}: its weights are not the ones that were trained") from problem
+            try:
+                check_file(path, replica.weights)
+            except Damaged as problem:
+                raise UserError(f"{where}: its weights are not the ones that were trained") from problem
+            try:
+                check_network(path, replica, there, settings)
+            except UserError as problem:
+                raise UserError(f"{where}: {problem}") from problem
+
+
+def _check_statements(where: str, replica: Trained, there: Run, settings: Settings) -> None:
+    """Compare a replica's statements with those that its data ask for.
+
+    Raises:
+        UserError: one is missing or unknown.
+    """
+    config = method_settings()[there.method].recorded(replica.settings)
+    if prepared.manifest_here(there.data) is None:
+        expected = declared_uses(there.data, config, settings)
+    else:
+        expected = {use.key for use in data_uses(prepared.load(there.data), config)}
+    recorded = {use.key for use in replica.not_covered}
+    missing = expected - recorded
+    if missing and not (missing < RELEVANCES):  # params.yaml alone says one of the two
+        raise UserError(f"{where}: not_covered lacks {min(missing)!r}: not what its settings come to")
+    for statement in (*replica.broken, *replica.not_covered, *filter(None, [replica.protects])):
+        words(statement)
 
 
 def _place(staged: Path, parts: list[Path]) -> None:
@@ -185,7 +275,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
 
 
 def _notes(settings: Settings, row: str, signed: bool, whole: bool, weights: bool) -> Iterator[str]:
-    """What whoever adopted ``row`` should know."""
+    """Lines about an adopted row, besides those on replicas that were kept."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"

@@ -7,9 +7,9 @@ import tarfile
 import zlib
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from typing import IO, Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pipeline.errors import UserError, reading, shown
 from pipeline.fields import Key, Strict
@@ -33,7 +33,7 @@ class Manifest(Strict):
     """First member of a pack."""
 
     schema_version: Literal[2] = 2
-    rows: dict[Key, PackedRow]
+    rows: Annotated[dict[Key, PackedRow], Field(min_length=1)]
 
 
 class _Damage(Exception):

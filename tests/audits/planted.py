@@ -28,7 +28,7 @@ from torch import Tensor
 from pipeline import params
 from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
-from pipeline.ledgers import composition, ledger
+from pipeline.ledgers import ledger
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods import private_steps
 from pipeline.methods.base import each
@@ -42,7 +42,7 @@ from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results.schema import Bound
+from pipeline.results.schema import Bound, SearchRecord
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -311,7 +311,7 @@ def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
-CANDIDATES, ONE_RUN, BY_ERRORS = composition.candidates_spent, bounds.one_run, bounds.by_errors
+CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, bounds.one_run, bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
@@ -455,7 +455,7 @@ FAULTS: dict[str, Fault] = {
         rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
     ),
     "one candidate dropped": Fault(
-        composition, "candidates_spent", lambda *of: islice(CANDIDATES(*of), 1, None), every_candidate
+        SearchRecord, "spent", lambda self: islice(CANDIDATES(self), 1, None), every_candidate
     ),
 }
 

@@ -316,10 +316,22 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + ends
 
 
-def saved(pixels: np.ndarray) -> bytes:
+def saved(picture: np.ndarray | Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "PNG")
+    image = Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture
+    image.save(content, kind, **options)
     return content.getvalue()
+
+
+def turned() -> bytes:
+    """A photo whose camera was held upright."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return saved(GREY, "JPEG", exif=exif)
+
+
+GREY = np.full((9, 6), 7, np.uint8)
+MOVING = [Image.fromarray(GREY + n) for n in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -334,6 +346,13 @@ def saved(pixels: np.ndarray) -> bytes:
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image of PNG"),
         (saved(np.zeros((8, 6), np.uint16)), "more than 8 bits a value"),
         (saved(np.zeros((9, 6, 3), np.uint8)), "is in colour"),
+        (saved(GREY)[:-12], "truncated"),  # all its pixels are there
+        (saved(Image.new("CMYK", (6, 9)), "JPEG"), "colours are CMYK; allowed: grey or RGB"),
+        (turned(), "EXIF orientation 6 asks viewers to turn it; allowed: pixels stored as they are seen"),
+        (
+            saved(MOVING[0], save_all=True, append_images=MOVING[1:]),
+            "is animated; allowed: one picture a file",
+        ),
     ],
 )
 def test_images_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
@@ -378,6 +397,8 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
         (b"text,label\na,b,c\n", "not a CSV file"),
         (b"text,label\na,b\nc,d,e\n", "not a CSV file: 'Error tokenizing data"),
         (b'text,label\n"a,b\n', "not a CSV file"),
+        (b",".join(b"c%d" % n for n in range(10**6)), "more than 1,000 columns, or their names"),
+        (b"text" * 10**6, "or their names have 1,000,000 bytes"),
         (b"text,label\na,other\n", "row 1: label is 'other'; allowed: 'b'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,6 +222,8 @@ def changed(folder: Path, probe: Any = None, **changes: Any) -> None:
         ({"model": {"name": "lenet5", "normalization": "layer"}}, "here computes otherwise"),
         ({"settings": {"batch": 0}}, "settings: not those of dpsgd"),
         ({"probe": [[0.5, 0.5], [0.5]]}, "here computes otherwise"),
+        ({"classes": ["0"]}, "here computes otherwise"),
+        ({"shape": [1, 100_000, 100_000]}, "here computes otherwise"),
     ],
 )
 def test_what_this_installation_computes_otherwise_is_refused(
@@ -229,6 +232,23 @@ def test_what_this_installation_computes_otherwise_is_refused(
     shutil.copytree(f"out/{IMAGES}", tmp_path / "model")
     changed(tmp_path / "model", **changes)
     assert says in refused(f"predict {tmp_path}/model mine.npz")
+
+
+def test_a_folder_of_somebody_else_is_read_within_bounds(here: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors", "vocabulary.txt"):
+        folder = shutil.copytree(f"out/{TEXTS}", tmp_path / name)
+        path = folder / name
+        path.unlink()
+        os.mkfifo(path)  # would be waited for
+        assert f"{path}: no regular file; allowed: files on a disk" in refused(f"predict {folder} texts.csv")
+        path.unlink()
+        path.symlink_to("/dev/zero")  # would be read for ever
+        assert f"{path}: no regular file; allowed: files on a disk" in refused(f"predict {folder} texts.csv")
+        path.unlink()
+        with path.open("wb") as file:
+            file.truncate(8 << 30)  # takes no room on the disk
+        assert f"{path}: " in (said := refused(f"predict {folder} texts.csv"))
+        assert "larger than" in said
 
 
 def test_of_word_vectors_no_vocabulary_is_handed_on(here: Path) -> None:

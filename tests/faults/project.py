@@ -18,6 +18,7 @@ from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import Settings
 from pipeline.training import evaluation, rows
+from pipeline.training import search as searches
 from pipeline.training.checkpoints import Checkpoint, save
 from pipeline.transport import pack
 
@@ -41,6 +42,8 @@ rows:
     reproducible: true
     settings: {batch: 32, epochs: 1, learning_rate: 0.5, delta: 0.001}
     levels: [{epsilon: 3}]
+searches:
+  quick: {row: small, grid: {learning_rate: [0.25, 0.5]}}
 accounts:
   counted:
     paper: davody2020
@@ -68,12 +71,17 @@ def make() -> None:
     prepare("mnist", declared)
     train()
     evaluate()
+    search()
     row_ledgers(ROW, declared)
     account("counted", declared)
     pack(declared, [ROW], PACK)
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez(MINE, inputs=images, labels=np.arange(120) % 4)
     save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))
+
+
+def search() -> None:
+    searches.search("quick", settings(), prepared.load("mnist"), CPU, lambda _: None)
 
 
 def train() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ import torch
 from pipeline import verification
 from pipeline.data import prepared
 from pipeline.errors import UserError
+from pipeline.export.folder import export
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.results import records
@@ -22,11 +24,13 @@ from pipeline.results.histories import read_history
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.tracking import publishing
 from pipeline.training.checkpoints import restore
-from pipeline.transport import archive, pack
+from pipeline.transport import adopt, archive, pack
 from stages.app import app
+from stages.init import init
 from tests.faults import networks, project
-from tests.faults.kills import Kill, Unbroken
+from tests.faults.kills import Kill, Unbroken, in_child
 from tests.faults.project import CHECKPOINT, MINE, PACK, ROW, settings
+from tests.refusal import refusal_of
 from tests.there import there
 
 CPU = torch.device("cpu")
@@ -189,6 +193,10 @@ def test_no_changed_value_goes_unnoticed(workspace: Path, path: Path, count: int
 WORK: dict[str, tuple[Callable[[], object], str]] = {
     "pack": (lambda: pack(settings(), [ROW], PACK), str(PACK)),
     "evaluate": (project.evaluate, "reports/evaluations"),
+    "search": (project.search, "reports/searches"),
+    "adopt": (lambda: adopt(settings(), PACK), "reports/runs"),
+    "export": (lambda: export(ROW, None, None, Path("for/others"), settings()), "for"),
+    "init": (lambda: init(Path("laboratory")), "laboratory"),
     "new data": (lambda: app(["new", "data", "mine", "--npz", str(MINE)], standalone_mode=False), "data/own"),
 }
 
@@ -208,6 +216,16 @@ def test_a_killed_command_ends_as_an_unbroken_one(workspace: Path, tmp_path: Pat
 
 def publish() -> None:
     publishing.publish(publishing.declared(settings()), settings())
+
+
+def test_a_store_on_a_full_disk_is_one_line(workspace: Path, empty_store: Path) -> None:
+    shutil.copy(empty_store, "mlflow.db")
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # bytes of any file
+        assert "mlflow.db" in refusal_of(publish)
+
+    assert in_child(full, workspace)[0] == 0
 
 
 def test_a_store_that_is_killed_while_sqlite_writes_ends_as_an_unbroken_one(

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
+import torch
 
 from pipeline.errors import UserError
 from pipeline.files import digest
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from pipeline.transport import adopt, archive, pack
-from tests.faults.project import PACK, ROW, settings
+from tests.faults.project import PACK, PARAMS, ROW, settings
 
 RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()
 WEIGHTS = weights_path(ROW, "epsilon=3", 0).as_posix()
@@ -80,6 +83,19 @@ def first(content: Any) -> Any:
         (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
         (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
         (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
+        (RUN, lambda x: first(x).update(not_covered=[]), "not_covered lacks 'curves': not what its settings"),
+        (
+            RUN,
+            lambda x: first(x).update(not_covered=[*first(x)["not_covered"], {"key": "no"}]),
+            "has 'no': not",
+        ),
+        (RUN, lambda x: first(x).update(broken=[{"key": "no"}]), "broken: not what its settings come to"),
+        (RUN, lambda x: first(x).update(protects={"key": "no"}), "protects: not what its settings come to"),
+        (
+            MEASURED,
+            lambda x: first(x)["metrics"].update(validation_accuracy=1.0),
+            "its training curve ends at",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused(name: str, change: Callable[[Any], None], line: str) -> None:
@@ -121,6 +137,60 @@ def test_other_weights_than_were_trained_are_refused() -> None:
         adopt(settings(), PACK)
 
 
+def saved(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], bytes]:
+    def content(path: Path) -> bytes:
+        tensors = safetensors.torch.load_file(path)
+        change(tensors)
+        return safetensors.torch.save(tensors)
+
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (lambda _: pickle.dumps({"weight": 1}), "seed 0: no weights: "),
+        (lambda _: b"", "seed 0: no weights: "),
+        (saved(lambda x: x[min(x)].fill_(torch.nan)), "seed 0: the weights are not finite: "),
+        (saved(lambda x: x[min(x)].fill_(torch.inf)), "seed 0: the weights are not finite: "),
+        (saved(lambda x: x.pop(min(x))), "seed 0: the weights are another network's: "),
+        (saved(lambda x: x.update({min(x): torch.ones(3)})), "seed 0: the weights are another network's: "),
+        (saved(lambda x: x.update({min(x): x[min(x)].double()})), "the weights are another network's: "),
+        (saved(lambda x: x.update({str(n): torch.ones(1) for n in range(99)})), "is not of it"),
+    ],
+)
+def test_weights_of_no_such_network_are_refused(
+    made: Path, content: Callable[[Path], bytes], line: str
+) -> None:
+    """Also where the run and the evaluation vouch for them."""
+    forged = content(made / WEIGHTS)
+
+    def changed(members: Members) -> None:
+        members[WEIGHTS] = forged
+        for name in (RUN, MEASURED):
+            record = json.loads(members[name])
+            first(record).update(weights=digest(forged))
+            members[name] = json.dumps(record).encode()
+
+    repack(changed)
+    with pytest.raises(UserError, match=line):
+        adopt(settings(), PACK)
+
+
+def test_one_network_is_not_two_seeds() -> None:
+    def changed(members: Members) -> None:
+        for name in (RUN, MEASURED):
+            record = json.loads(members[name])
+            record["replicas"].append(first(record) | {"seed": 1})
+            members[name] = json.dumps(record).encode()
+        members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
+
+    repack(changed)
+    Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
+    with pytest.raises(UserError, match="epsilon=3, seed 1: has the weights of epsilon=3, seed 0"):
+        adopt(settings(), PACK)
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -144,6 +214,13 @@ def test_a_pack_is_unpacked_only_as_far_as_it_may_be() -> None:
 
 def test_what_is_not_a_pack_is_refused() -> None:
     whole = PACK.read_bytes()
+    with tarfile.open(PACK, "w:gz") as tar:
+        manifest = b'{"schema_version": 2, "rows": {}}'
+        member = tarfile.TarInfo(archive.MANIFEST)
+        member.size = len(manifest)
+        tar.addfile(member, io.BytesIO(manifest))
+    with pytest.raises(UserError, match="not a pack, or damaged: Dictionary should have at least 1 item"):
+        adopt(settings(), PACK)
     for content in (b"", b"text", whole[: len(whole) // 2], gzip.compress(b""), gzip.compress(b"x" * 2000)):
         PACK.write_bytes(content)
         with pytest.raises(UserError, match="not a pack, or damaged"):

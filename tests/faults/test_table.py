@@ -19,7 +19,7 @@ from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import UserError
 from pipeline.files import beside, clear_leftovers, digest_file, write_text
-from pipeline.identity import provenance
+from pipeline.identity import entries, provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.params import Settings
 from pipeline.results import records
@@ -29,6 +29,7 @@ from stages.app import app
 from stages.report import tell_left_out
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
+from tests.there import there
 
 RUN, MEASURED, LEDGER = (
     path(ROW) for path in (records.run_path, records.evaluation_path, records.ledger_path)
@@ -149,6 +150,21 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (RUN, lambda x: x["origins"][0]["data"].update({"train.inputs": f"sha256:{0:064}"}), "0: data: not"),
         (RUN, lambda x: x.update(history=f"sha256:{0:064}"), "small.csv: does not belong to"),
         (RUN, lambda x: first(x).update(spending=None), "seed 0: spending: not what its settings"),
+        (
+            RUN,
+            lambda x: first(x).update(not_covered=[{"key": "curves"}, {"key": "made_up"}]),
+            "not_covered has 'made_up': not what",
+        ),
+        (
+            RUN,
+            lambda x: first(x).update(protects={"key": "made_up"}),
+            "seed 0: protects: not what its settings",
+        ),
+        (
+            MEASURED,
+            lambda x: first(x)["metrics"].update(validation_accuracy=1.0),
+            "validation_accuracy is 1, and its training curve ends at",
+        ),
         (LEDGER, lambda x: first(x)["ledger"].update(claimed=0.5), "claimed is not what is computed"),
         (LEDGER, lambda x: first(x)["ledger"].update(not_covered=[]), "not_covered is not what is computed"),
         (LEDGER, lambda x: first(x).update(level="epsilon=4"), "epsilon=3, seed 0: missing"),
@@ -162,6 +178,118 @@ def test_what_ran_or_is_accounted_for_otherwise_is_told(
     told = wrong()
     assert told.keys() == {ROW}
     assert said in told[ROW]
+
+
+def first_candidate(search: Any) -> Any:
+    return search["candidates"][0]
+
+
+def loser(search: Any) -> Any:
+    return next(candidate for candidate in search["candidates"] if candidate is not winner(search))
+
+
+def winner(search: Any) -> Any:
+    return max(search["candidates"], key=lambda candidate: candidate["validation_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda x: winner(x).update(validation_accuracy=[0.0]),
+            "chosen: 'epsilon=3': not the candidate with",
+        ),
+        (
+            lambda x: x["chosen"]["epsilon=3"].update(learning_rate=7.0),
+            "chosen: 'epsilon=3': not the candidate",
+        ),
+        (lambda x: x["chosen"].update({"epsilon=4": {"learning_rate": 7.0}}), "chosen: 'epsilon=4': not the"),
+        (lambda x: winner(x).update(validation_accuracy=[1.01]), "candidates.0.validation_accuracy.0: Input"),
+        (lambda x: x.update(candidates=[]), "candidates: Tuple should have at least 1 item"),
+        (lambda x: x.update(candidates=[winner(x)]), "1 candidates: not the 2 of params.yaml's grid"),
+        (
+            lambda x: loser(x)["settings"].update(learning_rate=0.3),
+            "not the 2 of params.yaml's grid",
+        ),
+        (
+            lambda x: loser(x).update(seeds=2, validation_accuracy=[0, 0]),
+            "not the 2 of params.yaml's",
+        ),
+        (
+            lambda x: winner(x).update(validation_accuracy=[0.999]),
+            "validation_accuracy 0.999: not a share of 20",
+        ),
+        (
+            lambda x: first_candidate(x)["spent"]["spending"].update(noise_multiplier=99.0),
+            "spent: not what its",
+        ),
+        (lambda x: first_candidate(x)["spent"].update(steps=1), "candidates.0: spent: not what its settings"),
+        (lambda x: first_candidate(x).pop("spent"), "candidates.0: spent: not what its settings come to"),
+        (
+            lambda x: x["provenance"].update(reproducible=False),
+            "row or reproducible: not what params.yaml has",
+        ),
+        (lambda x: x.update(row="other"), "row or reproducible: not what params.yaml has"),
+        (lambda x: x.update(name="other"), "name: other; allowed: quick"),
+        (lambda x: x.update(more=1), "more: Extra inputs are not permitted"),
+        # what nothing else vouches for is signed
+        (lambda x: winner(x).update(validation_accuracy=[1.0]), "not what dvc.lock has of ledger@small"),
+        (
+            lambda x: x.update(replaced=[{"trainings": 1, "spent": None}]),
+            "not what dvc.lock has of ledger@small",
+        ),
+        (lambda x: x["provenance"].update(device="other"), "not what dvc.lock has of ledger@small"),
+    ],
+)
+def test_a_forged_search_is_noticed(workspace: Path, change: Callable[[Any], None], said: str) -> None:
+    path, declared = records.search_path("quick"), settings()
+    signature = {"ledger.small": entries.entries(declared)["ledger"][ROW]}
+    entry = {"cmd": "x", "params": {entries.PATH.as_posix(): signature}}
+    dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"ledger@{ROW}": entry}}))
+    # rows and accounts take longer, and are compared elsewhere
+    declared = declared.model_copy(update={"accounts": {}})
+    searches = [line for line in verification.verify(declared) if line.subject == f"{path}"]
+    assert [(line.wrong, line.unchecked) for line in searches] == [(None, None)]
+    edit(path, change)
+    try:
+        settings()
+        told = wrong(declared)[f"{path}"]
+    except UserError as problem:  # no command begins with it
+        told = str(problem)
+    assert said in told
+    assert str(path) in told
+
+
+def test_a_plan_that_was_changed_after_a_training_is_noticed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the digest in the run, and, where that is forged too, by the commit that it names."""
+    plan = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}
+    Path("params.yaml").write_text(f"plans:\n  davody2020-t5: {json.dumps(plan)}\n{project.PARAMS}")
+    committed = Path("params.yaml").read_text()
+    declared = settings()
+    declared = declared.model_copy(
+        update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
+    )
+    run = there(records.read_run(ROW))
+    (made,) = run.origins
+    run = run.model_copy(
+        update={
+            "origins": (made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * "a"}),)
+        }
+    )
+    monkeypatch.setattr(provenance, "PIPELINE", workspace / "pipeline")
+    monkeypatch.setattr(provenance, "committed_text", lambda path, commit: committed)
+    verification.check_plan(ROW, run, declared)
+    wider = declared.plans["davody2020-t5"].model_copy(update={"margin": 3.0})
+    changed = declared.model_copy(update={"plans": {"davody2020-t5": wider}})
+    with pytest.raises(
+        UserError, match=r"plan 'davody2020-t5': not the one of params\.yaml that it was trained"
+    ):
+        verification.check_plan(ROW, run, changed)
+    forged = made.model_copy(update={"plan": changed.plan_digest(ROW), "revision": 40 * "a"})
+    with pytest.raises(UserError, match=r"plans\.davody2020-t5: not what it was in commit aaaaaaaa"):
+        verification.check_plan(ROW, run.model_copy(update={"origins": (forged,)}), changed)
 
 
 def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

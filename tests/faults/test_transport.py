@@ -48,6 +48,7 @@ def home(made: Path, tmp_path: Path) -> Path:
     folder = shutil.copytree(made, tmp_path / "home")
     for name in ("reports", "runs", ".dprepro"):
         shutil.rmtree(folder / name)
+    shutil.copytree(made / records.SEARCHES, folder / records.SEARCHES)
     return folder
 
 
@@ -71,7 +72,7 @@ def placed(root: Path) -> list[str]:
         path.relative_to(root).as_posix()
         for folder in folders
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.parent != root / records.SEARCHES
     )
 
 
@@ -141,11 +142,24 @@ def test_replicas_of_two_machines_are_one_row(
     assert record.history == digest_file(Path(HISTORY))
     # what either machine has replaced stays spent, and what both have is the same past
     run = there(records.read_run(ROW))
-    assert run.replaced == ()
+    (replaced,) = run.replaced  # the two there of the same seeds, once
+    assert (replaced.trainings, replaced.spent, len(replaced.identities)) == (2, None, 2)
+    assert [note.partition(":")[0] for note in adopted.notes[:2]] == [
+        "epsilon=3, seed 0",
+        "epsilon=3, seed 1",
+    ]
+    assert "kept the one of here, which stands; the pack's is another training" in adopted.notes[0]
+    (again,) = adopt(settings(), PACK)
+    assert (again.replicas, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
+    assert there(records.read_run(ROW)) == run
     spent = TrainingSpent(spending=2.0, steps=5, delta=0.0)
-    past = [(Replaced(trainings=count, spent=spent),) for count in (1, 3)]
-    assert records.with_replaced(past, [spent, None]) == (
-        Replaced(trainings=4, spent=spent),
+    past = [
+        Replaced(trainings=1, spent=spent),
+        Replaced(trainings=3, spent=spent, identities=("a", "b")),
+        Replaced(trainings=2, spent=spent, identities=("b", "c")),
+    ]
+    assert records.with_replaced(past, [("c", spent), ("d", spent), (None, None)]) == (
+        Replaced(trainings=6, spent=spent, identities=("a", "b", "c", "d")),
         Replaced(trainings=1, spent=None),
     )
 
@@ -203,7 +217,7 @@ def test_failure_on_the_way_leaves_what_was_there(
     bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     for name in ("reports", "runs"):
-        shutil.copytree(away / name, home / name)
+        shutil.copytree(away / name, home / name, dirs_exist_ok=True)
     # what an earlier version made would be replaced
     edit(home / RUN, lambda content: content["origins"][0]["made_by"].update(method=0))
     before = {path: (home / path).read_bytes() for path in placed(home)}

@@ -1,6 +1,5 @@
 """What a row and its search spend together: made-up searches, and compositions against dp-accounting's."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.results.records import search_path
 from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
 from pipeline.training.search import candidate_spent
+from tests.keeping import keep_search
 
 EXAMPLES = 5000
 TENSORS = 10  # of LeNet-5, as layers
@@ -62,16 +61,11 @@ def searched(
     guarantees = [
         declared(method, config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
     ]
-    results = {
-        "candidates": [
-            {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}
-            for guarantee, config in zip(guarantees, configs, strict=True)
-        ],
-        "provenance": {"reproducible": False, **changes},
-    }
-    path = search_path("made-up", tmp_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results))
+    recorded = [
+        {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}
+        for guarantee, config in zip(guarantees, configs, strict=True)
+    ]
+    keep_search(tmp_path, "made-up", "other", *recorded, **changes)
 
 
 def run_of(mechanism: SampledGaussian, steps: int) -> Run:
@@ -244,10 +238,7 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
         for spent in (TrainingSpent(spending=mechanism, steps=50, delta=1e-5), None)
     )
     run = run_of(mechanism, 50)
-    searched(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], seeds=1, level={"epsilon": 3.0})
-    path = search_path("made-up", tmp_path)
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps(record | {"replaced": [known.model_dump(mode="json")]}))
+    searched(tmp_path, "dpsgd", PRIVATE, [{"clip": 0.5}], seeds=1, level={"epsilon": 3.0}, replaced=(known,))
     alone = row_composition(run, None, tmp_path)
     composition = row_composition(run.model_copy(update={"replaced": (known, unknown)}), "made-up", tmp_path)
     assert alone is None

@@ -1,6 +1,5 @@
 """Epsilon of everything that was trained on a private data set, and the searches that no row names."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pipeline.privacy.statements import statement
 from pipeline.reporting.wording import data_budget, delta_remark
 from pipeline.results import records
 from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
+from tests.keeping import keep_search
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50
 OWN_FILES = {
@@ -80,11 +80,7 @@ def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> Run:
 
 def searched(root: Path, name: str, row: str, noise: float) -> None:
     """The record of a search of one candidate."""
-    path = records.search_path(name, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    spent = TrainingSpent(spending=mechanism(noise), steps=STEPS, delta=1e-5).model_dump(mode="json")
-    record = {"row": row, "candidates": [{"seeds": 1, "spent": spent}], "provenance": {"reproducible": False}}
-    path.write_text(json.dumps(record))
+    keep_search(root, name, row, {"spent": TrainingSpent(spending=mechanism(noise), steps=STEPS, delta=1e-5)})
 
 
 def theirs(*noises: float) -> float:

@@ -13,6 +13,7 @@ from pipeline.reporting.drawing import accuracy_privacy
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.results import TableResult
 from pipeline.results import records
+from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,10 +59,8 @@ def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) 
 def test_without_normalisation_no_search_left_chance_under_strong_noise(name: str, epochs: int) -> None:
     """As a finding on Table 2 says."""
     declared = load(ROOT / "params.yaml").searches[name]
-    search = json.loads(records.search_path(name, ROOT).read_text(encoding="utf-8"))
-    reached = [
-        max(each["validation_accuracy"]) for each in search["candidates"] if each["level"] == "sigma=1"
-    ]
+    search = there(records.read_search(name, ROOT))
+    reached = [max(each.validation_accuracy) for each in search.candidates if each.level == "sigma=1"]
     assert declared.settings["epochs"] == epochs
     assert len(reached) == 5
     assert max(reached) < 1.5 / 10

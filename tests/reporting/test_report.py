@@ -3,12 +3,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.files import write_json
 from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.report import Report
 from pipeline.results.schema import Record
-from tests.keeping import lay_papers
+from tests.keeping import keep_search, lay_papers
 from tests.reporting import lookup
 from tests.reporting.lookup import page_of
 from tests.reporting.made_up import dpsgd
@@ -49,14 +48,13 @@ def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> N
     declared = declared.model_copy(update={"rows": {dpsgd.LAYER: row}})
     record = dpsgd.record(dpsgd.LAYER, declared)
     assert "search layer: not run" in page_with(tmp_path, record, declared)
-    search = {"name": "layer", "candidates": [{}, {}], "chosen": {"epsilon=3": {"batch": 1024}}, "more": 1}
-    write_json(tmp_path / "reports/searches/layer.json", search)
+    keep_search(tmp_path, "layer", dpsgd.LAYER, {"settings": {"batch": 1024}}, {"settings": {"batch": 512}})
     text = page_with(tmp_path, record, declared)
     assert "2 candidates" in text
     assert "ε = 3: batch 1024" in text
     assert 'href="../searches/layer.json"' in (tmp_path / "reports/papers/davody2020.html").read_text()
     (tmp_path / "reports/searches/layer.json").write_text("[]")
-    with pytest.raises(UserError, match=r"layer\.json: not a JSON object"):
+    with pytest.raises(UserError, match=r"layer\.json: not what `dprepro` writes"):
         report.write(declared, tmp_path)
 
 

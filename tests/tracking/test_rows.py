@@ -62,6 +62,18 @@ def test_what_is_there_stays_as_it_is_and_what_changed_replaces_it(row: Row) -> 
     row.assert_there_once(0.7)
 
 
+def test_a_changed_tag_is_noticed_and_peoples_own_words_stay(row: Row) -> None:
+    row.publish()
+    for run in row.runs():
+        row.client.set_tag(run.info.run_id, "mlflow.note.content", "looks odd")
+        row.client.set_tag(run.info.run_id, "seen by", "me")
+    assert not row.publish()
+    head = next(run for run in row.runs() if DIGEST in run.data.tags).info.run_id
+    row.client.set_tag(head, "kind", "other")
+    assert row.publish()
+    row.assert_there_once()
+
+
 @pytest.mark.parametrize(
     "stop_at", ["create_run", "log_batch", "log_inputs", "log_dict", "set_terminated", "set_tag"]
 )

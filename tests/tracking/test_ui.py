@@ -19,6 +19,17 @@ from tests.tracking.conftest import RUNS, answers, small
 from tests.warm.commands import heed_ctrl_c
 
 
+def test_a_server_ends_with_the_process_that_serves_even_where_that_is_killed() -> None:
+    server = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
+    script = f"from stages.ui import serve; serve({server!r}, dict(__import__('os').environ))"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"here\n"
+    process.kill()
+    assert process.stdout.read() == b""  # once the last that could write to it is gone
+    process.wait()
+
+
 def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(
     root: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -518,8 +518,13 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
         assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 5, 1e-3)
         assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 5, "rdp"))
     assert not list((project / CHECKPOINTS).glob("search-*/*"))
-    # another search of the same name: what the first one trained was seen, and was seeded
+    # it stands, also where its row has taken in the choice
     again = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
+    assert again == results
+    # another search of the same name: the first one's trainings were seen, and were seeded
+    twice = settings.searches["quick"].model_copy(update={"seeds": 2})
+    other = settings.model_copy(update={"searches": {"quick": twice}})
+    again = json.loads(search.search("quick", other, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
 
 

@@ -17,6 +17,8 @@ from pipeline.limits import OWN_BYTES, OWN_PIXELS
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 GREY = {"1", "L", "LA"}
+PLAIN = GREY | {"P", "PA", "RGB", "RGBA"}
+ORIENTATION, UPRIGHT = 0x0112, 1  # EXIF's tag, and its value for pixels that are stored as they are seen
 DEEP = {"I", "I;16", "I;16B", "I;16L", "F"}  # whose values don't fit in a byte
 _CORRUPT = (
     *(OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError),
@@ -94,9 +96,30 @@ def _opened(path: Path) -> Iterator[Image.Image]:
                     raise UserError(f"{path}: {size}; allowed: up to {OWN_PIXELS:,} in an image")
                 if image.mode in DEEP:
                     raise UserError(f"{path}: more than 8 bits a value; allowed: 8")
+                if image.mode not in PLAIN:
+                    raise UserError(f"{path}: colours are {image.mode}; allowed: grey or RGB")
+                if getattr(image, "is_animated", False):
+                    raise UserError(f"{path}: is animated; allowed: one picture a file")
+                if (turned := image.getexif().get(ORIENTATION, UPRIGHT)) != UPRIGHT:
+                    raise UserError(
+                        f"{path}: EXIF orientation {turned} asks viewers to turn it; allowed: pixels stored "
+                        "as they are seen"
+                    )
+                if image.format == "PNG":
+                    _check_whole(path)
                 yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as problem:
         raise UserError(f"{path}: more pixels than are allowed, {OWN_PIXELS:,}") from problem
     except _CORRUPT as problem:
         why = f"not an image of {', '.join(FORMATS)}, or truncated: {shown(str(problem))}"
         raise UserError(f"{path}: {why}") from problem
+
+
+def _check_whole(path: Path) -> None:
+    """Make sure that a PNG file has all its parts: Pillow reads pixels without looking for the last one.
+
+    Raises:
+        OSError: it is cut off.
+    """
+    with Image.open(path, formats=("PNG",)) as image:
+        image.verify()

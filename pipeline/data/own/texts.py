@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError, reading, shown
+from pipeline.limits import OWN_COLUMNS
 
 
 def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
@@ -26,6 +27,21 @@ def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
     return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
 
 
+def _check_columns(path: Path) -> None:
+    """Make sure that a file has no more columns than pandas reads in a second.
+
+    Raises:
+        UserError: it has more.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    longest = OWN_COLUMNS * 1000  # bytes of names
+    with reading(path), path.open("rb") as file:
+        line = file.readline(longest + 1)
+    count = line.count(b",") + 1
+    if count > OWN_COLUMNS or len(line) > longest:
+        raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns, or their names have {longest:,} bytes")
+
+
 def columns(path: Path, *names: str) -> list[list[str]]:
     """What stands in the columns called ``names``, such as the texts and the names of their classes.
 
@@ -35,6 +51,7 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     import pandas  # only here: images would wait for it
 
     try:
+        _check_columns(path)
         with reading(path), warnings.catch_warnings():
             # of rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)

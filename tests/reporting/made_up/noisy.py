@@ -8,13 +8,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import write_json
 from pipeline.params import Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.vocabulary import words
-from pipeline.results import records
 from pipeline.results.schema import Ledger, Record
-from tests.keeping import keep
+from tests.keeping import keep, keep_search
 from tests.reporting.made_up import dpsgd
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
@@ -82,11 +80,11 @@ def record(key: str, declared: Settings, examples: int = 55000, **converged: tup
 def search(root: Path, rates: tuple[float, ...] = RATES) -> None:
     """The search's results, with every rate tried at every level."""
     candidates = [
-        {"level": f"sigma={sigma:g}", "settings": {"learning_rate": rate}, "validation_accuracy": [0.1]}
+        {"level": f"sigma={sigma:g}", "settings": {"learning_rate": rate} if rate else {}}
         for sigma in EPOCHS
-        for rate in rates
+        for rate in rates or (None,)
     ]
-    write_json(records.search_path(PLAIN, root), {"name": PLAIN, "candidates": candidates})
+    keep_search(root, PLAIN, PLAIN, *candidates)
 
 
 def straight(sigma: float, seed: int, epoch: int) -> float:
