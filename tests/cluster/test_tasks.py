@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.cluster import tasks
-from pipeline.cluster.costs import costs, gpu_hours
+from pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
 from pipeline.cluster.tasks import longest_way_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
@@ -85,8 +85,9 @@ def test_a_network_that_stands_needs_its_own_data_to_be_joined(
     assert "prepare@apart" in todo["relevance@mnist-relevance"].after
 
 
-def test_the_hours_of_every_row_that_needs_a_gpu_are_counted_as_it_is_now() -> None:
+def test_operations_and_gpu_hours_are_those_of_the_rows_as_they_are_now() -> None:
     """Else `python -m pipeline.cluster.costs` writes them anew."""
+    assert operations(params.load(ROOT / "params.yaml")) == json.loads((ROOT / OPERATIONS).read_text())
     assert gpu_hours(params.load(ROOT / "params.yaml")) == json.loads((ROOT / GPU_HOURS).read_text())
 
 
