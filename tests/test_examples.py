@@ -1,70 +1,231 @@
-"""The example that does DP-SGD by hand, against the engine."""
+"""The algorithms by hand, one page each: every page's step is the engine's, and every page runs."""
 
 import importlib.util
-import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, as_input
-from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.laplace.settings import AdlmSettings
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
+from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy import accounting
 from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
 from tests.there import there
 
-PATH = Path(__file__).parents[1] / "examples/dpsgd_by_hand.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PAGES = sorted(EXAMPLES.glob("*_by_hand.py"))
+STEP = 3  # of the engine that is compared
+N, BATCH, CLASSES = 200, 20, 10
 
 
-@pytest.fixture
-def by_hand() -> ModuleType:
-    spec = there(importlib.util.spec_from_file_location("dpsgd_by_hand", PATH))
+def page(name: str) -> ModuleType:
+    spec = there(importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py"))
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_its_step_is_the_engines(by_hand: ModuleType, tiny: Prepared, cpu: Execution) -> None:
-    configured = dpsgd(clip=0.4, learning_rate=0.3)
-    task = make_task([Replica("epsilon=3", 0, configured)], Model(name="lenet5"), True, tiny, cpu)
-    method = Dpsgd(task, [configured], "none")
-    before = method.init()["parameters"]
-    chosen = torch.from_numpy(task.streams.poisson(7, 200, 0.1)[0])
-    sigma = accounting.noise_for(
-        configured.epsilon, configured.delta, 0.1, configured.total_steps(200), "rdp"
-    )
-    expected = by_hand.private_step(
-        task.net,
-        {name: value[0] for name, value in before.items()},
-        as_input(task.inputs[chosen]),
-        task.labels[chosen],
-        clip=0.4,
-        sigma=sigma,
-        batch=20,
-        rate=0.3,
-        noise=task.streams.normal(7, sum(value[0].numel() for value in before.values()))[0],
-    )
-    after, _ = method.step(method.init(), 7)
+def engine(data: Prepared, cpu: Execution, configured: MethodSettings, model: Model, **task: Any) -> Method:
+    made = make_task([Replica("level", 0, configured)], model, True, data, cpu)
+    return build_method(configured.method, replace(made, **task), [configured], model.normalization)
+
+
+def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value[0] for name, value in tensors.items()}
+
+
+def size(tensors: dict[str, Tensor]) -> int:
+    return sum(value.numel() for value in tensors.values())
+
+
+def examples(task: Task, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    return as_input(task.inputs[chosen]), task.labels[chosen]
+
+
+def assert_alike(actual: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-6) -> None:
     for name, value in expected.items():
-        torch.testing.assert_close(after["parameters"][name][0], value, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(actual[name][0], value, rtol=1e-4, atol=atol)
 
 
-def test_it_trains_and_says_what_it_spent(tiny: Prepared, tmp_path: Path, warm: Path) -> None:
-    for name, split in tiny.splits.items():
-        np.save(tmp_path / f"{name}.inputs.npy", split.inputs)
-        np.save(tmp_path / f"{name}.labels.npy", split.labels)
-    source = PATH.read_text().replace("BATCH, EPOCHS, RATE = 1024, 8", "BATCH, EPOCHS, RATE = 20, 1")
-    assert source != PATH.read_text()
-    (tmp_path / "short.py").write_text(source)
-    result = subprocess.run(
-        [warm / "python", tmp_path / "short.py", tmp_path], capture_output=True, text=True, check=True
+def test_dpsgd_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
+    configured = dpsgd(clip=0.4, learning_rate=0.3)
+    method = engine(tiny, cpu, configured, Model(name="lenet5"))
+    before, task = single(method.init()["parameters"]), method.task
+    sigma = accounting.noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
+    expected = page("dpsgd_by_hand").private_step(
+        task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])),
+        clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before))[0],
+    )  # fmt: skip
+    assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected)
+
+
+def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
+    by_hand = page("batch_clipping_by_hand")
+    torch.manual_seed(0)
+    net = by_hand.network()
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
+    theirs = nn.Sequential(
+        *(
+            BatchStatistics(len(layer.weight), 1e-5) if isinstance(layer, by_hand.BatchNorm) else layer
+            for layer in by_hand.network()
+        )
     )
-    event = accounting.poisson_gaussian(0.1, 0.9, 10)
-    assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in result.stdout
-    assert "test accuracy" in result.stdout
+    configured = BatchClippingSettings(
+        batch=12, epochs=0.5, learning_rate=0.3, clipping="adaptive", clip=0.05, sigma=0.5, delta=1e-3
+    )
+    method: Any = engine(
+        tiny, cpu, configured, Model(name="lenet5", normalization="batch_bn"),
+        net=theirs, parameters={name: value[None] for name, value in parameters.items()},
+    )  # fmt: skip
+    method.views.scale = None  # the page takes pixels in [0, 1]
+    task = method.task
+    public = as_input(task.public), task.public_labels
+    bounds = by_hand.layer_bounds(net, parameters, *public, 0.05)
+    state = method.init()
+    state |= method.new_bounds(state, 0)
+    torch.testing.assert_close(state["bounds"]["limits"][0], bounds, rtol=1e-4, atol=1e-7)
+    expected = by_hand.private_step(
+        net, parameters, *examples(task, task.streams.fixed(STEP, N, 12)[0]),
+        bounds=bounds, sigma=0.5, rate=0.3, noise=task.streams.normal(STEP, size(parameters))[0],
+    )  # fmt: skip
+    after = method.step(state, STEP)[0]
+    assert_alike(after["parameters"], expected, atol=1e-5)
+    # at test by the statistics of public images
+    by_hand.fix_statistics(net, expected, public[0])
+    images = torch.from_numpy(tiny.splits["test"].inputs)
+    logits = method.logits(method.network(method.model(after), 0), images)[0]
+    torch.testing.assert_close(
+        logits, torch.func.functional_call(net, expected, (as_input(images),)), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_noisy_weights_are_the_engines(tiny: Prepared, cpu: Execution) -> None:
+    by_hand = page("noisy_weights_by_hand")
+    configured = NoisyWeightsSettings(batch=BATCH, epochs=1, learning_rate=0.01, sigma=0.5)
+    method = engine(tiny, cpu, configured, Model(name="lenet5", normalization="layer"))
+    state, task = method.init(), method.task
+    means = single(state["parameters"])
+    moments = single(state["first_moment"]), single(state["second_moment"])
+    noisy = sum(value.numel() for value in means.values() if value.dim() > 1)
+    for number in range(2):
+        means, moments = by_hand.step(
+            task.net, means, moments, *examples(task, task.streams.shuffled(number, N, BATCH)[0]),
+            sigma=0.5, rate=0.01, number=number, noise=task.streams.normal(number, noisy)[0],
+        )  # fmt: skip
+        state, _ = method.step(state, number)
+    # Adam divides by the gradient's size, so that of the smallest it is rounding that shows
+    assert_alike(state["parameters"], means, atol=1e-4)
+
+
+def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
+    by_hand, copies = page("tan_by_hand"), 2
+    configured = TanSettings(
+        batch=BATCH, steps=10, sigma=1.5, clip=0.4, learning_rate=0.5, delta=1e-3,
+        copies=copies, augment="crop_flip",
+    )  # fmt: skip
+    method: Any = engine(tiny, cpu, configured, Model(name="lenet5", normalization="layer"))
+    method.views.scale = None  # the page takes pixels in [0, 1]
+    task, before = method.task, single(method.init()["parameters"])
+    chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])
+    images, labels = examples(task, chosen)
+    draws = task.streams.uniform(STEP, len(chosen) * copies * 3, "augment").reshape(len(chosen), copies, 3)
+    cropped = [
+        torch.stack([by_hand.crop_flip(image, numbers) for numbers in own])
+        for image, own in zip(images, draws, strict=True)
+    ]
+    parameters, average = by_hand.private_step(
+        task.net, before, before, torch.stack(cropped), labels, step=STEP, clip=0.4, sigma=1.5,
+        batch=BATCH, rate=0.5, decay=0.9999, noise=task.streams.normal(STEP, size(before))[0],
+    )  # fmt: skip
+    after, _ = method.step(method.init(), STEP)
+    assert_alike(after["parameters"], parameters)
+    assert_alike(after["average"], average)
+
+
+def test_adlm_is_the_engines_and_spends_what_the_page_says(tiny: Prepared, cpu: Execution) -> None:
+    by_hand, features = page("adlm_by_hand"), 784
+    configured = AdlmSettings(
+        batch=BATCH, epochs=1, learning_rate=0.1, epsilon=2000, optimizer="sgd", variant="paper",
+        sensitivity="maps",
+    )  # fmt: skip
+    relevances = torch.linspace(0.2, 0.6, features, dtype=torch.double)
+    method: Any = engine(
+        tiny, cpu, configured, Model(name="adlm_cnn", normalization="response"),
+        relevance=Relevances(relevances.reshape(1, 28, 28), N, public=False, informed=False),
+    )  # fmt: skip
+    task, streams = method.task, method.task.streams
+
+    def noise(purpose: str, *shape: int) -> Tensor:
+        return streams.laplace(0, int(np.prod(shape)), purpose)[0].reshape(shape)
+
+    # a quarter, a quarter and a half of epsilon
+    beta = by_hand.ratios(relevances.float(), noise("relevance", features), N, 500)
+    torch.testing.assert_close(method.ratios[0], beta, rtol=1e-4, atol=1e-6)
+    scales = by_hand.input_scale(features, BATCH, 500), by_hand.loss_scale(BATCH, 1000)
+    noises = {name: noise(name, N, CLASSES) for name in ("first", "second")}
+    released = by_hand.release(
+        as_input(task.inputs), task.labels, beta, scales, {"inputs": noise("inputs", N, features), **noises}
+    )
+    for name, value in released.items():
+        torch.testing.assert_close(getattr(method.release, name)[0], value, rtol=1e-4, atol=1e-5)
+    batch = {name: value[streams.shuffled(STEP, N, BATCH)[0]] for name, value in released.items()}
+    bias = 1 + scales[0] * noise("bias", 1)[0]
+    expected = by_hand.step(task.net, single(method.init()["parameters"]), batch, bias, 0.1)
+    assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected, atol=1e-5)
+    spent = {part.quantity: part.epsilon for part in method.guarantee(0).spending.laplace}
+    assert spent["inputs"] == pytest.approx((beta / scales[0]).sum().item(), rel=1e-4)
+    assert spent["labels"] == pytest.approx(2 / scales[1], rel=1e-4)
+    assert spent["relevances"] == pytest.approx(500 / 2)
+
+
+SHORT: dict[str, dict[str, object]] = {
+    "adlm_by_hand": {"BATCH": 50},
+    "batch_clipping_by_hand": {"BATCH": 20, "EPOCHS": 1},
+    "dpsgd_by_hand": {"BATCH": 20, "EPOCHS": 1},
+    "noisy_weights_by_hand": {"BATCH": 50, "EPOCHS": 1, "DRAWS": 2},
+    "tan_by_hand": {"BATCH": 32, "STEPS": 3},
+}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in PAGES])
+def test_a_page_trains_and_prints(
+    name: str, tiny: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part, split in tiny.splits.items():
+        np.save(tmp_path / f"{part}.inputs.npy", split.inputs)
+        np.save(tmp_path / f"{part}.labels.npy", split.labels)
+    module = page(name)
+    for constant, value in SHORT[name].items():
+        assert hasattr(module, constant)
+        setattr(module, constant, value)
+    module.main(tmp_path)
+    printed = capsys.readouterr().out
+    assert "test accuracy" in printed
+    if name == "dpsgd_by_hand":
+        event = accounting.poisson_gaussian(0.1, 0.9, 10)
+        assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in printed
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_is_short_and_takes_nothing_from_here(path: Path) -> None:
+    lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert not [
+        line for line in lines if line.startswith(("from pipeline", "import pipeline", "from dprepro"))
+    ]

@@ -48,27 +48,6 @@ def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tens
     return as_input(task.inputs[chosen]), task.labels[chosen], torch.ones(len(chosen))
 
 
-def test_a_step_is_the_clipped_noisy_mean_by_hand(tiny: Prepared) -> None:
-    configured = dpsgd(learning_rate=0.3, clip=0.4)
-    method = make(tiny, [configured], "layer")
-    before = method.init()
-    after, _ = method.step(before, 5)
-    parameters = {n: v[0].clone().requires_grad_() for n, v in before["parameters"].items()}
-    total = torch.zeros(sum(v.numel() for v in parameters.values()))
-    for index in method.task.streams.poisson(5, 200, 0.1)[0]:
-        inputs, labels, _ = sample_of(method.task, np.array([index]))
-        loss = F.cross_entropy(functional_call(method.task.net, parameters, (inputs,)), labels)
-        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(parameters.values()))])
-        total += gradient * min(1.0, 0.4 / gradient.norm().item())
-    noise = accounting.noise_for(
-        configured.epsilon, configured.delta, 0.1, configured.total_steps(200), "rdp"
-    )
-    total += 0.4 * noise * method.task.streams.normal(5, len(total))[0]
-    expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.3 * total / 20
-    actual = torch.cat([v[0].flatten() for v in after["parameters"].values()])
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("normalization", ["none", "group", "public_bn", "batch_bn"])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]

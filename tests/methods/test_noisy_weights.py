@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
@@ -63,32 +62,6 @@ def test_the_noise_is_gaussian_of_the_declared_width_and_fresh(tiny: Prepared) -
     assert torch.equal(first["0.bias"], model["0.bias"])
     again = method.network(model, 0)
     assert all(torch.equal(again[name], value) for name, value in first.items())
-
-
-def test_training_is_torchs_adam_on_gradients_at_noisy_weights(tiny: Prepared) -> None:
-    configured = noisy(sigma=0.3, schedule="cosine")
-    method = make(tiny, [configured], "layer")
-    state = method.init()
-    means = {name: value[0].clone().requires_grad_() for name, value in state["parameters"].items()}
-    optimizer = torch.optim.Adam(means.values(), lr=1.0)
-    for step in range(3):
-        noise = method.task.streams.normal(step, method._size)[0]
-        weights, used = {}, 0
-        for name, mean in means.items():
-            if name in method.noisy:
-                part = noise[used : used + mean.numel()]
-                weights[name], used = mean + 0.3 * part.reshape(mean.shape), used + mean.numel()
-            else:
-                weights[name] = mean
-        chosen = method.task.streams.shuffled(step, 200, 20)[0]
-        optimizer.param_groups[0]["lr"] = configured.rate_at(step, configured.total_steps(200))
-        optimizer.zero_grad()
-        logits = functional_call(method.task.net, weights, (as_input(method.task.inputs[chosen]),))
-        F.cross_entropy(logits, method.task.labels[chosen]).backward()
-        optimizer.step()
-        state, _ = method.step(state, step)
-    for name, value in means.items():
-        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_epoch_sees_every_example_once_in_a_new_order(tiny: Prepared) -> None:

@@ -61,28 +61,6 @@ def sample_at(method: Tan, step: int) -> list[np.ndarray]:
     return method.task.streams.poisson(step, 200, 0.1)
 
 
-def test_a_step_is_the_clipped_noisy_mean_of_averaged_copies_by_hand(tiny: Prepared) -> None:
-    method = make(tiny, tan(**AUGMENTED))
-    parameters = {n: v[0].clone().requires_grad_() for n, v in method.init()["parameters"].items()}
-    sample = sample_at(method, 0)[0]
-    draws = method.task.streams.uniform(0, len(sample) * COPIES * 3, "augment")
-    draws = draws.reshape(len(sample), COPIES, 3)
-    total = torch.zeros(sum(value.numel() for value in parameters.values()))
-    for index, example_draws in zip(sample, draws, strict=True):
-        image, label = as_input(method.task.inputs[index]), method.task.labels[index]
-        mean = torch.zeros_like(total)
-        for numbers in example_draws:
-            copy = scaled(method, crop_flip(image[None], numbers, padding="reflect"))
-            loss = F.cross_entropy(functional_call(method.task.net, parameters, (copy,)), label[None])
-            actual = torch.autograd.grad(loss, list(parameters.values()))
-            mean += torch.cat([value.flatten() for value in actual]) / COPIES
-        total += mean * min(1.0, 0.4 / mean.norm().item())
-    total += 0.4 * 1.5 * method.task.streams.normal(0, len(total))[0]
-    expected = torch.cat([v.detach().flatten() for v in parameters.values()]) - 0.5 * total / 20
-    state, _ = run(method, 1)
-    torch.testing.assert_close(flat(state["parameters"]), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("changes", [{}, AUGMENTED, {**AUGMENTED, "optimizer": "adam", "weight_decay": 0.01}])
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, changes: dict[str, object]) -> None:
     settings = tan(**changes), tan(sigma=0.5, clip=1.0, learning_rate=0.1, ema=0.5, **changes)
