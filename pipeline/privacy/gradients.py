@@ -213,9 +213,9 @@ class BookKeeping:
     The network runs as a function of one example, under `torch.func.vmap` over examples with the weights left
     as they are. torch's batching rules make ordinary batched kernels of it, and examples can't meet, whatever
     the network does with sizes, lengths and values. A per-example gradient of a layer is a product of its
-    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038); gradients at
-    outputs are those of zeros that are added to them, 'taps'. Linear layers used once an example, and
-    embeddings, never write their per-example gradients out.
+    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). Where `vmap`
+    carries replicas too, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
+    used once an example, and embeddings, never write their per-example gradients out.
     """
 
     def __init__(
@@ -241,6 +241,8 @@ class BookKeeping:
         self.single_replica = single_replica
         self.resets = resets
         self.prefers_channels_last = wants_channels_last(net)
+        # outputs are kept to be differentiated by, unless something may write into them
+        self.overwrites = any(getattr(layer, "inplace", False) for layer in net.modules())
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
@@ -289,46 +291,68 @@ class BookKeeping:
 
     def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """Losses (B,), and inputs and gradients at outputs of every layer's uses, (B, ...) each."""
-        zero = next(iter(tensors.values())).new_zeros(())
-        taps = {
-            name: [zero.expand(len(labels), *shape) for shape in shapes]
-            for name, shapes in self.shapes.items()
-        }
         if not self.single_replica:
             function = partial(self._forward, tensors, inputs, labels)
-            gradients, (losses, uses) = grad(function, has_aux=True)(taps)
+            gradients, (losses, uses, _) = grad(function, has_aux=True)(self._taps(tensors, len(labels)))
             return losses, uses, gradients
         # an ordinary backward pass, without what `torch.func.grad` costs
-        leaves = [tap.requires_grad_() for layer_taps in taps.values() for tap in layer_taps]
         with torch.enable_grad():
-            net_inputs = channels_last(inputs) if self.prefers_channels_last else inputs
-            total, (losses, uses) = self._forward(tensors, net_inputs, labels, taps)
-            parts = iter(torch.autograd.grad(total, leaves, materialize_grads=True))
+            # all is differentiated by the outputs alone; leaves let these be part of a graph
+            leaves, net_inputs = tensors, inputs
+            if self.prefers_channels_last:
+                net_inputs = channels_last(inputs)
+                # images of one channel, which lie both ways, can't say so under `vmap`: their kernels do
+                leaves = {
+                    name: channels_last(value) if value.shape[1:2] == (1,) else value
+                    for name, value in tensors.items()
+                }
+            leaves = {name: value.detach().requires_grad_() for name, value in leaves.items()}
+            taps = self._taps(tensors, len(labels)) if self.overwrites else None
+            for tap in all_uses(taps or {}):
+                tap.requires_grad_()
+            total, (losses, uses, outputs) = self._forward(leaves, net_inputs, labels, taps)
+            parts = iter(torch.autograd.grad(total, all_uses(taps or outputs), materialize_grads=True))
         return (
             losses.detach(),
             {name: [use.detach() for use in layer_uses] for name, layer_uses in uses.items()},
-            {name: [next(parts) for _ in layer_taps] for name, layer_taps in taps.items()},
+            {name: [next(parts) for _ in layer_uses] for name, layer_uses in uses.items()},
         )
 
+    def _taps(self, tensors: Tensors, count: int) -> Uses:
+        """Zeros (B, ...) for each use of a layer, in the shape of its output."""
+        zero = next(iter(tensors.values())).new_zeros(())
+        return {
+            name: [zero.expand(count, *shape) for shape in shapes] for name, shapes in self.shapes.items()
+        }
+
     def _forward(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses
-    ) -> tuple[Tensor, tuple[Tensor, Uses]]:
-        """The sum of the losses; losses (B,), and inputs of every layer's uses."""
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses | None
+    ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
+        """The sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
 
-        def single(example: Tensor, taps: Uses) -> tuple[Tensor, Uses]:
+        def single(example: Tensor, taps: Uses | None) -> tuple[Tensor, Uses, Uses]:
             uses: Uses = {name: [] for name in self.layers}
+            outputs: Uses = {name: [] for name in self.layers}
 
-            def tap(name: str, inputs: Tensor, output: Tensor) -> Tensor:
+            def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
+                tapped = None if taps is None else output + taps[name][len(uses[name])]
                 uses[name].append(inputs)
-                return output + taps[name][len(uses[name]) - 1]
+                outputs[name].append(output)
+                return tapped
 
-            with watch_layers(self.layers, tap):
-                return call(self.net, tensors, example, self.resets), uses
+            with watch_layers(self.layers, record):
+                return call(self.net, tensors, example, self.resets), uses, outputs
 
         examples = inputs.unflatten(0, (-1, self.copies))
-        logits, uses = vmap(single, randomness="different")(examples, taps)
+        in_dims = (0, None if taps is None else 0)
+        logits, uses, outputs = vmap(single, in_dims, randomness="different")(examples, taps)
         losses = F.cross_entropy(
             logits.flatten(0, 1), labels.repeat_interleave(self.copies), reduction="none"
         )
         losses = losses.unflatten(0, (-1, self.copies)).mean(1)
-        return losses.sum(), (losses, uses)
+        return losses.sum(), (losses, uses, outputs)
+
+
+def all_uses(uses: Uses) -> list[Tensor]:
+    """Of all layers, in their order."""
+    return [use for layer_uses in uses.values() for use in layer_uses]
