@@ -46,9 +46,8 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
     memo: dict[int, Any] = {id(part): part for part in (*layers, *net.parameters())}
     try:
         for layer, attributes in zip(layers, kept, strict=True):
-            own = {name: attributes.pop(name) for name in ("_parameters", "_modules")}
-            vars(layer).update(copy.deepcopy(attributes, memo))
-            attributes.update(own)
+            others = {name: attributes[name] for name in attributes.keys() - {"_parameters", "_modules"}}
+            vars(layer).update(copy.deepcopy(others, memo))
         yield
     finally:
         for layer, attributes in zip(layers, kept, strict=True):

@@ -61,6 +61,7 @@ class ClipperFactory:
     single_replica: bool
     resets: bool  # whether the network's state is renewed before each call
     tried: bool  # whether the network changes variables that can't be renewed
+    taps: bool  # as of `BookKeeping`
 
     @property
     def isolation(self) -> Isolation:
@@ -73,7 +74,7 @@ class ClipperFactory:
         """The way for ``net``."""
         if self.way is BookKeeping:
             example = random_inputs(net, self.example, 1)
-            return BookKeeping(net, example, self.copies, self.single_replica, self.resets)
+            return BookKeeping(net, example, self.copies, self.single_replica, self.resets, self.taps)
         way: Callable[..., Clipper] = self.way
         return way(net, self.copies, self.resets)
 
@@ -94,8 +95,9 @@ def clipper_factory(
         UserError: as `Trial`, or no way is right.
     """
     trial = Trial.of(net, example, copies)
-    for way in (BookKeeping, PerExample, OneByOne)[reference:]:
-        factory = ClipperFactory(way, example, copies, single_replica, *trial.state)
+    ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
+    for way, taps in ways[2 if reference else 0 if single_replica else 1 :]:
+        factory = ClipperFactory(way, example, copies, single_replica, *trial.state, taps)
         if trial.agrees(factory, under_vmap=not single_replica):
             return factory
     if single_replica:

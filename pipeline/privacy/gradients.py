@@ -225,12 +225,14 @@ class BookKeeping:
         copies: int = 1,
         single_replica: bool = False,
         resets: bool = False,
+        taps: bool = False,
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function that
-        `vmap` takes. ``resets``: the network's state is renewed before each pass. Layers none of whose
-        parameters has `requires_grad` are frozen: they need no rule and cost nothing.
+        `vmap` takes. ``resets``: the network's state is renewed before each pass. ``taps``: they are used for
+        a single replica too, which is slower, and right where a network writes into layers' outputs. Layers
+        none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -240,9 +242,8 @@ class BookKeeping:
         self.copies = copies
         self.single_replica = single_replica
         self.resets = resets
+        self.taps = taps
         self.prefers_channels_last = wants_channels_last(net)
-        # outputs are kept to be differentiated by, unless something may write into them
-        self.overwrites = any(getattr(layer, "inplace", False) for layer in net.modules())
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
@@ -307,7 +308,7 @@ class BookKeeping:
                     for name, value in tensors.items()
                 }
             leaves = {name: value.detach().requires_grad_() for name, value in leaves.items()}
-            taps = self._taps(tensors, len(labels)) if self.overwrites else None
+            taps = self._taps(tensors, len(labels)) if self.taps else None
             for tap in all_uses(taps or {}):
                 tap.requires_grad_()
             total, (losses, uses, outputs) = self._forward(leaves, net_inputs, labels, taps)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 import warnings
 from contextlib import suppress
 
@@ -72,3 +73,27 @@ def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -
     torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-3, atol=1e-5)
     assert actual.sums.keys() == sums.keys()
     assert distance(actual.sums, sums) <= 1e-3 * CLIP
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("state: buffer", "keeps something of its inputs in 'average', without noise"),
+        ("state: attribute", "keeps something of its inputs between calls in 'seen'"),
+        ("state: number", "keeps something of its inputs between calls in 'plain'"),
+        ("state: class_variable", "keeps state between calls in 'Keeping.shared', outside of"),
+        ("state: module_variable", "keeps state between calls in 'Keeping._module_variable', outside of"),
+        ("state: closure", "keeps state between calls in 'of_hidden', outside of"),
+        ("state: numpy_random_numbers", "draws random numbers"),
+        ("backward: a hook from 8 on", "mixes examples: in a batch of 8 gradients are"),
+        ("value, inputs: over the largest, if large", "mixes examples: in a batch of"),
+        ("length: trimmed", "mixes examples: in a batch of"),
+    ],
+)
+def test_a_refusal_names_the_reason(name: str, said: str) -> None:
+    torch.manual_seed(0)
+    case = MIXING[name]
+    inputs, labels = batch(case.kind, 4)
+    with pytest.raises(dprepro.UserError, match=re.escape(said)) as caught:
+        dprepro.clipped_sum(case.build(), inputs, labels, CLIP)
+    assert "\n" not in str(caught.value)
