@@ -11,6 +11,7 @@ from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.privacy.calibration import least_noise
 from pipeline.privacy.parameters import Epsilon
+from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
@@ -28,6 +29,7 @@ class Spent:
     neighbouring: NeighboringRelation  # what the neighbours differ in
     delta: float
     steps: int
+    risk: Risk | None  # attack risk, and mu of Gaussian DP with its regret; None: nothing is proven
     # upper bound on releasing the best alone of a drawn number of such trainings; None: not asked for
     best: float | None = None
 
@@ -82,6 +84,7 @@ def epsilon(
         neighbouring=NeighboringRelation[ledger.neighbouring.name],
         delta=delta,
         steps=total_steps,
+        risk=ledger.risk,
         best=best,
     )
 

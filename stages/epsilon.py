@@ -117,7 +117,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich.table import Table
 
     from pipeline.privacy.sampled_gaussian import RELATION_WORDS
-    from pipeline.reporting.wording import downwards, number, upwards
+    from pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
     from stages.answers import answering, buys
 
     console = answering()
@@ -127,6 +127,10 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
         f"delta {number(ledger.delta or 0)}, neighbours {RELATION_WORDS[ledger.neighbouring]}"
     )
     console.print(f"[b]{buys(ledger)}[/b]\n")
+    if ledger.risk:
+        console.print(attack_risk(ledger.risk))
+        if gaussian := gaussian_dp(ledger.risk):
+            console.print(f"Gaussian DP: {gaussian}\n")
     table = Table("accountant", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("epsilon", justify="right")
     table.add_column("what it is")

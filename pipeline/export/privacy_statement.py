@@ -57,6 +57,8 @@ class PrivacyStatement(Strict):
     not_covered: tuple[str, ...]
     composition: str | None  # what this row's trainings and search spend in all
     data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
+    attack_risk: str | None = None  # of the best membership attack, in words
+    gaussian_dp: str | None = None  # mu with its regret and cut-off
     delta_remark: str | None = None  # where delta is above 1 / (10 N)
     assumptions: tuple[str, ...]
     versions: Versions  # that accounted for it
@@ -104,6 +106,8 @@ def privacy_statement(
         not_covered=_not_covered(record, replica) if private else (),
         composition=wording.composition(record.composition) if record.composition else None,
         data_budget=wording.data_budget(budget) if budget else None,
+        attack_risk=wording.attack_risk(ledger.risk) if ledger.risk else None,
+        gaussian_dp=wording.gaussian_dp(ledger.risk) if ledger.risk else None,
         delta_remark=wording.delta_remark(ledger.delta, made.examples),
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
@@ -173,6 +177,8 @@ def markdown(statement: PrivacyStatement) -> str:
         "ε, at most": _upper(statement.epsilon),
         "δ": _delta(statement.delta),
         "accountant": statement.accountant,
+        "attack risk, at most": statement.attack_risk,
+        "Gaussian DP": statement.gaussian_dp,
         "claimed ε": _claim(statement),
         "ε, at least, on the worst pair known": _lower(statement.at_least, statement.at_least_on),
         "ε, at least, by attacks": _lower(statement.audited, "on the whole mechanism, assuming nothing"),

@@ -8,6 +8,7 @@ from types import ModuleType
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
+from pipeline.privacy.attack_risk import gaussian_risk, laplace_risk
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
@@ -170,6 +171,7 @@ def make_ledger(
         else tuple((step, spent_epsilon(spending, step, delta)) for step in reported_steps),
         epsilon_lower=epsilon_lower,
         epsilon_lower_by=None if reasons else _worst_pair(spending, shared),
+        risk=None if reasons else gaussian_risk(spending, steps, delta, epsilons[tightest]),
     )
     return stated(ledger)
 
@@ -226,6 +228,7 @@ def release_ledger(
         spent=tuple((step, releases.epsilon) for step in reported_steps) if is_proven else (),
         epsilon_lower=_opposites_epsilon(released) if is_proven else None,
         epsilon_lower_by=statement("opposites") if is_proven else None,
+        risk=laplace_risk(releases.epsilon) if is_proven else None,
     )
     return stated(ledger)
 

@@ -1,5 +1,6 @@
 """The digits that a ledger keeps of an epsilon."""
 
+from pipeline.privacy.risk import Risk
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
@@ -41,8 +42,17 @@ def stated(ledger: Ledger) -> Ledger:
                 for entry in ledger.releases
             ),
             "spent": tuple((step, up(epsilon)) for step, epsilon in ledger.spent),
+            "risk": ledger.risk and _stated_risk(ledger.risk),
         }
     )
+
+
+def _stated_risk(risk: Risk) -> Risk:
+    """Attack risk with every number to the digits kept; its cut-off is no bound, and is rounded as such."""
+    changes = {
+        name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
+    }
+    return risk.model_copy(update={**changes, "least_rate": float(f"{risk.least_rate:.2g}")})
 
 
 def _without_noise_digits(value: float) -> float:

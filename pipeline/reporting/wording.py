@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipeline.ledgers.data_budget import DataBudget
 from pipeline.privacy.parameters import is_large_delta
+from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
@@ -16,6 +16,9 @@ from pipeline.reporting.results import Cell, Mark, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
 from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from pipeline.ledgers.data_budget import DataBudget
 
 NOT_RUN = "not run"
 LARGE = 1e6
@@ -171,7 +174,7 @@ def composition(spent: Composition) -> str:
     return f"Seen together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
 
 
-def data_budget(budget: DataBudget) -> str:
+def data_budget(budget: "DataBudget") -> str:
     """Epsilon of everything that was trained on a private data set, in a sentence."""
     where = [f"{len(names)} {noun}" for names, noun in (
         (budget.rows, "row" if len(budget.rows) == 1 else "rows"),
@@ -188,6 +191,26 @@ def data_budget(budget: DataBudget) -> str:
         f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} spend together "
         f"at most ε {upwards(spent.epsilon)}{delta}, neighbours {RELATION_WORDS[spent.neighbouring]}"
         f"{left}{unlinked}."
+    )
+
+
+def attack_risk(risk: Risk) -> str:
+    """Attack risk for a data-protection officer, in a sentence."""
+    return (
+        "An attacker who wrongly accuses 1 of 100 outsiders recognises at most "
+        f"{upwards(100 * risk.tpr_at_1_percent)} of 100 members; an attacker who wrongly accuses 1 of 1,000 "
+        f"outsiders recognises at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. True positives "
+        f"exceed false positives by at most {upwards(100 * risk.advantage)} in 100."
+    )
+
+
+def gaussian_dp(risk: Risk) -> str | None:
+    """Mu of Gaussian DP with its regret and cut-off; None where there is no such mu."""
+    if risk.mu is None or risk.regret is None:
+        return None
+    return (
+        f"μ ≤ {upwards(risk.mu)} (regret {upwards(risk.regret)}; false-positive rates from "
+        f"{number(risk.least_rate)} on)"
     )
 
 

@@ -25,6 +25,7 @@ from pipeline.files import digest_json
 from pipeline.params.searched import Choice, Judged
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Isolation, Noise
+from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
@@ -116,6 +117,8 @@ class Ledger(Strict):
     # `epsilon_lower_by` names: a lower bound beside `epsilon_upper`, computed, with nothing trained
     epsilon_lower: NotNegative | None = None
     epsilon_lower_by: Statement | None = None
+    # of the best membership attack; None: nothing is proven, or the ledger is older than this
+    risk: Risk | None = None
 
 
 FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others

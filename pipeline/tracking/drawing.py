@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.files import digest_json
 from pipeline.params import Settings
+from pipeline.privacy.risk import Risk
 from pipeline.reporting import vocabulary
 from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
@@ -207,8 +208,20 @@ class _Drawing:
             "epsilon_shown": _bound(max(shown), rounded_down) if shown else None,
             "delta": ledger.delta if any(map(_private, replicas)) else None,
             "mu": ledger.mu,
+            **(_risk(ledger.risk) if ledger.risk else {}),
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _risk(risk: Risk) -> dict[str, float | None]:
+    """Attack risk as metrics."""
+    return {
+        "attack_tpr_at_fpr_0.01": risk.tpr_at_1_percent,
+        "attack_tpr_at_fpr_0.001": risk.tpr_at_01_percent,
+        "attack_advantage": risk.advantage,
+        "gaussian_dp_mu": risk.mu,
+        "gaussian_dp_regret": risk.regret,
+    }
 
 
 def _private(replica: Replica) -> bool:

@@ -39,6 +39,9 @@ def of_level(record: Record, paper: Paper, replicas: Sequence[Replica], tested_o
         sentences.append(f"Claimed is {wording.claim(ledger)}.")
     if ledger.epsilon_lower is not None:
         sentences.append(f"At least {wording.downwards(ledger.epsilon_lower)} is spent.")
+    if ledger.risk:
+        gaussian = wording.gaussian_dp(ledger.risk)
+        sentences += [wording.attack_risk(ledger.risk), *([f"Gaussian DP: {gaussian}."] if gaussian else [])]
     if uses := severity.not_covered(ledger, replicas[0].attacks, record.composition):
         sentences.append(severity.sentence(uses))
     return " ".join(sentences)

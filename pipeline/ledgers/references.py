@@ -1,0 +1,201 @@
+"""Published numbers of others (`references.yaml`), computed here by the way that printed them.
+
+`python -m pipeline.ledgers.references` writes docs/references.md.
+"""
+
+from functools import lru_cache
+from math import isclose
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+from ruamel.yaml import YAML
+from scipy.optimize import brentq
+
+from pipeline.fields import Count, Key, Positive, Strict
+from pipeline.files import write_text
+from pipeline.privacy.accounting import classic_epsilon, renyi_epsilon
+from pipeline.privacy.clt import clt_mu
+from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from pipeline.privacy.parameters import Delta
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.subsampling import composed_losses
+
+REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
+GRID = 1e-4  # interval of privacy losses, as by default in dp-accounting
+DIGITS = 5
+COLUMNS = ("quantity", "setting", "printed", "here", "by", "relation")
+INTRODUCTION = """# Published numbers of others
+
+Numbers that this project didn't write, beside the same numbers computed here. `references.yaml` has each with
+its source and setting. `make test` computes those that have a value in the column *here*. An ε is printed by
+the accountant of its time: before about 2021 by Rényi DP with Mironov's conversion, then by the improved
+conversion of Canonne et al., today by privacy loss distributions. One setting therefore has three honest
+numbers, such as 1.19, .954 and .864.
+
+Sampling is Poisson and neighbours add or remove one example. Noise is over the sensitivity.
+"""
+WAYS = {
+    "classic": "Rényi DP, Mironov's conversion",
+    "improved": "Rényi DP, improved conversion",
+    "pld": "privacy loss distributions",
+    "clt": "central limit theorem",
+    "delta": "privacy loss distributions",
+    "sigma": "closed form",
+}
+VERDICTS = {
+    "equal": "equal",
+    "below": "below, as a newer accountant must be",
+    "differs": "**differs**",
+    "beside": "not computed",
+}
+
+
+class Source(Strict):
+    """Publication or repository."""
+
+    name: str
+    link: Annotated[str, Field(pattern="^https://")]
+    place: str  # file, table or section
+
+
+class Setting(Strict):
+    """Setting behind a number; Poisson samples, neighbours that add or remove one example."""
+
+    noise: Positive | None = None  # multiplier over the sensitivity
+    examples: Count | None = None  # N
+    batch: Count | None = None  # expected
+    steps: Count | None = None
+    delta: Delta | None = None
+    epsilon: Positive | None = None
+
+    def __str__(self) -> str:
+        """``noise 1.1, batch 256 of 60,000, 14,062 steps, δ 1e-05``."""
+        parts = [
+            *([f"noise {self.noise:.10g}"] if self.noise else []),
+            *([f"batch {self.batch:,} of {self.examples:,}"] if self.examples and self.batch else []),
+            *([f"{self.steps:,} steps" if self.steps > 1 else "1 step"] if self.steps else []),
+            *([f"ε {self.epsilon:g}"] if self.epsilon else []),
+            *([f"δ {self.delta:g}"] if self.delta else []),
+        ]
+        return ", ".join(parts)
+
+
+class Reference(Strict):
+    """One published number."""
+
+    source: Key
+    quantity: str = "epsilon"
+    printed: Positive
+    by: Literal["classic", "improved", "pld", "clt", "delta", "sigma"] | None = None  # None: not computed
+    setting: Setting
+    relation: Literal["equal", "below", "differs", "beside"]
+    within: Annotated[float, Field(gt=0, lt=1)] | None = None  # relative
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Reference":
+        computed = self.by is not None
+        if (self.relation == "beside") == computed or computed != (self.within is not None):
+            raise ValueError("by and within: go with every relation but 'beside'")
+        if self.relation == "differs" and not self.why:
+            raise ValueError("why: missing; a difference has an explanation")
+        return self
+
+    @property
+    def holds(self) -> bool:
+        """True where the number computed here has the declared relation to the printed one."""
+        if self.by is None or self.within is None:
+            return True
+        ours = computed(self)
+        close = isclose(ours, self.printed, rel_tol=self.within)
+        return close if self.relation != "below" else close and ours <= self.printed
+
+
+class References(Strict):
+    """The whole file."""
+
+    sources: dict[Key, Source]
+    references: dict[Key, Reference]
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> "References":
+        for key, reference in self.references.items():
+            if reference.source not in self.sources:
+                raise ValueError(f"references.{key}.source: {reference.source!r} is no source")
+        return self
+
+
+def read_references(root: Path = Path()) -> References:
+    """All references of the file in ``root``, checked."""
+    text = (root / REFERENCES).read_text(encoding="utf-8")
+    return References.model_validate(YAML(typ="safe", pure=True).load(text))
+
+
+@lru_cache(maxsize=256)
+def computed(reference: Reference) -> float:
+    """The number as this project computes it, by the reference's own way.
+
+    Raises:
+        ValueError: the reference isn't computed, or its setting is incomplete.
+    """
+    setting = reference.setting
+    if reference.by == "sigma":
+        return _gaussian_noise(_given(setting.epsilon), _given(setting.delta))
+    spending = SampledGaussian(
+        sampling="poisson",
+        noise_multiplier=_given(setting.noise),
+        examples=int(_given(setting.examples)),
+        batch=int(_given(setting.batch)),
+    )
+    steps, delta = int(_given(setting.steps)), _given(setting.delta)
+    if reference.by == "classic":
+        return _given(classic_epsilon(spending, steps, delta))
+    if reference.by == "improved":
+        return _given(renyi_epsilon(spending, steps, delta))
+    if reference.by == "clt":
+        return gaussian_epsilon(_given(clt_mu(spending, steps)), delta)
+    losses = composed_losses(spending, steps, GRID)
+    if reference.by == "delta":
+        return float(losses.delta(np.array([_given(setting.epsilon)]))[0])
+    return losses.epsilon(delta)
+
+
+def page(references: References) -> str:
+    """docs/references.md."""
+    lines = [INTRODUCTION]
+    for key, source in references.sources.items():
+        mine = [entry for entry in references.references.values() if entry.source == key]
+        lines += [f"## {source.name}: {source.place}", "", f"<{source.link}>", ""]
+        lines += [
+            "| quantity | setting | printed | here | by | relation |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for entry in mine:
+            here = "–" if entry.by is None else f"{computed(entry):.{DIGITS}g}"
+            way = "–" if entry.by is None else WAYS[entry.by]
+            relation = ". ".join(filter(None, (VERDICTS[entry.relation], entry.why)))
+            cells = (entry.quantity, str(entry.setting), f"{entry.printed:.10g}", here, way, relation)
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _gaussian_noise(epsilon: float, delta: float) -> float:
+    """Noise of one Gaussian mechanism at (epsilon, delta): Theorem 8 of Balle and Wang 2018."""
+
+    def excess(noise: float) -> float:
+        return float(gaussian_delta(np.asarray(epsilon), np.asarray(1 / noise))) - delta
+
+    return float(brentq(excess, 1e-2, 1e4, xtol=1e-12))
+
+
+def _given(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a setting that the reference's way needs is missing")
+    return value
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page(read_references()))

@@ -1,0 +1,192 @@
+"""Terms in which privacy is reported beside epsilon: attack risk, and mu of Gaussian DP with its regret.
+
+All are read off the mechanism's trade-off curve f: at a false-positive rate alpha no membership attack has a
+false-negative rate below f(alpha). A curve comes from
+
+* privacy loss distributions p of removing and of adding an example. An attacker who calls out losses above y
+  has the true-positive rate sum of p(l) over l > y, and, as e^-l p(l) is the distribution of the other data
+  set, the false-positive rate sum of e^-l p(l) over l > y. These points, their mirror images and the straight
+  lines between them are the curve. gdpnum 0.1.2 and riskcal 1.5.1 take dp-accounting's distribution of adding
+  an example for the other data set's at all losses. For sampled Gaussians its masses sum to more than 1, at
+  very negative losses, so that mu and true-positive rates come out too small.
+* delta at epsilons: f(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha) (Dong, Roth
+  and Su 2022, Proposition 2.5).
+
+Grids of losses are rounded pessimistically, so that rates, mu and regret are upper bounds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, isfinite
+
+import numpy as np
+from dp_accounting.pld.pld_pmf import PLDPmf
+from scipy.stats import norm
+
+from pipeline.privacy.gaussian import Profile
+from pipeline.privacy.participation import unamplified
+from pipeline.privacy.risk import Risk
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.subsampling import Losses, losses
+
+OVERFLOW = 700.0  # e to this is a float
+LINES = 800  # epsilons of a profile that become lines of a curve
+SAMPLES = 2000  # points of a curve at which mu and regret are compared with
+REGRET_ERROR = 1e-9
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Trade-off curve: a lower bound on the false-negative rate of any attack."""
+
+    at: Callable[[np.ndarray], np.ndarray]  # (K,) false-positive rates to (K,) false-negative rates
+    corners: np.ndarray  # (M,) false-positive rates where its slope changes
+    advantage: float  # upper bound on a true-positive rate minus its false-positive rate
+
+
+def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
+    """Attack risk of a mechanism.
+
+    Args:
+        curves: its trade-off curves, each a bound.
+        epsilon: its proven epsilon at the ledger's delta. mu covers the false-positive rates from that on at
+            which (epsilon, delta) touches the curve, so that it is never below the mu of (epsilon, delta).
+    """
+    curve = Curve(
+        lambda alphas: np.maximum.reduce([each.at(alphas) for each in curves]),
+        np.unique(np.concatenate([each.corners for each in curves])),
+        min(each.advantage for each in curves),
+    )
+    least_rate = touching_rate(curve, epsilon)
+    mu = gaussian_mu(curve, least_rate)
+    first, second = (1 - curve.at(np.array([0.01, 0.001]))).tolist()
+    return Risk(
+        tpr_at_1_percent=first,
+        tpr_at_01_percent=second,
+        advantage=curve.advantage,
+        mu=mu if isfinite(mu) else None,
+        least_rate=least_rate,
+        regret=regret(curve, mu) if isfinite(mu) else None,
+    )
+
+
+@lru_cache(maxsize=64)
+def gaussian_risk(spending: SampledGaussian, steps: int, delta: float, epsilon: float) -> Risk:
+    """Attack risk of ``steps`` Gaussian steps, whose proven epsilon at ``delta`` is ``epsilon``."""
+    grid = losses(spending, steps, delta, epsilon)
+    curves = [curve_of_lines(np.array([epsilon]), np.array([delta]))]
+    if isinstance(grid, Losses):
+        curves.append(curve_of_losses(grid))
+    else:
+        curves.append(curve_of_profile(grid.delta if grid else unamplified(spending, steps), epsilon))
+    return attack_risk(curves, epsilon)
+
+
+def laplace_risk(epsilon: float) -> Risk:
+    """Attack risk of a mechanism with pure ``epsilon``."""
+    return attack_risk([curve_of_lines(np.array([epsilon]), np.array([0.0]))], epsilon)
+
+
+def curve_of_losses(losses: Losses) -> Curve:
+    """Trade-off curve of a privacy loss distribution, for both orders of neighbours."""
+    grid = losses.grid
+    parts = [_called_out(grid._pmf_remove, losses.rounding)]
+    if not grid._symmetric:
+        parts.append(_called_out(grid._pmf_add, losses.rounding))
+    alphas, betas = (np.concatenate(rates) for rates in zip(*parts, strict=True))
+    x, y = _envelope(np.concatenate([alphas, betas]), np.concatenate([betas, alphas]))
+    return Curve(lambda rates: np.interp(rates, x, y), x, float((1 - x - y).max()))
+
+
+def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.ndarray]:
+    """(K,) false-positive and false-negative rates of calling out losses above each threshold >= 0.
+
+    Both are summed from the top. At negative losses e^-y would multiply the rounding of Fourier transforms,
+    and dp-accounting's distribution of adding an example has too much mass there.
+    """
+    pmf = distribution.to_dense_pmf()
+    values = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
+    values, masses = values[values >= 0], np.asarray(pmf._probs)[values >= 0]
+    alphas = np.append((np.exp(-values) * masses)[::-1].cumsum()[::-1], 0.0)
+    above = np.append(masses[::-1].cumsum()[::-1], 0.0) + pmf._infinity_mass
+    return alphas.clip(max=1.0), (1 - above - rounding).clip(0.0, 1.0)
+
+
+def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
+    """Trade-off curve of (epsilon, delta) lines from 0 to ``epsilon`` and beyond."""
+    beyond = np.geomspace(max(epsilon, 1e-3), max(OVERFLOW, 2 * epsilon), LINES // 5)
+    epsilons = np.unique(np.concatenate([np.linspace(0, epsilon, LINES), beyond]))
+    return curve_of_lines(epsilons, np.minimum(profile(epsilons), 1.0))
+
+
+def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
+    """Trade-off curve that (K,) epsilons and their deltas come to."""
+    slopes = np.exp(np.minimum(epsilons, OVERFLOW))[:, None]
+
+    def at(alphas: np.ndarray) -> np.ndarray:
+        left = 1 - deltas[:, None] - slopes * alphas
+        right = (1 - deltas[:, None] - alphas) / slopes
+        return np.maximum(np.maximum(left, right).max(0), 0.0)
+
+    # lines of the largest epsilon meet their mirror images here
+    corner = float(((1 - deltas) / (1 + slopes[:, 0])).max())
+    advantage = float(((1 - deltas) * (slopes[:, 0] - 1) / (slopes[:, 0] + 1) + deltas).min())
+    return Curve(at, np.array([corner]), advantage)
+
+
+def touching_rate(curve: Curve, epsilon: float) -> float:
+    """False-positive rate, above 0, where a line of slope -e^epsilon touches the curve."""
+    rates = _rates(curve, 0.0)
+    height = curve.at(rates) + exp(min(epsilon, OVERFLOW)) * rates
+    # all along a line where one has this slope: its largest rate
+    return float(rates[height <= height.min() + 1e-15][-1])
+
+
+def gaussian_mu(curve: Curve, least_rate: float) -> float:
+    """Least mu with f_mu <= f where both error rates are at least ``least_rate``; may be infinite.
+
+    mu is the maximum of isf(alpha) + isf(beta) over the curve.
+    """
+    alphas = _rates(curve, least_rate)
+    betas = curve.at(alphas)
+    inside = (betas >= least_rate) & (betas < 1)
+    if not inside.any():
+        return float("inf")
+    return max(0.0, float((norm.isf(alphas[inside]) + norm.isf(betas[inside])).max()))
+
+
+def regret(curve: Curve, mu: float) -> float:
+    """Least D with f(x + D) - D <= f_mu(x) at all x."""
+    rates = np.unique(np.concatenate([[0.0], np.geomspace(1e-12, 1, SAMPLES), np.linspace(0, 1, SAMPLES)]))
+    gaussian = norm.cdf(norm.isf(rates) - mu)
+    low, high = 0.0, 1.0
+    while high - low > REGRET_ERROR:
+        middle = (low + high) / 2
+        dominated = curve.at(np.minimum(rates + middle, 1.0)) - middle <= gaussian
+        low, high = (low, middle) if dominated.all() else (middle, high)
+    return high
+
+
+def _rates(curve: Curve, least_rate: float) -> np.ndarray:
+    """False-positive rates in (0, 1) to look at: corners, and points between them."""
+    rates = np.unique(np.concatenate([np.geomspace(max(least_rate, 1e-300), 0.999, SAMPLES), curve.corners]))
+    return rates[(rates >= max(least_rate, 1e-300)) & (rates < 1)]
+
+
+def _envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower convex envelope of points (Andrew 1979)."""
+    order = np.lexsort((y, x))
+    x, y = x[order], y[order]
+    first = np.concatenate([[True], np.diff(x) > 0])
+    xs, ys = x[first].tolist(), np.minimum.accumulate(y[first]).tolist()
+    hull: list[int] = []
+    for index, (right, height) in enumerate(zip(xs, ys, strict=True)):
+        while len(hull) > 1:
+            left, middle = hull[-2], hull[-1]
+            rise = (xs[middle] - xs[left]) * (height - ys[left])
+            if rise > (ys[middle] - ys[left]) * (right - xs[left]):
+                break
+            hull.pop()
+        hull.append(index)
+    return x[first][hull], np.array(ys)[hull]

@@ -1,0 +1,43 @@
+"""Published numbers of others come out, and each that doesn't has an explanation."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.ledgers.references import PAGE, computed, page, read_references
+
+ROOT = Path(__file__).parents[2]
+ALL = read_references(ROOT)
+COMPUTED = {key: reference for key, reference in ALL.references.items() if reference.by}
+
+
+def test_there_are_enough_and_every_source_has_one() -> None:
+    assert len(ALL.references) >= 40
+    assert len(COMPUTED) >= 25
+    assert {reference.source for reference in ALL.references.values()} == ALL.sources.keys()
+
+
+@pytest.mark.parametrize("key", COMPUTED)
+def test_a_published_number_comes_out(key: str) -> None:
+    reference = COMPUTED[key]
+    assert reference.holds, (reference.printed, computed(reference))
+
+
+@pytest.mark.parametrize("relation", ["equal", "below", "differs"])
+def test_another_number_would_be_seen(relation: str) -> None:
+    """A printed value that is off by twice the tolerance, on either side."""
+    reference = next(entry for entry in COMPUTED.values() if entry.relation == relation)
+    assert reference.within is not None
+    for factor in (1 - 2.5 * reference.within, 1 + 2.5 * reference.within):
+        wrong = reference.model_copy(update={"printed": computed(reference) * factor})
+        assert not wrong.holds
+
+
+def test_what_differs_by_more_than_its_digits_has_an_explanation() -> None:
+    for key, reference in COMPUTED.items():
+        if abs(computed(reference) / reference.printed - 1) > 0.005:
+            assert reference.why, key
+
+
+def test_the_page_is_what_is_computed() -> None:
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(ALL)

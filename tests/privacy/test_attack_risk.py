@@ -1,0 +1,140 @@
+"""Attack risk and mu: the worked setting, closed forms, and floors by other ways."""
+
+from math import exp, tanh
+
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
+
+from pipeline.privacy.accounting import poisson_gaussian
+from pipeline.privacy.attack_risk import (
+    curve_of_losses,
+    curve_of_profile,
+    gaussian_mu,
+    gaussian_risk,
+    laplace_risk,
+    regret,
+)
+from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.subsampling import Losses, composed_losses
+
+# a setting of which two ways agree: PLDs of two steps' sizes, and the profile of epsilon and delta
+WORKED = SampledGaussian(sampling="poisson", noise_multiplier=1.18877474901233, examples=55000, batch=1024)
+STEPS, EPSILON, DELTA = 1074, 2.71696, 1e-5
+
+
+@pytest.fixture(scope="module")
+def worked() -> Losses:
+    return composed_losses(WORKED, STEPS, 1e-4)
+
+
+def test_the_worked_setting() -> None:
+    risk = gaussian_risk(WORKED, STEPS, DELTA, EPSILON)
+    assert risk.tpr_at_1_percent == pytest.approx(0.045033, rel=1e-3)
+    assert risk.tpr_at_01_percent == pytest.approx(0.007154, rel=1e-3)
+    assert risk.advantage == pytest.approx(0.238811, rel=1e-3)
+    # the floor: mu of (epsilon, delta) alone, which the cut-off is chosen by
+    assert risk.mu == pytest.approx(0.65886, rel=1e-3)
+    assert risk.mu is not None
+    assert gaussian_epsilon(risk.mu, DELTA) >= EPSILON
+
+
+@pytest.mark.parametrize(
+    ("least_rate", "mu", "lost"),
+    [(1e-10, 0.68667, 0.01492), (1e-8, 0.67521, None), (1e-6, 0.66287, 0.01044), (1e-5, 0.65615, 0.00917),
+     (1e-4, 0.64889, None), (1e-3, 0.64079, None)],
+)  # fmt: skip
+def test_mu_of_the_worked_setting_at_each_cut_off(
+    worked: Losses, least_rate: float, mu: float, lost: float | None
+) -> None:
+    curve = curve_of_losses(worked)
+    assert gaussian_mu(curve, least_rate) == pytest.approx(mu, rel=1e-3)
+    if lost is not None:
+        assert regret(curve, mu) == pytest.approx(lost, rel=5e-3)
+
+
+def test_a_finer_grid_moves_nothing_down(worked: Losses) -> None:
+    """dp-accounting's distribution of adding an example, whose mass exceeds 1, lost 21 % here."""
+    fine = curve_of_losses(composed_losses(WORKED, STEPS, 2e-5))
+    rates = np.array([1e-3, 1e-2])
+    assert 1 - fine.at(rates) == pytest.approx(1 - curve_of_losses(worked).at(rates), rel=1e-3)
+    assert gaussian_mu(fine, 1e-6) == pytest.approx(0.66287, rel=1e-3)
+
+
+def test_a_curve_is_below_every_line_of_an_independent_accountant(worked: Losses) -> None:
+    """The lines of (epsilon, delta), and never a risk below the one of any of them."""
+    curve = curve_of_losses(worked)
+    theirs = PLDAccountant(value_discretization_interval=1e-3).compose(
+        poisson_gaussian(WORKED.rate, WORKED.noise_multiplier, STEPS)
+    )
+    rates = np.geomspace(1e-7, 0.9, 200)
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0):
+        delta = theirs.get_delta(epsilon)
+        line = np.maximum(1 - delta - exp(epsilon) * rates, exp(-epsilon) * (1 - delta - rates))
+        assert (curve.at(rates) >= line - 2e-3).all()
+    assert (np.diff(curve.at(rates)) <= 0).all()
+
+
+def test_gaussian_dp_comes_back() -> None:
+    mu = 1.0
+    whole = SampledGaussian(sampling="poisson", noise_multiplier=1 / mu, examples=10, batch=10)
+    for delta in (1e-6, 1e-9):
+        risk = gaussian_risk(whole, 1, delta, gaussian_epsilon(mu, delta))
+        assert risk.mu is not None
+        assert risk.regret is not None
+        assert risk.mu == pytest.approx(mu, rel=1e-3)
+        assert risk.mu >= mu
+        assert 0 <= risk.regret < 1e-3
+        assert risk.tpr_at_1_percent == pytest.approx(norm.cdf(mu + norm.ppf(0.01)), rel=1e-3)
+        assert risk.tpr_at_01_percent == pytest.approx(norm.cdf(mu + norm.ppf(0.001)), rel=1e-3)
+        assert risk.advantage == pytest.approx(2 * norm.cdf(mu / 2) - 1, rel=1e-6)
+
+
+def test_shuffled_batches_are_gaussian_dp() -> None:
+    spending = SampledGaussian(sampling="shuffled", noise_multiplier=2.0, examples=100, batch=10)
+    risk = gaussian_risk(spending, 40, 1e-5, gaussian_epsilon(1.0, 1e-5))
+    assert risk.mu == pytest.approx(1.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_pure_epsilon_in_closed_form(epsilon: float) -> None:
+    risk = laplace_risk(epsilon)
+    assert risk.advantage == pytest.approx(tanh(epsilon / 2))
+    assert risk.tpr_at_1_percent == pytest.approx(exp(epsilon) * 0.01)
+    assert risk.mu == pytest.approx(-2 * norm.ppf(1 / (1 + exp(epsilon))), rel=1e-6)
+
+
+def test_no_privacy_has_no_mu() -> None:
+    risk = laplace_risk(1e5)
+    assert (risk.tpr_at_1_percent, risk.advantage, risk.mu, risk.regret) == (1, 1, None, None)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "replacement"])
+def test_replacing_an_example_has_a_symmetric_curve(sampling: str) -> None:
+    """By its own dual, against the lines of its profile."""
+    spending = SampledGaussian.model_validate(
+        {"sampling": sampling, "noise_multiplier": 1.0, "examples": 1000, "batch": 50}
+    )
+    losses = composed_losses(spending, 50, 1e-3)
+    curve, lines = curve_of_losses(losses), curve_of_profile(losses.delta, 5.0)
+    rates = np.array([1e-3, 1e-2, 0.1, 0.4])
+    np.testing.assert_allclose(curve.at(rates), lines.at(rates), rtol=2e-4)
+    assert curve.advantage == pytest.approx(float(losses.delta(np.zeros(1))[0]), rel=1e-6)
+    np.testing.assert_allclose(curve.at(curve.at(rates)), rates, rtol=1e-6)
+
+
+def test_a_profile_of_a_gaussian_is_its_curve() -> None:
+    curve = curve_of_profile(lambda epsilons: gaussian_delta(epsilons, np.asarray(0.5)), 3.0)
+    rates = np.array([1e-3, 1e-2, 0.3])
+    np.testing.assert_allclose(1 - curve.at(rates), norm.cdf(0.5 + norm.ppf(rates)), rtol=1e-3)
+
+
+def test_rounding_of_transforms_at_very_negative_losses_stays_out() -> None:
+    """e^38 times 1e-17 was called out: a true-positive rate of .9989 for .1126."""
+    spending = SampledGaussian(sampling="replacement", noise_multiplier=0.5, examples=49000, batch=64, sets=1)
+    risk = gaussian_risk(spending, 9188, 1e-5, 6.774)
+    assert risk.tpr_at_1_percent == pytest.approx(0.1126, rel=1e-3)
+    losses = composed_losses(spending, 9188, 1e-4)
+    assert risk.advantage == pytest.approx(float(losses.delta(np.zeros(1))[0]), rel=1e-3)
