@@ -31,7 +31,8 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     """Budgets of the laboratory's own data sets that were trained on, by name.
 
     All committed runs and searches count, also those whose entries in params.yaml were deleted. Data sets of
-    the catalogue are public and have no budget. Splits and other forms of the same files are one data set.
+    the catalogue are public and have no budget, and so has a laboratory without an entry of `own`. Splits and
+    other forms of the same files are one data set.
 
     Args:
         settings: params.yaml.
@@ -40,6 +41,8 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     Raises:
         UserError: a record is damaged.
     """
+    if not settings.own:
+        return []
     rows: dict[str, list[str]] = {}
     searches: dict[str, list[str]] = {}
     for path in sorted((root / records.RUNS).glob("*.json")):
@@ -66,8 +69,14 @@ def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget 
 
 
 def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
+    from pipeline.ledgers.composition import (  # brings dp-accounting and SciPy with it
+        Trainings,
+        composed,
+        searched_trainings,
+        trainings_of_run,
+    )
+
     # whose accountants take a second to import
-    from pipeline.ledgers.composition import Trainings, composed, searched_trainings, trainings_of_run
 
     trainings = Trainings([], [], [])
     for row in rows:
