@@ -33,6 +33,7 @@ def check_all(settings: Settings) -> None:
     for key in settings.plans:
         _check_seeds(settings, key)
     _check_planned_once(settings)
+    _check_repetitions(settings)
     for key, row in settings.rows.items():
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
@@ -70,6 +71,27 @@ def _check_planned_once(settings: Settings) -> None:
                 raise ValueError(
                     f"rows.{key}.plan: {row.plan!r}, but {other!r} has {row.label!r} at {level!r} too; "
                     "allowed: one plan for a value, and its repetition"
+                )
+
+
+def _check_repetitions(settings: Settings) -> None:
+    """A repetition has other seeds and another number of them, and nothing else of its own."""
+    planned = {
+        (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
+        for row in settings.rows.values()
+        if row.plan is not None and not row.repeats
+        for resolved in row.resolved
+    }
+    for key, row in settings.rows.items():
+        if row.plan is None or not row.repeats or row.informed is not None:
+            continue
+        for resolved in row.resolved:
+            level = row.level(resolved)
+            first = planned.get((row.plan.removesuffix(REPEATED), row.line or row.label, row.variant, level))
+            if first != (row.data, row.model, resolved):
+                raise ValueError(
+                    f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
+                    "the same but for seeds, or 'informed', which says which test results had been seen"
                 )
 
 

@@ -184,6 +184,12 @@ class Row(Line):
     # the plan under which it is trained: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either
     # with '-repeated'; None: exploratory
     plan: Key | None = None
+    # the line of its table at whose training budget it is trained, where that alone tells it from its own
+    # line; contrasts of the two lines are judged by it
+    budget_of: Key | None = None
+    # test results that had been seen when it was declared, of a row whose plan they changed; its own results
+    # count as informed
+    informed: Sentence | None = None
     # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
     # noise smaller by as much (Sander et al. 2022, section 3.4)
     simulates: Key | None = None

@@ -11,6 +11,7 @@ from itertools import islice, zip_longest
 from pipeline.params import Row
 from pipeline.reporting import budgets, wording
 from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
@@ -60,6 +61,24 @@ class Quote:
 
 
 @dataclass(frozen=True)
+class Differences:
+    """A contrast at several levels as a sentence has it."""
+
+    contrasts: tuple[PrintedContrast, ...]
+
+    @property
+    def differences(self) -> str:
+        """``+0.33 ± 0.54 (paper +0.34) at ε = 7, ...``, level by level."""
+        return ", ".join(
+            f"{wording.signed(each.ours.value, decimals)} ± {wording.fixed(each.half, decimals)} (paper "
+            f"{wording.signed(each.theirs, decimals)}) at {wording.level_words(each.left.level)}"
+            for each in self.contrasts
+            for decimals in [each.result.table.decimals]
+            if each.ours
+        )
+
+
+@dataclass(frozen=True)
 class Said:
     """A finding with its numbers."""
 
@@ -70,15 +89,20 @@ class Said:
 
 
 def said(
-    findings: Sequence[Finding], tables: Sequence[TableResult], claims: Sequence[ClaimResult]
+    findings: Sequence[Finding],
+    tables: Sequence[TableResult],
+    claims: Sequence[ClaimResult],
+    contrasts: Sequence[PrintedContrast],
 ) -> list[Said]:
     """Those of a paper's findings that its records carry, in its order."""
     statuses = {result.claim.key: result.status for result in claims}
     return [
-        _filled(finding, quotes, tables)
+        _filled(finding, quotes, differences, tables)
         for finding in findings
         for quotes in [_quotes(finding, tables)]
+        for differences in [_differences(finding, contrasts)]
         if len(quotes) == len(finding.cells)
+        and len(differences) == len(finding.contrasts)
         and all(statuses.get(key) == status for key, status in finding.claims.items())
         and not any(problems(finding, quotes))
     ]
@@ -119,10 +143,33 @@ def _quotes(finding: Finding, tables: Sequence[TableResult]) -> dict[str, Quote]
     return quotes
 
 
-def _filled(finding: Finding, quotes: Mapping[str, Quote], tables: Sequence[TableResult]) -> Said:
+def _differences(finding: Finding, contrasts: Sequence[PrintedContrast]) -> dict[str, Differences]:
+    """The contrasts that were judged at all of their levels."""
+    judged = {
+        (*(f"{each.result.key}/{side.line.key}" for side in (each.left, each.right)), each.left.level): each
+        for each in contrasts
+        if each.judged and each.of_lines
+    }
+    asked = {
+        name: [(wanted.left, wanted.right, level) for level in wanted.at]
+        for name, wanted in finding.contrasts.items()
+    }
+    return {
+        name: Differences(tuple(judged[place] for place in places))
+        for name, places in asked.items()
+        if judged.keys() >= set(places)
+    }
+
+
+def _filled(
+    finding: Finding,
+    quotes: Mapping[str, Quote],
+    differences: Mapping[str, Differences],
+    tables: Sequence[TableResult],
+) -> Said:
     where = next(table for table in tables if table.key == finding.table)
     first = next(iter(quotes.values()), None)
-    text = finding.says.format(**quotes)
+    text = finding.says.format(**quotes, **differences)
     if stands := "; ".join(dict.fromkeys(_stands_on(quote) for quote in quotes.values())):
         text += f" ({stands[0].upper()}{stands[1:]}.)"
     return Said(text, first.cell.guarantee if first else None, where.paper, where.name)

@@ -17,7 +17,7 @@ from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
 from pipeline.results import records
-from pipeline.results.schema import Record
+from pipeline.results.schema import Record, SearchRecord
 
 OBJECT = TypeAdapter(dict[str, Any])
 
@@ -31,6 +31,7 @@ class Sources:
     paper: Paper
     records: dict[str, Record | None]  # by row
     gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.costs`
+    searches: dict[str, SearchRecord]  # those that were run, by name
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
@@ -43,9 +44,12 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     hours = _read(root / records.GPU_HOURS)
+    found = {name: records.read_search(name, root) for name in settings.searches}
+    searches = {name: search for name, search in found.items() if search is not None}
     names = sorted({line.paper for line in settings.lines.values()})
     return [
-        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours)) for name in names
+        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours, searches))
+        for name in names
     ]
 
 
@@ -117,7 +121,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
     settings, root, record = sources.settings, sources.root, sources.records[key]
     history = records.history_path(key, root)
     searched = declared.search if isinstance(declared, Row) else None
-    search = records.read_search(searched, root) if searched else None
+    search = sources.searches.get(searched or "")
     told = list(marks.of_declared(key, declared, settings, table))
     seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}
@@ -142,10 +146,32 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         also=further,
         history=history if history.exists() else None,
         search=search,
+        other_searches=tuple(
+            other
+            for name, other in sources.searches.items()
+            if name != searched and _of_line(settings.rows.get(other.row), declared)
+        ),
         gpu_hours=sources.gpu_hours.get(key),
         budget=budgets.of_row(declared, table),
         planned_seeds=seeds,
+        start=_start(declared, settings),
         raw=settings.raw_set(settings.split(declared.data).raw) if isinstance(declared, Row) else None,
+    )
+
+
+def _start(declared: Row | Account, settings: Settings) -> str | None:
+    """The row that a row's weights to start from come of."""
+    start = settings.starts.get(declared.data) if isinstance(declared, Row) else None
+    return start.row if start else None
+
+
+def _of_line(row: Row | None, declared: Row | Account) -> bool:
+    """Whether a row is of the same line and variant as another."""
+    return row is not None and (row.paper, row.table, row.line, row.variant) == (
+        declared.paper,
+        declared.table,
+        declared.line,
+        declared.variant,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
+from numpy import interp
+
 from pipeline.results.histories import read_history
 from pipeline.results.schema import Record
 
@@ -42,6 +44,12 @@ def averaged(curves: Mapping[int, Curve]) -> Curve:
         for epoch, value in curve:
             values[epoch].append(value)
     return [(epoch, fmean(values[epoch])) for epoch in sorted(values)]
+
+
+def at(curve: Curve, epoch: float) -> float:
+    """The value at an epoch, between two notes by linear interpolation."""
+    epochs, values = zip(*curve, strict=True)
+    return float(interp(epoch, epochs, values))
 
 
 def averages(path: Path | None) -> dict[str, dict[str, Curve]]:

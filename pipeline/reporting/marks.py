@@ -72,6 +72,7 @@ def of_staleness(record: Record, row: Row | Account, settings: Settings, root: P
     if any(stands.other_version(run, replica) for replica in run.replicas):
         yield Mark("trained by other code")
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
-        yield Mark("trained by a commit that is not in this repository")
+        order = ", and the order of plan and training is not verifiable" if row.plan else ""
+        yield Mark(f"trained by a commit that is not in this repository{order}")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Mark("measured by other code")

@@ -59,6 +59,14 @@ class Place(Strict):
     at: str  # a level of it
 
 
+class OverLevels(Strict):
+    """A contrast of two lines, TABLE/LINE each, at several levels."""
+
+    left: str
+    right: str
+    at: Annotated[list[str], Field(min_length=1)]
+
+
 class Provided(Bounded):
     """What must hold with its whole interval: ``left`` less ``right`` between the bounds."""
 
@@ -67,9 +75,10 @@ class Provided(Bounded):
 
 
 class Finding(Strict):
-    """A sentence with places for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{bn.proven}``."""
+    """A sentence with places for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{ln.differences}``."""
 
     says: str
+    contrasts: dict[str, OverLevels] = Field(default_factory=dict)  # each judged at all of its levels
     cells: dict[str, Place] = Field(default_factory=dict)  # the first is the one whose privacy is told
     claims: dict[Key, str] = Field(default_factory=dict)  # that must have come out so
     provided: tuple[Provided, ...] = ()
@@ -79,14 +88,15 @@ class Finding(Strict):
     def _names_what_it_quotes(self) -> "Finding":
         for _, name, _, _ in Formatter().parse(self.says):
             cell, _, what = (name or "").partition(".")
-            if name is not None and (cell not in self.cells or what not in QUOTED):
-                raise ValueError(
-                    f"says: {{{name}}}; allowed: {', '.join(self.cells)}, each with .{', .'.join(QUOTED)}"
-                )
+            differences = cell in self.contrasts and what == "differences"
+            if name is not None and not differences and (cell not in self.cells or what not in QUOTED):
+                allowed = [f"{cell}.{what}" for cell in self.cells for what in QUOTED]
+                allowed += [f"{name}.differences" for name in self.contrasts]
+                raise ValueError(f"says: {{{name}}}; allowed: {', '.join(allowed)}")
         if unknown := set(self.claims.values()) - set(CLAIMS):
             raise ValueError(f"claims: {', '.join(sorted(unknown))}; allowed: {', '.join(CLAIMS)}")
-        if not self.cells and not self.claims:
-            raise ValueError("needs 'cells' or 'claims' that carry it")
+        if not self.cells and not self.claims and not self.contrasts:
+            raise ValueError("needs 'cells', 'contrasts' or 'claims' that carry it")
         compared = {name for needs in self.provided for name in (needs.left, needs.right)}
         if unknown := compared - set(self.cells):
             raise ValueError(f"provided: {', '.join(sorted(unknown))}; allowed: {', '.join(self.cells)}")

@@ -59,6 +59,13 @@ class Line(Strict):
     differs: str | None = None
 
 
+class Argued(Strict):
+    """Two lines of a table whose difference the paper argues, at every column that prints both."""
+
+    left: Key
+    right: Key
+
+
 class Table(Strict):
     """A table or figure of the paper."""
 
@@ -76,6 +83,13 @@ class Table(Strict):
     # percent, of another number a share of the printed one
     margin: Annotated[float, Field(gt=0)] | None = None
     margin_why: str | None = None  # why it is wider than 2 points or 1 %
+    # its lines lie close together, so that the margin is at most half the range of a column's printed values
+    close: bool = False
+    # examples of the test set that the paper and ours share; None: no number of it is a share of such a set
+    tested: Annotated[int, Field(ge=1)] | None = None
+    baseline: Key | None = None  # the line that the others are compared with; None: the first
+    argues: tuple[Argued, ...] = ()  # the differences of lines that the paper argues
+    argues_levels: bool = False  # it argues what becomes of a line from one column to the next as well
     axis: str  # what the columns are
     columns: list[str]  # levels in the paper's order
     own: bool = False  # an experiment of this project's own: nothing of it counts among the paper's
@@ -108,6 +122,10 @@ class Table(Strict):
             raise ValueError("margin: a table that prints values needs one")
         if self.margin_why is None and (self.margin or 0.0) > WIDEST[self.unit]:
             raise ValueError(f"margin: above {WIDEST[self.unit]:g} 'margin_why' must say why")
+        keys = {line.key for line in self.lines}
+        named = {self.baseline} - {None} | {key for pair in self.argues for key in (pair.left, pair.right)}
+        if unknown := sorted(map(str, named - keys)):
+            raise ValueError(f"baseline, argues: no line {', '.join(unknown)}; allowed: {', '.join(keys)}")
         if self.slowdown is not None and self.slowdown not in self.columns:
             raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
@@ -125,6 +143,21 @@ class Table(Strict):
         if self.unit == "percent" or self.margin is None:
             return self.margin or 0.0
         return self.margin * abs(printed.value or 0.0)
+
+    def judged_margin(self, level: str, printed: Printed) -> float:
+        """The margin that decides: of close lines at most half the range of the column's printed values.
+
+        Where all lines print the same number, that range says nothing, and the table's margin stays.
+        """
+        margin = self.margin_at(printed)
+        column = self.column(level)
+        half = (max(column) - min(column)) / 2 if column else 0.0
+        return min(margin, half) if self.close and half > 0 else margin
+
+    def column(self, level: str, besides: str = "") -> list[float]:
+        """The numbers printed at a level, but for those of the line ``besides``."""
+        cells = (line.values.get(level) for line in self.lines if line.key != besides)
+        return [cell.value for cell in cells if cell is not None and cell.value is not None]
 
     @property
     def prints(self) -> bool:

@@ -8,11 +8,13 @@ from types import ModuleType
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import beside, figures, findings, tally
-from pipeline.reporting.drawing import accuracy_privacy, curves, levels
+from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
+from pipeline.reporting.drawing.forest import Panel
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.papers import short
 from pipeline.reporting.results import TableResult
@@ -47,7 +49,13 @@ class Chapter:
     result: PaperResult
     sections: tuple[Section, ...]
     claims: tuple[ClaimResult, ...]
+    contrasts: tuple[PrintedContrast, ...]
     findings: tuple[Said, ...]
+
+    @property
+    def forest(self) -> list[Panel]:
+        """Panels of its judged values and contrasts."""
+        return forest.panels([self.result], self.contrasts)
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,9 @@ def _put(files: Mapping[str, str], folder: Path) -> None:
 def _chapter(result: PaperResult) -> Chapter:
     sections = tuple(Section(table, dict(_drawn(table))) for table in result.tables)
     claims = assess(result)
-    said = findings.said(result.paper.findings, result.tables, claims)
-    return Chapter(result, sections, tuple(claims), tuple(said))
+    contrasts = of_papers([result])
+    said = findings.said(result.paper.findings, result.tables, claims, contrasts)
+    return Chapter(result, sections, tuple(claims), tuple(contrasts), tuple(said))
 
 
 def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
@@ -130,11 +139,19 @@ def _overviews(chapters: list[Chapter], picture: str | None) -> Iterator[tuple[s
         "names": {paper.key: short(paper.paper) for paper in papers},
         "findings": findings.first([chapter.findings for chapter in chapters]),
         "values": tally.values(*published),
+        "contrast_counts": tally.contrasts(*published),
+        "claim_counts": tally.claims([claim for chapter in chapters for claim in chapter.claims]),
+        "by_chance": tally.by_chance(*published),
         "privacy": tally.privacy(*(published or papers)),
     }
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
-    yield "index.html", render("index.html", **first, picture=picture, up="")
+    contrasts = [each for chapter in chapters for each in chapter.contrasts]
+    shown = forest.panels(published, contrasts)
+    if (whole := forest.standalone(shown)) is not None:
+        yield f"figures/{forest.NAME}.svg", whole
+    yield "contrasts.csv", flat.of_contrasts(contrasts)
+    yield "index.html", render("index.html", **first, picture=picture, panels=shown, up="")
     yield "README.md", render("index.md", **first) + "\n"
     judged_first = sorted(results, key=lambda here: here.value is None)
     yield "results.html", render("results.html", results=judged_first, up="")

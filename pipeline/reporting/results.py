@@ -17,6 +17,9 @@ from pipeline.results.schema import Record, Replica, SearchRecord
 T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
+# planned before any result of the cell was seen; after exploratory or first planned ones; after test results
+# that changed the plan; without a plan
+Evidence = Literal["blind", "after earlier results", "informed", "exploratory"]
 Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]
 
 
@@ -86,10 +89,12 @@ class RowResult:
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
     search: SearchRecord | None  # that chose its settings; None until it was run
+    other_searches: tuple[SearchRecord, ...]  # of rows of the same line and variant
     gpu_hours: float | None  # that its training would take, by counting; None: not counted
     budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
     planned_seeds: int  # of each level, by its plan; 0: it has no plan
     raw: str | None  # the raw data set it is trained on; None: an accounting
+    start: str | None  # the row whose first network all its seeds start from; None: they start afresh
 
     def measured(self, metric: str) -> "RowResult":
         """The row by a further metric of its table."""
@@ -150,9 +155,37 @@ class Value:
 
     status: Status
     words: str  # the verdict, or the reason why there is none
-    row: RowResult | None  # that decides it, or that would
-    planned: bool = False
-    verdict: Verdict | None = None  # by the rule; None: nothing to judge it by
+    row: RowResult | None = None  # that decides it, or that would
+    level: str = ""
+    evidence: Evidence = "exploratory"
+    verdict: Verdict | None = None  # by the rule, fair or not; None: nothing to judge it by
+    margin: float = 0.0  # that decided, in the table's unit
+    by_table_margin: str = ""  # the verdict by the table's margin, where a close column's is smaller
+    away: float | None = None  # ours less the printed value; None: no number is compared
+    half: float = 0.0  # half the 95 % interval of `away`: seeds, the paper's error, the test set
+    informative: bool | None = (
+        None  # the mean of the paper's other lines would not agree; None: no other line
+    )
+    unfair: tuple[str, ...] = ()  # why a verdict at a budget of our own is not fair
+
+    @property
+    def equal(self) -> bool:
+        """Whether the interval contains the printed value, or a computed number rounds to it."""
+        return self.verdict is not None and self.verdict.name == "agrees" and self.verdict.offset is None
+
+    @property
+    def strength(self) -> str:
+        """Of an agreement: ``equal within error, informative``; '' of anything else."""
+        if self.status != "agrees":
+            return ""
+        size = "equal within error" if self.equal else "within the margin"
+        informs = {True: ", informative", False: ", not informative", None: ""}[self.informative]
+        return size + informs
+
+    @property
+    def planned(self) -> bool:
+        """Whether the row that decides it was trained by a plan."""
+        return self.evidence != "exploratory"
 
     @property
     def decided(self) -> bool:

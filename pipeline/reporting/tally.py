@@ -1,19 +1,41 @@
 """Counts of papers: of printed values by what became of them, and of results by what they buy."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pipeline.reporting import wording
 from pipeline.reporting.filled import PaperResult
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
+from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.judging.values import every
-from pipeline.reporting.results import RowResult, Status, Strength, Value
+from pipeline.reporting.results import Evidence, RowResult, Status, Strength, Value
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS
 
 # what a verdict stands on, as sentences and as metrics have it
 STRENGTHS: dict[Strength, tuple[str, str]] = {
     "accounting": ("by accounting", "decided_by_accounting"),
     "the paper's settings": ("at the paper's settings", "decided_at_paper_settings"),
     "a budget of our own": ("at a budget of our own", "decided_at_own_budget"),
+}
+
+# of `overview`: what is counted, then how many
+OVERVIEW = ("", "all", "as in the paper", "otherwise", "undecided", "not judged", "wait for a GPU", "not run")
+GROUPS = (
+    ("agrees", "same sign", "reproduced"),
+    ("above", "below", "larger", "smaller", "opposite", "differs", "not reproduced", "only differently"),
+    ("undecided", "inconclusive"),
+    ("not judged", "not counted", "not tested"),
+    ("waits for a GPU",),
+    ("not run",),
+)
+# what was known when a value's row was planned
+EVIDENCE: dict[Evidence, str] = {
+    "blind": "planned blind",
+    "after earlier results": "planned after earlier results of the cell",
+    "informed": "informed by test results",
+    "exploratory": "exploratory",
 }
 
 
@@ -35,6 +57,9 @@ def metrics(*results: PaperResult) -> dict[str, int]:
         "not_counted": statuses["not counted"],
         **{name: strengths[strength] for strength, (_, name) in STRENGTHS.items()},
         "decided_as_planned": sum(value.planned for value in decided),
+        "agree_within_error": sum(value.status == "agrees" and value.equal for value in judged),
+        "agree_informatively": sum(value.status == "agrees" and bool(value.informative) for value in judged),
+        **{f"contrasts_{status.replace(' ', '_')}": count for status, count in _contrasts(results).items()},
         "results": sum(len(table.cells) for result in results for table in result.tables),
         "claim_privacy": len(claiming),
         "proven_within_claim": sum(guarantee.kept for _, guarantee in claiming),
@@ -52,11 +77,11 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
         return []
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
     kinds: tuple[tuple[Status, str, str], ...] = (
-        ("agrees", "agree", _grounds(judged, "agrees")),
+        ("agrees", "agree", _strengths(judged)),
         ("above", "above the paper", _grounds(judged, "above")),
         ("below", "below the paper", _grounds(judged, "below")),
-        ("inconclusive", "inconclusive", "more seeds may decide some of them"),
-        ("not judged", "not judged", _reasons(judged, "not judged")),
+        ("inconclusive", "inconclusive", _undecided(judged)),
+        ("not judged", "not judged", _unjudged(judged)),
         ("waits for a GPU", "wait for a GPU", _hours(judged)),
         ("not run", "not run", _reasons(judged, "not run")),
         ("not counted", "not counted", "circular, or printed twice"),
@@ -67,6 +92,69 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
         ("printed values", str(len(judged)), beside),
         *((words, str(statuses[status]), why) for status, words, why in kinds if statuses[status]),
     ]
+
+
+def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple[str, ...]]:
+    """Contrasts, claims and values in a line each, under `OVERVIEW`."""
+    counts = (
+        ("contrasts", Counter[str](each.status for each in of_papers(results))),
+        ("claims", Counter[str](claim.status for claim in claims if not claim.own)),
+        ("printed values", Counter[str](value.status for value in every(*results))),
+    )
+    return [
+        (name, str(of_kind.total()), *(str(sum(of_kind[status] for status in group)) for group in GROUPS))
+        for name, of_kind in counts
+    ]
+
+
+def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
+    """The contrasts of the papers' tables by their verdicts, and how many of each the paper argues."""
+    found = of_papers(results)
+    if not found:
+        return []
+    lines = [("contrasts", found, "differences of a table's lines, and of a line from column to column")]
+    for status, word in CONTRASTS.items():
+        if some := [each for each in found if each.status == status]:
+            why = Counter(each.why for each in some if each.why).most_common()
+            lines.append((word.counted, some, ", ".join(f"{words}: {count}" for words, count in why)))
+    return [(words, str(len(some)), _argued(some, more)) for words, some, more in lines]
+
+
+def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
+    """The papers' claims by status; none that rests on an experiment of our own."""
+    counts = Counter[str](claim.status for claim in claims if not claim.own)
+    if not counts:
+        return []
+    known = [(word.counted, counts[status]) for status, word in CLAIMS.items() if counts[status]]
+    return [("claims", str(counts.total()), ""), *((words, str(count), "") for words, count in known)]
+
+
+def by_chance(*results: PaperResult) -> str:
+    """How many agreements a null predictor would have, in a sentence; '' where none can be counted."""
+    judged = [value for value in every(*results) if value.decided or value.status == "inconclusive"]
+    known = [value for value in judged if value.informative is not None]
+    if not known:
+        return ""
+    null = sum(not value.informative for value in known)
+    ours = [value for value in known if value.status == "agrees"]
+    informative = sum(bool(value.informative) for value in ours)
+    return (
+        f"Of {len(known)} judged values in columns of several lines, the mean of the paper's other lines "
+        f"agrees with {null}, and ours agree with {len(ours)}; {informative} of these agree where that mean "
+        f"does not. No verdict is corrected for their number: at 95 % each, one in twenty is expected to err."
+    )
+
+
+def _argued(some: Sequence[PrintedContrast], more: str) -> str:
+    """How many of some contrasts the paper argues, and how many have planned seeds on both sides."""
+    counts = {"argued": sum(each.argued for each in some), "planned": sum(each.planned for each in some)}
+    return ", ".join(
+        [*(f"{count} {word}" for word, count in counts.items() if count), *([more] if more else [])]
+    )
+
+
+def _contrasts(results: Sequence[PaperResult]) -> Counter[str]:
+    return Counter(each.status for each in of_papers(results))
 
 
 def privacy(*results: PaperResult) -> str:
@@ -107,20 +195,50 @@ def _claiming(results: Sequence[PaperResult]) -> Iterator[tuple[RowResult, Guara
                     yield row, cell.guarantee
 
 
+def _undecided(judged: Sequence[Value]) -> str:
+    """How many undecided values more seeds would decide, and how many have had their one repetition."""
+    open_ = [value for value in judged if value.status == "inconclusive"]
+    would = sum(value.verdict is not None and value.verdict.seeds is not None for value in open_)
+    repeated = sum(value.row is not None and value.row.repeats for value in open_)
+    parts = [f"{would} would be decided by at most {MOST_SEEDS} seeds"] if would else []
+    return ", ".join([*parts, f"{repeated} have used their one repetition"] if repeated else parts)
+
+
+def _strengths(judged: Sequence[Value]) -> str:
+    """How strongly values agree, and on what grounds."""
+    agreeing = [value for value in judged if value.status == "agrees"]
+    equal = sum(value.equal for value in agreeing)
+    informative = sum(bool(value.informative) for value in agreeing)
+    strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
+    return f"{strong}; {informative} informative; {_grounds(judged, 'agrees')}" if agreeing else ""
+
+
 def _grounds(judged: Sequence[Value], status: Status) -> str:
     """On what strength values of a status are decided, how many by a plan, and how many on less data."""
-    grounds = [(value.row, value.planned) for value in judged if value.status == status and value.row]
-    rows = [(row.strength, planned) for row, planned in grounds]
+    having = [value for value in judged if value.status == status and value.row]
+    grounds = [(value.row, value.evidence) for value in having if value.row]
     parts = []
     for strength, (words, _) in STRENGTHS.items():
-        planned = [had for of_row, had in rows if of_row == strength]
-        kinds = {"planned": sum(planned), "exploratory": len(planned) - sum(planned)}
-        counts = [f"{count} {kind}" for kind, count in kinds.items() if count]
-        if planned:
-            parts.append(f"{len(planned)} {words}" + (f" ({', '.join(counts)})" * (strength != "accounting")))
+        kinds = Counter(evidence for row, evidence in grounds if row.strength == strength)
+        counts = [f"{kinds[kind]} {word}" for kind, word in EVIDENCE.items() if kinds[kind]]
+        if kinds:
+            said = f" ({', '.join(counts)})" if strength != "accounting" else ""
+            parts.append(f"{kinds.total()} {words}{said}")
     if fewer := sum(any(mark.fewer_data for mark in row.marks) for row, _ in grounds):
         parts.append(f"{fewer} of them on a part of the paper's data")
     return ", ".join(parts)
+
+
+def _unjudged(judged: Sequence[Value]) -> str:
+    """Why values are not judged; of verdicts that are not fair each kind of reason with its count."""
+    held_back = [value for value in judged if value.status == "not judged" and value.unfair]
+    others = _reasons([value for value in judged if not value.unfair], "not judged")
+    kinds = Counter(
+        kind for value in held_back for kind in {words.partition(":")[0] for words in value.unfair}
+    )
+    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    fair = f"above or below, but not fair: {len(held_back)} ({listed})" if held_back else ""
+    return "; ".join(filter(None, [fair, others]))
 
 
 def _reasons(judged: Sequence[Value], status: Status) -> str:

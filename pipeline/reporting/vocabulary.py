@@ -28,6 +28,7 @@ class Words(Strict):
     """All of the file, by the keys that code and records have."""
 
     values: dict[str, Word]
+    contrasts: dict[str, Word]
     privacy: dict[str, Word]
     ledgers: dict[str, Word]
     severities: dict[str, Word]
@@ -42,8 +43,9 @@ class Words(Strict):
 WORDS = Words.model_validate(
     YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 )
-VALUES, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
+VALUES, CONTRASTS, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
     WORDS.values,
+    WORDS.contrasts,
     WORDS.privacy,
     WORDS.ledgers,
     WORDS.severities,

@@ -58,7 +58,17 @@ def repeated(first: int = 5, again: int = 60) -> dict[str, Any]:
     """GOOD, where row `one` repeats what a plan of ``first`` seeds left undecided."""
     raw = planned({"seeds": first}, {"plan": "davody2020-t5-repeated", "seeds": again})
     raw["plans"]["davody2020-t5-repeated"] = {**PLAN, "seeds": again}
+    raw["rows"]["first"] = {**raw["rows"]["one"], "plan": "davody2020-t5", "seeds": first}
     return raw
+
+
+def test_a_repetition_changes_seeds_and_nothing_else() -> None:
+    raw = repeated()
+    raw["rows"]["one"]["settings"] = {**raw["rows"]["one"]["settings"], "learning_rate": 0.125}
+    line = "rows.one: repeats 'epsilon=1' with other settings than its first plan's row"
+    assert line in refusal_of(lambda: params.parse(raw))
+    raw["rows"]["one"]["informed"] = "test results of the first plan"
+    assert params.parse(raw).rows["one"].repeats
 
 
 def test_a_repetition_has_seeds_of_its_own() -> None:

@@ -11,21 +11,30 @@ from pipeline.reporting import findings, tally
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.judging.contrasts import of_papers
 from pipeline.reporting.papers import short
 
 README = Path(__file__).parents[2] / "README.md"
+FINDINGS = 5  # at most
 BEFORE, AFTER = "## What it found\n\n", "## Start\n"
 
 
 def generated(results: list[PaperResult]) -> str:
     """The section as the records have it now."""
     first, *_, last = written().strip().split("\n\n")
-    listed = [
-        f"- **{short(result.paper)}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
+    claims = {result.key: assess(result) for result in results}
+    names = {result.key: short(result.paper) for result in results}
+    by_paper = [
+        findings.said(result.paper.findings, result.tables, claims[result.key], of_papers([result]))
         for result in results
-        for finding in findings.said(result.paper.findings, result.tables, assess(result))
     ]
-    lines = [("", "number", "of these"), ("---",) * 3, *tally.values(*results)]
+    listed = [
+        f"- **{names[finding.paper]}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
+        for finding in findings.first(by_paper)[:FINDINGS]
+    ]
+    every = [claim for of_paper in claims.values() for claim in of_paper]
+    head = tally.OVERVIEW
+    lines = [head, ("---",) * len(head), *tally.overview(every, *results)]
     counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(tally.privacy(*results)))
     return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
 

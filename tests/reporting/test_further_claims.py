@@ -53,7 +53,7 @@ def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:
             for epoch in range(1, 9)
         ]
         kept[key] = dpsgd.put(made, root, lines)
-    return fill("toys", Sources(declared, root, toys.paper(lines=TWO), kept, {}))
+    return fill("toys", Sources(declared, root, toys.paper(lines=TWO), kept, {}, {}))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
     Verdict,
+    half_width,
     judge,
     of_computed,
     of_convergence,
@@ -84,6 +85,14 @@ def test_the_papers_own_error_widens_the_interval() -> None:
     assert names == ["above", "inconclusive"]  # sqrt(.3 ** 2 + (1.96 x .3) ** 2) is .66
 
 
+def test_the_error_of_the_test_set_widens_the_interval_once() -> None:
+    values = spread_around(91.5, 0.3)
+    verdicts = [of_mean(values, 90.0, None, margin=1.0, test_error=error) for error in (0.0, 0.3)]
+    assert [verdict.name for verdict in verdicts if verdict] == ["above", "inconclusive"]
+    whole = sqrt(0.3**2 + (1.96 * 0.1) ** 2 + (1.96 * 0.2) ** 2)
+    assert half_width(values, 0.1, 0.2) == pytest.approx(whole, abs=1e-4)
+
+
 def test_what_is_within_the_margin_and_surely_not_equal_says_so() -> None:
     sure, unsure = (decided(spread_around(90.4, half)) for half in (0.39, 0.41))
     assert (sure.name, sure.offset) == ("agrees", pytest.approx(0.4))
@@ -150,8 +159,11 @@ def test_a_computed_number_may_be_one_percent_off(value: float, name: str, offse
 @pytest.mark.parametrize(
     ("converged", "n", "theirs", "name"),
     [
-        (0, 3, False, "agrees"),
-        (3, 3, True, "agrees"),
+        (0, 36, False, "agrees"),  # 9.7 % at most
+        (0, 35, False, "inconclusive"),  # 10.0003 %
+        (36, 36, True, "agrees"),
+        (3, 3, True, "inconclusive"),
+        (0, 3, False, "inconclusive"),
         (3, 3, False, "above"),
         (0, 3, True, "below"),
         (1, 3, False, "inconclusive"),  # one in a hundred would give that too

@@ -35,7 +35,26 @@ class Verdict:
         return self.name != "inconclusive"
 
 
-def of_mean(values: Sequence[float], printed: float, error: float | None, margin: float) -> Verdict | None:
+def half_width(
+    values: Sequence[float], error: float | None, test_error: float, seeds: int | None = None
+) -> float:
+    """Half the 95 % interval of our mean less the printed value, had there been ``seeds`` of this spread.
+
+    Args:
+        values: one a seed.
+        error: the standard error that the paper prints, if it does.
+        test_error: the standard error of one accuracy by the size of the test set; it counts once.
+        seeds: how many; None: as many as there are.
+    """
+    seeds = seeds or len(values)
+    normal = float(ndtri((1 + LEVEL) / 2))
+    ours = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * stdev(values) / sqrt(seeds)
+    return hypot(ours, normal * (error or 0.0), normal * test_error)
+
+
+def of_mean(
+    values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
+) -> Verdict | None:
     """The verdict on a mean over seeds, in the unit of ``margin``; None of fewer than `FEWEST_SEEDS`.
 
     Args:
@@ -43,22 +62,22 @@ def of_mean(values: Sequence[float], printed: float, error: float | None, margin
         printed: the paper's value.
         error: the standard error that the paper prints with it, if it does.
         margin: how far apart the two may be and still be called the same.
+        test_error: the standard error of one accuracy by the size of the test set.
     """
     n = len(values)
     if n < FEWEST_SEEDS:
         return None
-    away, spread = fmean(values) - printed, stdev(values)
-    theirs = float(ndtri((1 + LEVEL) / 2)) * (error or 0.0)
+    away = fmean(values) - printed
 
     def half(seeds: int) -> float:
-        return hypot(float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * spread / sqrt(seeds), theirs)
+        return half_width(values, error, test_error, seeds)
 
     binary = BINARY * abs(printed)
     margin += binary
-    name = _place(away, half(n), margin)
+    name = place(away, half(n), margin)
     if name == "inconclusive":
         further = range(n + 1, MOST_SEEDS + 1)
-        enough = next((seeds for seeds in further if _place(away, half(seeds), margin) != name), None)
+        enough = next((seeds for seeds in further if place(away, half(seeds), margin) != name), None)
         return Verdict(name, seeds=enough)
     return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
 
@@ -68,7 +87,7 @@ def of_computed(value: float, printed: float, margin: float, rounding: float) ->
     if isinf(value):
         return Verdict("above")
     away, binary = value - printed, BINARY * abs(printed)
-    name = _place(away, 0.0, margin + binary)
+    name = place(away, 0.0, margin + binary)
     return Verdict(name, away if name == "agrees" and abs(away) > rounding + binary else None)
 
 
@@ -83,8 +102,6 @@ def of_convergence(converged: int, n: int, theirs: bool) -> Verdict | None:
     if n < FEWEST_SEEDS:
         return None
     share = f"{converged} of {n} seeds converge"
-    if converged == n * theirs:
-        return Verdict("agrees", share=share)
     name = _share(converged, n, theirs)
     enough = None
     if name == "inconclusive":
@@ -101,6 +118,7 @@ def judge(
     printed: Printed,
     margin: float,
     rounding: float,
+    test_error: float = 0.0,
 ) -> Verdict | None:
     """The verdict on a cell; None where it can have none.
 
@@ -112,6 +130,7 @@ def judge(
             that did not converge either.
         margin: in the table's unit.
         rounding: half a unit of the last digit printed.
+        test_error: the standard error of one accuracy by the size of the test set, in the table's unit.
     """
     n = len(values)
     some_failed = 0 < len(failed) < n and printed.value is not None and printed.value > max(failed)
@@ -121,10 +140,11 @@ def judge(
         return None
     if computed:
         return of_computed(values[0], printed.value, margin, rounding)
-    return of_mean(values, printed.value, printed.error, margin)
+    return of_mean(values, printed.value, printed.error, margin, test_error)
 
 
-def _place(away: float, half: float, margin: float) -> Name:
+def place(away: float, half: float, margin: float) -> Name:
+    """The verdict on a difference with an interval of this half width, by the margin around zero."""
     if abs(away) + half <= margin:
         return "agrees"
     if abs(away) - half > margin:
@@ -133,10 +153,13 @@ def _place(away: float, half: float, margin: float) -> Name:
 
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
-    """Whether the share of seeds that converge lies surely away from all (or, for the paper, none)."""
+    """Whether the share of seeds that converge lies surely near all, or none, as in the paper, or away."""
     from scipy.stats import binomtest  # whose import takes a second
 
     low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")
-    if theirs and high < 1 - SHARE_MARGIN:
-        return "below"
-    return "above" if not theirs and low > SHARE_MARGIN else "inconclusive"
+    near, far = (1 - low, 1 - high) if theirs else (high, low)
+    if near <= SHARE_MARGIN:
+        return "agrees"
+    if far <= SHARE_MARGIN:
+        return "inconclusive"
+    return "below" if theirs else "above"

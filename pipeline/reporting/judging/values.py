@@ -3,13 +3,27 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import sqrt
+from statistics import fmean
 
 from pipeline.params import Row
 from pipeline.reporting.filled import PaperResult
-from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, judge
+from pipeline.reporting.judging.fairness import unfair
+from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
 from pipeline.reporting.printed import Line, Printed, Table
-from pipeline.reporting.results import Cell, LineResult, RowResult, Status, TableResult, Value
+from pipeline.reporting.results import (
+    Cell,
+    Evidence,
+    LineResult,
+    RowResult,
+    Status,
+    TableResult,
+    Value,
+    Values,
+)
 from pipeline.reporting.wording import verdict_words
+
+JUDGED: tuple[Status, ...] = ("agrees", "above", "below", "inconclusive")
 
 
 def judged(tables: Sequence[TableResult]) -> Iterator[TableResult]:
@@ -19,10 +33,16 @@ def judged(tables: Sequence[TableResult]) -> Iterator[TableResult]:
         rows: dict[str, list[RowResult]] = {}
         for line in (line for part in together for line in part.lines):
             rows.setdefault(line.label, []).extend(line.rows)
+        whole = {
+            line.label: replace(line, rows=tuple(rows[line.label]))
+            for part in together
+            for line in part.lines
+        }
+        values = {
+            label: _values(line, list(whole.values()), together[0].table) for label, line in whole.items()
+        }
         for part in together:
-            lines = (_judged(replace(line, rows=tuple(rows[line.label])), part.table) for line in part.lines)
-            of_part = zip(part.lines, lines, strict=True)
-            yield replace(part, lines=tuple(replace(line, values=all_.values) for line, all_ in of_part))
+            yield replace(part, lines=tuple(replace(line, values=values[line.label]) for line in part.lines))
 
 
 def every(*results: PaperResult) -> list[Value]:
@@ -33,52 +53,123 @@ def every(*results: PaperResult) -> list[Value]:
         for key, table in result.paper.tables.items()
         if not table.own
         for line in table.lines
-        for filled in [result.line(f"{key}/{line.key}") or _judged(LineResult(line.label, line, ()), table)]
-        for of_metric in filled.values.values()
+        for filled in [result.line(f"{key}/{line.key}")]
+        for of_metric in (
+            filled.values if filled else _values(LineResult(line.label, line, ()), (), table)
+        ).values()
         for value in of_metric.values()
     ]
 
 
-def _judged(result: LineResult, table: Table) -> LineResult:
-    """The line with each of its printed values judged."""
+def _values(result: LineResult, lines: Sequence[LineResult], table: Table) -> Values:
+    """The values that a line prints, judged, by metric and level; ``lines`` are all of the table."""
     line = result.line
     if line is None:
-        return result
-    values = {"": {level: _value(table, line, result, level) for level in line.values}}
+        return {}
+    values = {"": {level: _value(table, line, result, lines, level) for level in line.values}}
     for metric, printed in line.also.items():
         measured = replace(result, rows=tuple(row.measured(metric) for row in result.rows))
-        values[metric] = {level: _value(table, line, measured, level, metric) for level in printed}
-    return replace(result, values=values)
+        values[metric] = {level: _value(table, line, measured, (), level, metric) for level in printed}
+    return values
 
 
-def _value(table: Table, line: Line, result: LineResult, level: str, metric: str = "") -> Value:
+def _value(
+    table: Table, line: Line, result: LineResult, lines: Sequence[LineResult], level: str, metric: str = ""
+) -> Value:
     row = result.deciding(level)
     cell = row.cells.get(level) if row else None
-    verdict = None
     if row is None or cell is None:
-        status, words = _missing(line, result, row, level)
+        value = Value(*_missing(line, result, row, level), row, level)
     elif why := _why_not(row, cell):
-        status, words = "not judged", why
+        value = Value("not judged", why, row, level, evidence(result, row, cell))
     else:
-        status, words, verdict = _compared(
-            table, row, cell, (line.also[metric] if metric else line.values)[level]
-        )
+        others = [other for each in lines if each.line is not line and (other := each.deciding(level))]
+        value = _compared(table, line, result, row, cell, others, level, metric)
     if not metric and (uncounted := line.uncounted.get(level)):
-        status, words = "not counted", f"{words}; not counted: {uncounted}"
-    return Value(status, words, row, cell.planned if cell else False, verdict)
+        value = replace(value, status="not counted", words=f"{value.words}; not counted: {uncounted}")
+    return value
 
 
 def _compared(
-    table: Table, row: RowResult, cell: Cell, printed: Printed
-) -> tuple[Status, str, Verdict | None]:
-    """The verdict of the rule, in a word, in words, and as it is."""
-    margin, rounding = table.margin_at(printed), printed.rounding(table.decimals)
-    verdict = judge(cell.values, not isinstance(row.declared, Row), cell.failed, printed, margin, rounding)
+    table: Table,
+    line: Line,
+    result: LineResult,
+    row: RowResult,
+    cell: Cell,
+    others: Sequence[RowResult],
+    level: str,
+    metric: str,
+) -> Value:
+    """The value by the rule, with its strength and its fairness."""
+    printed = (line.also[metric] if metric else line.values)[level]
+    margin = table.margin_at(printed) if metric else table.judged_margin(level, printed)
+    trained, error = isinstance(row.declared, Row), _test_error(table, cell, metric)
+
+    def by(within: float) -> Verdict | None:
+        rounding = printed.rounding(table.decimals)
+        return judge(cell.values, not trained, cell.failed, printed, within, rounding, error)
+
+    verdict, evident = by(margin), evidence(result, row, cell)
     if verdict is None:
-        return "not judged", f"the paper prints {printed.words!r} there", None
-    if verdict.name == "below" and any(mark.fewer_data for mark in row.marks):
-        return "not judged", "below, but on too small a part of the data", None
-    return verdict.name, verdict_words(verdict), verdict
+        return Value("not judged", f"the paper prints {printed.words!r} there", row, level, evident)
+    away = None if printed.value is None or verdict.share else cell.mean.value - printed.value
+    by_table = by(table.margin_at(printed))
+    value = Value(
+        verdict.name,
+        verdict_words(verdict),
+        row,
+        level,
+        evident,
+        verdict,
+        margin,
+        verdict_words(by_table) if by_table and by_table.name != verdict.name else "",
+        away,
+        half_width(cell.values, printed.error, error) if trained and away is not None else 0.0,
+        None if metric else _informative(table, line, level, printed, margin),
+    )
+    if verdict.name not in ("above", "below"):
+        return value
+    if any(mark.fewer_data for mark in row.marks):
+        words = f"{verdict.name}, but on too small a part of the data"
+        return replace(value, status="not judged", words=words)
+    if found := unfair(row, level, others, margin):
+        kinds = " and ".join(dict.fromkeys(reason.kind for reason in found))
+        reasons = tuple(f"{reason.kind}: {reason.words}" for reason in found)
+        return replace(value, status="not judged", words=f"{verdict.name}, but {kinds}", unfair=reasons)
+    return value
+
+
+def _test_error(table: Table, cell: Cell, metric: str) -> float:
+    """The standard error of an accuracy by the size of the test set, in points; 0 of other numbers."""
+    if table.tested is None or table.unit != "percent" or metric in table.noises or not cell.mean.n:
+        return 0.0
+    share = min(1.0, max(0.0, cell.mean.value / 100))
+    return 100 * sqrt(share * (1 - share) / table.tested)
+
+
+def _informative(table: Table, line: Line, level: str, printed: Printed, margin: float) -> bool | None:
+    """Whether a null predictor would not agree: the mean of the paper's other lines in the column."""
+    others = table.column(level, besides=line.key)
+    if printed.value is None:
+        return True if others else None
+    return abs(fmean(others) - printed.value) > margin if others else None
+
+
+def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
+    """What was known of a cell's results when its row was planned; exploratory without a plan."""
+    if not cell.planned or not isinstance(row.declared, Row):
+        return "exploratory"
+    if row.declared.informed:
+        return "informed"
+    earlier = [
+        other.cells[cell.level] for other in result.rows if other is not row and cell.level in other.cells
+    ]
+    return "after earlier results" if any(_began(other) <= _began(cell) for other in earlier) else "blind"
+
+
+def _began(cell: Cell) -> float:
+    """When its first replica was trained; long ago where no record says so."""
+    return min((replica.started or 0.0 for replica in cell.replicas), default=0.0)
 
 
 def _why_not(row: RowResult, cell: Cell) -> str:

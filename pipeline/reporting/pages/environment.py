@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import tally, vocabulary, wording
+from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.judging import guarantees, rule, severity, slowdown, verdicts
+from pipeline.reporting.judging import contrasts, fairness, guarantees, rule, severity, slowdown, verdicts
 from pipeline.reporting.marks import ENOUGH_EXAMPLES
 from pipeline.reporting.pages import summary
 from pipeline.reporting.tables import ledger, reading, released_noise, remarks
@@ -32,7 +33,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     modules = (
-        guarantees, ledger, reading, released_noise, remarks,
+        contrasts, fairness, guarantees, ledger, reading, released_noise, remarks,
         rule, severity, slowdown, summary, tally, verdicts, vocabulary, wording,
     )  # fmt: skip
     environment.globals |= {module.__name__.rpartition(".")[2]: module for module in modules}
@@ -41,5 +42,7 @@ def _environment() -> Environment:
         "RELATION_WORDS": RELATION_WORDS,
         "privacy_tones": {word.text: word.tone for word in vocabulary.PRIVACY.values()},
     }
+    environment.globals["forest_style"] = Markup(forest.STYLE)
+    environment.filters["forest"] = lambda panels, up: Markup(forest.inline(panels, up))
     environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
     return environment

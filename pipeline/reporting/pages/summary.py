@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.reporting import tally
+from pipeline.reporting import tally, wording
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, VALUES, Word
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
 
 MLFLOW = "http://127.0.0.1:5000"
@@ -46,6 +47,29 @@ def claims_met(claims: Sequence[ClaimResult]) -> list[Share]:
 
 def _shares(counts: Mapping[str, int], words: Mapping[str, Word]) -> list[Share]:
     return [Share(counts[key], word) for key, word in words.items() if counts.get(key)]
+
+
+CONTRAST_HEAD = ("contrast", "at", "paper", "ours", "verdict")
+
+
+def contrast_lines(contrasts: Sequence[PrintedContrast]) -> list[list[str]]:
+    """Each contrast in words under `CONTRAST_HEAD`, those that the paper argues first."""
+    return [_contrast(each) for each in sorted(contrasts, key=lambda each: not each.argued)]
+
+
+def _contrast(each: PrintedContrast) -> list[str]:
+    decimals, left, right = each.result.table.decimals, each.left, each.right
+    at = wording.level_words(left.level)
+    if each.of_lines:
+        name = f"{left.line.label} − {right.line.label}"
+    else:
+        name, at = left.line.label, f"{at} − {wording.level_words(right.level)}"
+    theirs = wording.signed(each.theirs, decimals)
+    ours = ""
+    if each.ours:
+        ours = f"{wording.signed(each.ours.value, decimals)} ± {wording.fixed(each.half, decimals)}"
+    verdict = CONTRASTS[each.status].text + (f": {each.why}" if each.why else "")
+    return [f"{wording.table_number(each.result)}: {name}", at, theirs, ours, verdict]
 
 
 def mlflow_link(row: str, experiments: int) -> str:

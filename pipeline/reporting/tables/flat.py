@@ -15,6 +15,7 @@ from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import severity, verdicts
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.printed import Printed
@@ -25,7 +26,8 @@ from pipeline.results.schema import AccountantEpsilon, Attack
 
 SUMMARY = (
     "paper", "table", "row", "line", "variant", "level", "raw", "data", "method", "metric", "metric_unit",
-    "budget", "seeds", "ours", "half_width_95", "paper_value", "decides", "verdict", "planned",
+    "budget", "seeds", "ours", "half_width_95", "paper_value", "paper_error", "decides", "verdict",
+    "margin", "difference_half_width_95", "verdict_by_table_margin", "strength", "unfair", "evidence",
     "claimed", "proven", "shown", "delta", "privacy", "why",
 )  # fmt: skip
 LEDGER = (
@@ -88,6 +90,8 @@ class LevelResult:
             return ""
         if self.cell.mean.exact:
             return "accounting"
+        if self.value:
+            return self.value.evidence
         return "planned" if self.cell.planned else "exploratory"
 
     @cached_property
@@ -145,9 +149,47 @@ def _declared(here: LevelResult) -> Columns:
         "paper_error": theirs.error if theirs else None,
         "paper_words": theirs.words if theirs else None,
         "paper_examples": result.table.examples,
-        "margin": result.table.margin_at(theirs) if theirs else None,
         "decides": here.decides,
-        "verdict": here.value.words if here.decides and here.value else None,
+        **_verdict(here.value if here.decides else None),
+    }
+
+
+def of_contrasts(contrasts: Iterable[PrintedContrast]) -> str:
+    """Contrasts as CSV, a line each."""
+    lines = [_contrast(each) for each in contrasts]
+    return pd.DataFrame(lines).convert_dtypes().to_csv(index=False, lineterminator="\n")
+
+
+def _contrast(each: PrintedContrast) -> Columns:
+    sides = {"left": each.left, "right": each.right}
+    columns: Columns = {"paper": each.result.paper, "table": each.result.key}
+    for name, side in sides.items():
+        columns[f"{name}_line"], columns[f"{name}_level"] = side.line.key, side.level
+        columns[f"{name}_row"] = side.row.key if side.row else None
+        columns[f"{name}_paper_value"], columns[f"{name}_paper_error"] = side.printed, side.error
+    return columns | {
+        "paper_difference": round(each.theirs, 9),
+        "difference": round(each.ours.value, 9) if each.ours else None,
+        "half_width_95": each.half if each.ours else None,
+        "margin": each.margin if each.ours else None,
+        "status": each.status,
+        "why": each.why or None,
+        "argued": each.argued,
+        "planned": each.planned if each.ours else None,
+        "on_part_of_the_data": each.fewer_data if each.ours else None,
+    }
+
+
+def _verdict(value: Value | None) -> Columns:
+    """The verdict on the printed value, and all that it rests on."""
+    judged = value if value and value.verdict else None
+    return {
+        "verdict": value.words if value else None,
+        "margin": judged.margin if judged else None,
+        "difference_half_width_95": judged.half if judged and judged.away is not None else None,
+        "verdict_by_table_margin": (judged.by_table_margin or judged.words) if judged else None,
+        "strength": value.strength if value else None,
+        "unfair": "; ".join(value.unfair) if value else None,
     }
 
 
@@ -158,7 +200,7 @@ def _measured(here: LevelResult) -> Columns:
         "ours": round(cell.mean.value, 9) if cell else None,
         "half_width_95": cell.mean.half if cell else None,
         "seeds": trained.mean.n if trained else None,
-        "planned": cell.planned if cell else None,
+        "evidence": here.evidence or None,
         "draws_std": cell.draws if cell else None,
         "converged": trained.converged if trained else None,
         "difference": cell.difference if cell else None,

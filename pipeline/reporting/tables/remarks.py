@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.reporting import vocabulary, wording
+from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, TableResult
 
 
@@ -29,6 +30,12 @@ def notes(result: TableResult) -> list[str]:
         remarks.append(f"The paper prints no values {which}{said}.")
     elif result.table.said:
         remarks.append(f"Beside these values the paper says: {result.table.said}.")
+    printed = [value for line in result.lines if line.line for value in line.line.values.values()]
+    if result.table.tested and any(map(_single, printed)):
+        remarks.append(
+            "The paper prints no error with some of these values, as of a single run: the margin alone "
+            "covers how far its own runs may lie apart."
+        )
     if result.table.remark:
         remarks.append(result.table.remark)
     remarks += [words for line in result.lines if (words := differing(line, result.levels))]
@@ -43,6 +50,11 @@ def notes(result: TableResult) -> list[str]:
             "is in the CSV, and on the page where one hovers over the number of seeds."
         )
     return remarks
+
+
+def _single(printed: Printed) -> bool:
+    """Whether a number is printed without an error."""
+    return printed.value is not None and printed.error is None
 
 
 def differing(line: LineResult, levels: Sequence[str]) -> str | None:

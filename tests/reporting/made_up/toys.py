@@ -9,7 +9,7 @@ from pipeline.params import Settings, parse
 from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import Sources, fill
 from pipeline.reporting.papers import Paper
-from pipeline.results.schema import Ledger, Record
+from pipeline.results.schema import Ledger, Record, SearchRecord
 from tests.reporting.made_up import dpsgd
 
 LEVELS = ("sigma=0", "sigma=1")
@@ -25,6 +25,7 @@ def paper(
         "axis": "noise",
         "columns": list(LEVELS),
         "margin": 1,
+        "budget": {"epochs": 50},
         **said.pop("table", {}),
     }
     table["lines"] = [{"key": "one", "label": "One", "values": said.pop("values", {})}, *lines]
@@ -70,9 +71,14 @@ def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Recor
 
 
 def judged(
-    paper: Paper, declared: Settings, *ran: Record, gpu_hours: dict[str, float] | None = None
+    paper: Paper,
+    declared: Settings,
+    *ran: Record,
+    gpu_hours: dict[str, float] | None = None,
+    searches: dict[str, SearchRecord] | None = None,
+    root: Path = Path(),
 ) -> PaperResult:
-    """The paper with these records."""
+    """The paper with these records; histories lie under ``root``."""
     by_row: dict[str, Record | None] = dict.fromkeys(declared.lines)
     by_row |= {record.row: record for record in ran}
-    return fill("toys", Sources(declared, Path(), paper, by_row, gpu_hours or {}))
+    return fill("toys", Sources(declared, root, paper, by_row, gpu_hours or {}, searches or {}))

@@ -1,0 +1,248 @@
+"""Differences that a paper's table prints, of its lines and of its columns, judged at equal budgets.
+
+Every line is compared with the table's baseline at each column, and with itself from one column to the next.
+Further pairs of lines are those that the paper argues (`Table.argues`). Two rows of one training budget judge
+a contrast: the rows that decide the printed values, or else rows that were trained at the other line's budget
+(`Row.budget_of`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import hypot, sqrt
+from typing import Literal
+
+from scipy.special import ndtri
+
+from pipeline.params import Row
+from pipeline.reporting.filled import PaperResult
+from pipeline.reporting.judging.fairness import batches, epochs
+from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
+from pipeline.reporting.judging.rule import FEWEST_SEEDS, place
+from pipeline.reporting.printed import Line, Table
+from pipeline.reporting.results import LineResult, RowResult, TableResult
+
+Status = Literal[
+    "agrees",
+    "larger",
+    "smaller",
+    "opposite",
+    "same sign",
+    "differs",
+    "undecided",
+    "not judged",
+    "waits for a GPU",
+    "not run",
+]
+NORMAL = float(ndtri((1 + LEVEL) / 2))
+RULE = (
+    "A contrast is the difference of two printed numbers beside the difference of ours, at equal training "
+    "budgets: the same number of epochs within reach, and the same largest batch. It agrees if the whole "
+    "95 % interval of ours less the paper's lies within the margin and ours has the paper's sign. It is "
+    "larger or smaller than the paper's if the interval lies outside, and opposite if ours surely has the "
+    "other sign. 'Same sign' has the paper's sign surely, and its size is undecided. A difference within the "
+    "paper's own error has no sign. The interval covers seeds, the paper's errors, and the test set once."
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A line at a level, and the row that is compared there."""
+
+    line: Line
+    level: str
+    row: RowResult | None
+
+    @property
+    def printed(self) -> float:
+        """The number that the paper prints."""
+        value = self.line.values[self.level].value
+        assert value is not None
+        return value
+
+    @property
+    def error(self) -> float:
+        """Its standard error; 0 where the paper prints none."""
+        return self.line.values[self.level].error or 0.0
+
+
+@dataclass(frozen=True)
+class PrintedContrast:
+    """The difference of two printed numbers, judged."""
+
+    result: TableResult
+    left: Side
+    right: Side
+    argued: bool  # by the paper
+    status: Status
+    why: str = ""  # it is not judged
+    ours: Mean | None = None
+    half: float = 0.0  # half the 95 % interval of ours less the paper's
+    margin: float = 0.0
+    planned: bool = False  # all seeds of both sides by plans
+    fewer_data: bool = False  # both sides on a part of the paper's data, the same
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether two lines are compared at one level, and not one line at two."""
+        return self.left.level == self.right.level
+
+    @property
+    def theirs(self) -> float:
+        """The paper's difference."""
+        return self.left.printed - self.right.printed
+
+    @property
+    def judged(self) -> bool:
+        """Whether the rule was applied."""
+        return self.ours is not None
+
+
+def of_papers(results: Sequence[PaperResult]) -> list[PrintedContrast]:
+    """Every contrast of the papers' own tables."""
+    return [
+        found
+        for result in results
+        for table in result.tables
+        if not table.table.own and table.table.unit == "percent"
+        for found in of_table(table)
+    ]
+
+
+def of_table(result: TableResult) -> Iterator[PrintedContrast]:
+    """Lines against the baseline and in the pairs that are argued, then levels of each line."""
+    table, lines = result.table, {line.line.key: line for line in result.lines if line.line is not None}
+    argued = {(pair.left, pair.right) for pair in table.argues}
+    first = table.baseline or next(iter(lines), "")
+    pairs = dict.fromkeys([*((key, first) for key in lines if key != first), *argued])
+    for left, right in pairs:
+        if (right, left) in argued and (left, right) not in argued:
+            continue
+        for level in table.columns:
+            if _prints(lines[left], level) and _prints(lines[right], level):
+                yield _judged(result, lines[left], level, lines[right], level, (left, right) in argued)
+    for line in lines.values():
+        columns = [level for level in table.columns if _prints(line, level)]
+        for before, after in pairwise(columns):
+            yield _judged(result, line, after, line, before, table.argues_levels)
+
+
+def _prints(line: LineResult, level: str) -> bool:
+    printed = line.line.values.get(level) if line.line else None
+    return printed is not None and printed.value is not None
+
+
+def _judged(
+    result: TableResult, left: LineResult, at: str, right: LineResult, other: str, argued: bool
+) -> PrintedContrast:
+    one, two = _rows(left, at, right, other)
+    assert left.line is not None
+    assert right.line is not None
+    made = PrintedContrast(result, Side(left.line, at, one), Side(right.line, other, two), argued, "not run")
+    if one is None or two is None or at not in one.cells or other not in two.cells:
+        waits = any(row is not None and row.waits for row in (one, two))
+        return _status(made, "waits for a GPU" if waits else "not run", "")
+    if why := _why_not(one, two, at, other):
+        return _status(made, "not judged", why)
+    return _compared(made, result.table)
+
+
+def _status(made: PrintedContrast, status: Status, why: str) -> PrintedContrast:
+    return PrintedContrast(made.result, made.left, made.right, made.argued, status, why)
+
+
+def _compared(made: PrintedContrast, table: Table) -> PrintedContrast:
+    left, right = made.left, made.right
+    assert left.row is not None
+    assert right.row is not None
+    cells = left.row.cells[left.level], right.row.cells[right.level]
+    ours = contrast([(1.0, left.row.key, cells[0]), (-1.0, right.row.key, cells[1])])
+    theirs = NORMAL * hypot(left.error, right.error)
+    share = sum(cell.mean.value for cell in cells) / 200
+    test = NORMAL * 100 * sqrt(max(0.0, share * (1 - share)) / table.tested) if table.tested else 0.0
+    if ours.half is None:
+        return _status(made, "not judged", "no seeds in common")
+    half = hypot(ours.half, test)
+    margin = min(table.judged_margin(side.level, side.line.values[side.level]) for side in (left, right))
+    size = place(ours.value - made.theirs, hypot(half, theirs), margin)
+    sign = 0 if abs(made.theirs) <= max(theirs, 10.0**-table.decimals / 2) else 1 if made.theirs > 0 else -1
+    status: Status
+    if sign and sign * ours.value + half < 0:
+        status = "opposite"
+    elif size == "agrees" and (not sign or sign * ours.value - half > 0):
+        status = "agrees"
+    elif size in ("above", "below"):
+        larger = abs(ours.value) > abs(made.theirs)
+        status = "differs" if not sign else "larger" if larger else "smaller"
+    elif sign and sign * ours.value - half > 0:
+        status = "same sign"
+    else:
+        status = "undecided"
+    return PrintedContrast(
+        made.result,
+        left,
+        right,
+        made.argued,
+        status,
+        "",
+        ours,
+        hypot(half, theirs),
+        margin,
+        all(cell.planned for cell in cells),
+        any(mark.fewer_data for row in (left.row, right.row) for mark in row.marks),
+    )
+
+
+def _rows(
+    left: LineResult, at: str, right: LineResult, other: str
+) -> tuple[RowResult | None, RowResult | None]:
+    """The rows that are compared: those that decide, if of one budget; else the first two that are."""
+    deciding = left.deciding(at), right.deciding(other)
+    if None in deciding:
+        return deciding
+    pairs = [
+        (one, two)
+        for one in _usable(left, at, deciding[0], right)
+        for two in _usable(right, other, deciding[1], left)
+        if equal(one, at, two, other) and not _why_not(one, two, at, other)
+    ]
+    return min(
+        pairs, key=lambda pair: (pair[0] is not deciding[0]) + (pair[1] is not deciding[1]), default=deciding
+    )
+
+
+def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
+    """The row that decides a line's value, then those that were trained at the budget of the other line."""
+    names = {each.line.key for each in (line, other) if each.line}
+    further = (
+        row
+        for row in line.rows
+        if level in row.cells and isinstance(row.declared, Row) and row.declared.budget_of in names
+    )
+    return [row for row in (deciding, *further) if row is not None and level in row.cells]
+
+
+def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
+    """Whether two rows had one training budget: the paper's, or the same epochs and batches within reach."""
+    if "own" not in (one.budget, two.budget):
+        return one.budget == two.budget
+    return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))
+
+
+def _why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
+    """The reason why two rows' difference decides nothing; '' where it may."""
+    cells = one.cells[at], two.cells[other]
+    for row in (one, two):
+        for mark in row.marks:
+            if mark.inconclusive and not mark.fewer_data:
+                return "too small a budget" if mark.training else mark.words
+    if min(len(cell.values) for cell in cells) < FEWEST_SEEDS:
+        return f"fewer than {FEWEST_SEEDS} seeds"
+    if any(cell.failed for cell in cells):
+        return "some seeds did not converge"
+    if one.key != two.key and at == other and (one.start or two.start):
+        return "one pretrained network a line"
+    examples = {replica for row in (one, two) if row.record for replica in [row.record.provenance.examples]}
+    if len(examples) > 1:
+        return "unequal data"
+    return "" if equal(one, at, two, other) else "unequal budgets"

@@ -1,0 +1,135 @@
+"""Fairness of a verdict at a training budget of our own: what may have held our number back.
+
+A row that the paper gives no budget for has a fair verdict only if its line had at least the epochs of the
+table's other lines, its search's winner is not at an edge of the grid, its validation accuracy no longer
+rises, and its seeds do not share one pretrained network. Settings, searches and training curves say so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipeline.params import Row
+from pipeline.reporting import histories
+from pipeline.reporting.results import RowResult
+from pipeline.reporting.wording import number
+from pipeline.results.schema import SearchRecord
+
+Kind = Literal[
+    "unequal budget", "edge of the grid", "not searched", "still learning", "one pretrained network"
+]
+METRIC = "validation_accuracy"
+TENTH = 0.1  # of a training, its last, in which validation accuracy must be flat
+# Flat: at this rate as long a training again would gain less than the margin.
+AGAIN = 1 / TENTH
+RULE = (
+    "A verdict at a budget of our own is fair if four things hold. The line had at least the epochs that "
+    "the table's other lines had. The winner of its search is not at an edge of the grid, or a wider grid "
+    "was tried and lost. Validation accuracy is flat: at the rate of its last tenth, as long a training "
+    "again would gain less than the margin. Seeds don't share one pretrained network of ours. Otherwise a "
+    "value above or below the paper's is not judged."
+)
+
+
+@dataclass(frozen=True)
+class Unfair:
+    """A reason why a verdict is not fair."""
+
+    kind: Kind
+    words: str
+
+
+def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: float) -> tuple[Unfair, ...]:
+    """The reasons why our number at a level may be held back by our own choices; none of a fair one.
+
+    Args:
+        row: it decides the value.
+        level: of the value.
+        others: the rows that decide the table's other lines at the level.
+        margin: of the value, in percentage points.
+    """
+    if row.budget != "own" or not isinstance(row.declared, Row):
+        return ()
+    found = (*_budget(row, level, others), *_edges(row, level), *_learning(row, level, margin))
+    if row.start is None:
+        return found
+    return (*found, Unfair("one pretrained network", f"all seeds start from the first of {row.start}"))
+
+
+def epochs(row: RowResult, level: str) -> float:
+    """The most epochs that a row's search tried at a level, or that its settings have; 0 of an accounting."""
+    if not isinstance(row.declared, Row):
+        return 0.0
+    tried = [candidate.get("epochs", 0.0) for candidate in _candidates(row.search, level)]
+    return max([*tried, *_trained(row, level)], default=0.0)
+
+
+def batches(row: RowResult, level: str) -> set[float]:
+    """The batch sizes that a row's search tried at a level, and its own."""
+    own = {float(replica.settings.get("batch", 0)) for replica in row.cells[level].replicas}
+    return own | {float(each["batch"]) for each in _candidates(row.search, level) if "batch" in each}
+
+
+def _trained(row: RowResult, level: str) -> Iterator[float]:
+    """Epochs of each replica at a level."""
+    cell = row.cells.get(level)
+    for replica in cell.replicas if cell else ():
+        settings = replica.settings
+        if settings.get("epochs") is not None:
+            yield float(settings["epochs"])
+        elif settings.get("steps") and settings.get("batch") and row.record:
+            yield settings["steps"] * settings["batch"] / row.record.origins[replica.origin].examples
+
+
+def _candidates(search: SearchRecord | None, level: str) -> list[dict[str, Any]]:
+    """The settings of the candidates that a search tried at a level."""
+    return [each.settings for each in search.candidates if each.level == level] if search else []
+
+
+def _budget(row: RowResult, level: str, others: Sequence[RowResult]) -> Iterator[Unfair]:
+    ours = epochs(row, level)
+    most = max((epochs(other, level) for other in others), default=0.0)
+    if ours < most:
+        words = f"at most {number(ours)} epochs, where another line has up to {number(most)}"
+        yield Unfair("unequal budget", words)
+
+
+def _edges(row: RowResult, level: str) -> Iterator[Unfair]:
+    tried, chosen = _candidates(row.search, level), row.search.chosen.get(level) if row.search else None
+    if chosen is None or not tried:
+        yield Unfair("not searched", "no search at this level")
+        return
+    for name, value in chosen.items():
+        values = {each[name] for each in tried if isinstance(each.get(name), int | float)}
+        if len(values) < 2 or value not in (min(values), max(values)):
+            continue
+        if not _lost(row, level, name, value, values):
+            grid = ", ".join(map(number, sorted(values)))
+            yield Unfair("edge of the grid", f"{name.replace('_', ' ')} {number(value)} of {grid}")
+
+
+def _lost(row: RowResult, level: str, name: str, value: float, values: set[float]) -> bool:
+    """Whether another search of the line went beyond the edge and chose nothing there."""
+
+    def beyond(other: float) -> bool:
+        return other > value if value == max(values) else other < value
+
+    for search in row.other_searches:
+        wider = {each[name] for each in _candidates(search, level) if name in each}
+        chosen = search.chosen.get(level, {}).get(name)
+        if any(map(beyond, wider)) and chosen is not None and not beyond(chosen):
+            return True
+    return False
+
+
+def _learning(row: RowResult, level: str, margin: float) -> Iterator[Unfair]:
+    curves = histories.read(row.history).get(METRIC, {}).get(level, {}) if row.history else {}
+    curve = histories.averaged(curves)
+    if len(curve) < 2:
+        yield Unfair("still learning", "one validation accuracy in its history, which can't show a rise")
+        return
+    (start, _), (end, last) = curve[0], curve[-1]
+    before = end - TENTH * end
+    rise = 100 * (last - histories.at(curve, max(before, start)))
+    if AGAIN * rise > margin:
+        yield Unfair("still learning", f"{number(rise)} points of validation accuracy in its last tenth")

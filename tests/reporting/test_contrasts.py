@@ -1,0 +1,81 @@
+"""Differences that a table prints, beside ours at equal budgets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pipeline.reporting.drawing import forest
+from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
+from pipeline.reporting.tables import flat
+from tests.reporting.made_up import toys
+
+ONE = (90.0, 90.1, 90.2)
+
+
+def contrasts(
+    theirs: float, two: Sequence[float], changes: dict[str, Any] | None = None, **rows: Any
+) -> list[PrintedContrast]:
+    """Of a line 'Two' that is printed at 90 + ``theirs``, and of 'One', printed at 90."""
+    lines = [{"key": "two", "label": "Two", "values": {"sigma=0": 90.0 + theirs}}]
+    table = {"argues": [{"left": "two", "right": "one"}], "budget": {} if rows else {"epochs": 50}}
+    paper = toys.paper(values={"sigma=0": 90.0}, lines=lines, table=table)
+    declared = toys.settings(one=rows.pop("one", {}), two={"line": "two", **(changes or {})}, **rows)
+    ran = [toys.record("one", declared, sigma_0=ONE), toys.record("two", declared, sigma_0=two)]
+    ran += [toys.record(key.replace("_", "-"), declared, sigma_0=two) for key in rows]
+    return of_papers([toys.judged(paper, declared, *ran)])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "status"),
+    [
+        (2.0, 2.0, "agrees"),
+        (2.0, 5.0, "larger"),
+        (3.0, 0.8, "smaller"),
+        (2.0, -2.0, "opposite"),
+        (0.0, 0.3, "agrees"),
+        (0.0, 3.0, "differs"),
+        (2.0, 1.0, "same sign"),
+    ],
+)
+def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> None:
+    (made,) = contrasts(theirs, [value + ours for value in ONE])
+    assert (made.status, made.argued) == (status, True)
+    assert made.ours is not None
+    assert made.ours.value == pytest.approx(ours)
+    (line,) = flat.of_contrasts([made]).splitlines()[1:]
+    assert status in line
+
+
+def test_noise_makes_it_undecided_and_one_seed_is_not_judged() -> None:
+    (made,) = contrasts(0.5, (85.0, 90.0, 97.0))
+    assert made.status == "undecided"
+    (made,) = contrasts(0.5, (90.0,), {"seeds": 1})
+    assert (made.status, made.why) == ("not judged", "fewer than 3 seeds")
+
+
+def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget() -> None:
+    longer = {"settings": {"batch": 100, "epochs": 80, "learning_rate": 0.1}, "budget": "own"}
+    own = {"one": {"budget": "own"}}
+    (made,) = contrasts(2.0, [value + 2 for value in ONE], longer, **own)
+    assert (made.status, made.why) == ("not judged", "unequal budgets")
+    other = {"line": "two", "variant": "at One's budget", "budget": "own", "budget_of": "one"}
+    (made,) = contrasts(2.0, [value + 2 for value in ONE], longer, **own, equal=other)
+    assert made.left.row is not None
+    assert (made.status, made.left.row.key) == ("agrees", "equal")
+
+
+def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:
+    (made,) = contrasts(2.0, [value + 5 for value in ONE])
+    declared = toys.settings(one={})
+    result = toys.judged(
+        toys.paper(values={"sigma=0": 90.0}), declared, toys.record("one", declared, sigma_0=ONE)
+    )
+    drawn = forest.standalone(forest.panels([result], [made]))
+    assert drawn is not None
+    assert drawn.count('<g class="point ') == 2 + 8  # and the key's
+    assert 'href="../papers/toys.html#row-two"' in drawn
+    assert "larger than" not in drawn.partition("What the signs mean")[0]
+    assert "Two − One at σ = 0: larger; ours +5.00, the paper&#x27;s +2.00" in drawn
+    assert "prefers-color-scheme: dark" in drawn
+    assert forest.standalone([]) is None
