@@ -8,7 +8,7 @@ from pipeline.reporting import budgets
 from pipeline.reporting.printed import Table
 from tests.reporting.made_up import toys
 
-TABLE = toys.paper().tables["t"]
+TABLE = toys.paper(table={"budget": {}}).tables["t"]
 
 
 def short(epochs: float) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() 
 def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
     assert share("row", row={"budget": "own"}) == "own budget: 50 epochs"
     told: dict[str, Any] = {"budget": {"epochs": 50}}
-    silent: dict[str, Any] = {}
+    silent: dict[str, Any] = {"budget": {}}
     for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
         (row,) = toys.judged(toys.paper(table=said), toys.settings(row={})).tables[0].rows
         assert (row.budget, row.counts) == (budget, True)

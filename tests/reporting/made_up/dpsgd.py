@@ -129,7 +129,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
     origin: dict[str, Any] = {
         "config": declared.row_digest(key) if trained else declared.account_digest(key),
         "made_by": {"method": 0, "model": 0},
-        "revision": "0123456789abcdef0123456789abcdef01234567",
+        "revision": None,
         "dirty": False,
         "data": {"train.inputs": "sha256:" + "2" * 64} if trained else {},
         "examples": 55000,
