@@ -8,6 +8,8 @@ import pytest
 
 from pipeline.reporting.judging import values
 from pipeline.reporting.results import Value
+from pipeline.results import records
+from tests.keeping import keep_search
 from tests.reporting.made_up import dpsgd, toys
 
 FLAT, RISING = (0.8, 0.86, 0.86), (0.8, 0.83, 0.86)
@@ -15,22 +17,32 @@ TWO = {"key": "two", "label": "Two", "values": {"sigma=0": 90.0}}
 BELOW, ABOVE, SURE = (86.0,) * 3, (94.0,) * 3, (90.1, 90.2, 90.3)
 
 
-def search(chosen: float, *tried: float, **settings: Any) -> dict[str, Any]:
-    """A search of step sizes at sigma = 0."""
-    candidates = [{"level": "sigma=0", "settings": {"learning_rate": rate, **settings}} for rate in tried]
-    return {"row": "one", "candidates": candidates, "chosen": {"sigma=0": {"learning_rate": chosen}}}
+def search(chosen: float, *tried: float, level: str = "sigma=0", **settings: Any) -> list[dict[str, Any]]:
+    """The candidates of a search of step sizes, of which ``chosen`` validates best."""
+    return [
+        {
+            "level": level,
+            "settings": {"learning_rate": rate, **settings},
+            "validation_accuracy": [0.9 if rate == chosen else 0.5],
+        }
+        for rate in tried
+    ]
 
 
 def judged(
     root: Path,
     accuracies: Sequence[float] = BELOW,
     curve: Sequence[float] = FLAT,
-    searches: dict[str, dict[str, Any]] | None = None,
+    searches: dict[str, list[dict[str, Any]]] | None = None,
     other: dict[str, Any] | None = None,
     **table: Any,
 ) -> Value:
     """The value of line 'One' by a row of a budget of our own, beside a line 'Two' that agrees."""
-    found = searches or {"own": search(0.1, 0.01, 0.1, 1.0)}
+    tried = searches or {"own": search(0.1, 0.01, 0.1, 1.0)}
+    for name, candidates in tried.items():
+        keep_search(root, name, "one", *candidates)
+    read = {name: records.read_search(name, root) for name in tried}
+    found = {name: record for name, record in read.items() if record is not None}
     grids = {name: {"row": "one", "grid": {"learning_rate": [0.1]}} for name in found}
     declared = toys.settings(
         searches=grids,
@@ -81,8 +93,7 @@ def test_a_winner_at_an_edge_is_not_fair_in_either_direction(
 
 
 def test_a_level_without_a_search_and_a_rising_curve_are_not_fair(tmp_path: Path) -> None:
-    other_level = search(0.1, 0.01, 0.1, 1.0)
-    other_level["candidates"] = [each | {"level": "sigma=1"} for each in other_level["candidates"]]
+    other_level = search(0.1, 0.01, 0.1, 1.0, level="sigma=1")
     assert judged(tmp_path, searches={"own": other_level}).words == "below, but not searched"
     value = judged(tmp_path, curve=RISING)
     assert value.words == "below, but still learning"
