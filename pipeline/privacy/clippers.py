@@ -120,10 +120,15 @@ def refuse_memory(net: nn.Module, example: Tensor) -> None:
     """Refuse a network that keeps something of its inputs, where its examples may see each other.
 
     Raises:
-        UserError: see `kept_state`.
+        UserError: see `kept_state`; or it changes variables that nothing keeps apart.
     """
     with fixed_randomness(example.device), NoDropout():
-        kept_state(net, random_inputs(net, example, 4).split(2))
+        state = kept_state(net, random_inputs(net, example, 4).split(2))
+    if state.tried:
+        raise UserError(
+            "the network changes variables outside of itself from call to call, which may carry something "
+            "from one mini-set to another; allowed: its own attributes"
+        )
 
 
 def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:

@@ -106,8 +106,10 @@ class BatchClipping(PrivateSteps):
         if self.first.private and not self.single:
             # the examples of a set may see each other; but the sets of a Poisson sample are padded to the
             # longest, and a network that mixes by itself would see by how much
-            refuse = Trial.of if self.first.sampling == "poisson" else refuse_memory
-            refuse(self.task.net, self.views.plain(self.task.public[:1]))
+            example = self.views.plain(self.task.public[:1])
+            if self.first.sampling == "poisson":
+                Trial.of(self.task.net, example)
+            refuse_memory(self.task.net, example)
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
