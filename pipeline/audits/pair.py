@@ -94,8 +94,8 @@ def audit_pair(
             return _way(method)
         mechanism = method.mechanism  # type: ignore[attr-defined]
 
-        def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int, *shares: Tensor) -> Tensors:
-            exact.append((sums, lambda step: mechanism.release(sums, bounds, streams, step, *shares)))
+        def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
+            exact.append((sums, lambda step: mechanism.release(sums, bounds, streams, step)))
             return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
         method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]

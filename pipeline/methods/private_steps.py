@@ -196,11 +196,11 @@ class PrivateSteps(Method):
                 "tells something of its private data"
             )
 
-    def released(self, sums: Tensors, bounds: Bounds, step: int, shares: Tensor | None = None) -> Tensors:
+    def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
         """Clipped sums with their noise; as they are where nothing is private."""
         if self.mechanism is None:
             return sums
-        return self.mechanism.release(sums, bounds, self.task.streams, step, shares)
+        return self.mechanism.release(sums, bounds, self.task.streams, step)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
         """What a network takes in of ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""

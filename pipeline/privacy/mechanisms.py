@@ -36,8 +36,8 @@ class GaussianMechanism:
 
     One example moves part g of the sum by at most ``distance`` C_g, `sensitivity` times its clipping bound
     (`pipeline.privacy.sampled_gaussian`). The parts' noise has standard deviation
-    ``distance`` C_g z sqrt(G) / p_g with sum p_g^2 = G, so that all of them together have multiplier z
-    (Nguyen et al. 2023, section 3.2 and footnote 4).
+    ``distance`` C_g z sqrt(G), so that all of them together have multiplier z (Nguyen et al. 2023,
+    section 3.2).
 
     On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s neighbouring
     sums lie at most 1 / z apart, computing adds c / z (`COMPUTING`), and each of d coordinates is moved by
@@ -48,10 +48,8 @@ class GaussianMechanism:
     spendings: tuple[SampledGaussian, ...]  # z, and how batches are drawn
     distance: float
 
-    def release(
-        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
-    ) -> Tensors:
-        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...); ``shares`` (R, G): p, or all 1.
+    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...).
 
         Raises:
             ValueError: the step's noise is in another release already.
@@ -59,13 +57,13 @@ class GaussianMechanism:
         streams.release_once(step)
         sizes = [value[0].numel() for value in sums.values()]
         if streams.noise == "grid":
-            spacings = self.spacings(bounds, sum(sizes), shares)
+            spacings = self.spacings(bounds, sum(sizes))
             parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
             return {
                 name: _on_grid(value, part, spacing)
                 for spacing, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
             }
-        deviations = self.deviations(bounds, shares)
+        deviations = self.deviations(bounds)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
             # in place: nobody else sees the numbers that were drawn
@@ -73,14 +71,11 @@ class GaussianMechanism:
             for deviation, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
-    def deviations(self, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
+    def deviations(self, bounds: Bounds) -> Tensor:
         """(R, T) standard deviation of the noise in every entry of each tensor, if nothing is rounded."""
         multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
         noise = self.distance * multipliers[:, None] * bounds.limits
-        if shares is None:
-            noise = noise * bounds.limits.shape[-1] ** 0.5
-        else:
-            noise = noise * shares.square().sum(-1, keepdim=True).sqrt() / shares
+        noise = noise * bounds.limits.shape[-1] ** 0.5
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
@@ -90,13 +85,13 @@ class GaussianMechanism:
             for spending in self.spendings
         ]
 
-    def spacings(self, bounds: Bounds, size: int, shares: Tensor | None = None) -> Tensor:
+    def spacings(self, bounds: Bounds, size: int) -> Tensor:
         """(R, T) float64 spacing of each tensor's grid, of ``size`` coordinates in all."""
         shares_of_noise = []
         for spending, bits in zip(self.spendings, self.bits(size), strict=True):
             rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
             shares_of_noise.append(2.0**-bits / (1 - rounding_share))
-        deviations = self.deviations(bounds, shares).double()
+        deviations = self.deviations(bounds).double()
         # of a tensor that is clipped to 0, and has no noise, all is 0
         return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
 

@@ -128,44 +128,44 @@ def epsilon_upper(scores: Scores) -> float:
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
 
 
-def halved(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
-    return REAL(self, bounds, shares) / 2
+def halved(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+    return REAL(self, bounds) / 2
 
 
-def without_root(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
-    return REAL(self, bounds, shares) / bounds.limits.shape[-1] ** 0.5
+def without_root(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+    return REAL(self, bounds) / bounds.limits.shape[-1] ** 0.5
 
 
-def once(self: GaussianMechanism, bounds: Bounds, shares: Tensor | None = None) -> Tensor:
-    return REAL(self, bounds, shares) / self.distance
+def once(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+    return REAL(self, bounds) / self.distance
 
 
 RELEASE = GaussianMechanism.release
 
 
 def halved_in_secret(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
 ) -> Tensors:
     """Half the noise that `deviations` declares."""
-    released = RELEASE(self, sums, bounds, streams, step, shares)
+    released = RELEASE(self, sums, bounds, streams, step)
     return {name: (value + sums[name]) / 2 for name, value in released.items()}
 
 
 def exact_statistics(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
 ) -> Tensors:
     """Noise on the gradients, and none on the statistics beside them."""
-    released = RELEASE(self, sums, bounds, streams, step, shares)
+    released = RELEASE(self, sums, bounds, streams, step)
     return {
         name: sums[name] if name.endswith((".mean", ".var")) else value for name, value in released.items()
     }
 
 
 def same_in_layers(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Any = None
+    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
 ) -> Tensors:
     """The same numbers for each layer, in its own size."""
-    deviations = self.deviations(bounds, shares)
+    deviations = self.deviations(bounds)
     return {
         name: (
             value + each(value, of_tensor) * streams.normal(step, value[0].numel()).reshape(value.shape)
@@ -218,10 +218,10 @@ def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     )
 
 
-def without_room(self: GaussianMechanism, bounds: Bounds, size: int, shares: Tensor | None = None) -> Tensor:
+def without_room(self: GaussianMechanism, bounds: Bounds, size: int) -> Tensor:
     """Noise for the sum as it is, without the spacing times the root of d by which rounding moves it."""
     bits = torch.tensor(self.bits(size), dtype=torch.float64)
-    return self.deviations(bounds, shares).double() * 2.0 ** -bits[:, None]
+    return self.deviations(bounds).double() * 2.0 ** -bits[:, None]
 
 
 def twice(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method
@@ -43,12 +42,10 @@ class Tape:
         self.kept: list[Tensors] = []
         self.playing = False
 
-    def release(
-        self, sums: Tensors, bounds: Bounds, streams: Streams, step: int, shares: Tensor | None = None
-    ) -> Tensors:
+    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
         if self.playing:
             return self.kept[step]
-        released = self.mechanism.release(sums, bounds, streams, step, shares)  # type: ignore[attr-defined]
+        released = self.mechanism.release(sums, bounds, streams, step)  # type: ignore[attr-defined]
         self.kept.append({name: value.clone() for name, value in released.items()})
         return released
 
