@@ -4,6 +4,7 @@ Methods differ in what is clipped, which their clipper says: an example's gradie
 augmented copies, or the mean over a mini-set of examples; and in what they do with the noisy sum.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,10 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
-from pipeline.methods.samples import BatchSum, Sample, padded
+from pipeline.methods.samples import BatchSum, Sample, padded, parts_of
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism, added_in_float32
+from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.statements import Statement, statement
@@ -25,6 +26,9 @@ NOISELESS = statement("no_noise")
 # Steps from one comparison of an example with itself alone to the next: each costs a pass
 CHECKED_EVERY = 100
 DIFFERENT = 0.05  # relative difference above what rounding makes, also where it decides a ReLU
+# Examples of a part of a sample on average. float32 adds up to 180, and up to 156 in samples of 1,024. Larger
+# parts are rare, and are added in float64.
+PART = 128
 
 
 class PrivateSteps(Method):
@@ -112,8 +116,13 @@ class PrivateSteps(Method):
 
     def sample(self, step: int) -> Sample:
         """A Poisson sample of every replica, of expected size B."""
-        streams = self.task.streams
-        return padded(streams.poisson(step, self.examples, self.first.batch / self.examples), streams.device)
+        streams, batch = self.task.streams, self.first.batch
+        samples = streams.poisson(step, self.examples, batch / self.examples)
+        sample = padded(samples, streams.device)
+        if self._accounts_rounding and len(samples) == 1:
+            # with more replicas the others' sizes say how far a part is padded
+            return sample._replace(parts=parts_of(samples[0], self.examples, math.ceil(batch / PART)))
+        return sample
 
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
@@ -123,27 +132,27 @@ class PrivateSteps(Method):
         ``arguments`` (R, ...) are what the clipper takes besides.
         """
         clipped_sum = over_replicas(self.clipper, self.task.execution)
-        # of noise on a grid what rounding adds to the sensitivity is accounted, where anything is
-        accounts_rounding = (
-            self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
-        )
-        fits_float32 = added_in_float32(sample.chosen.shape[1], self.pass_size(sample))
-        clipping_bounds = bounds.double() if accounts_rounding and not fits_float32 else bounds
         sums: Tensors = {}
         norms: list[Tensor] = []
         losses, masks = [], []
-        for inputs, labels, mask in self._batches(sample, step):
+        pieces = list(sample.pieces(self.pass_size(sample)))
+        # what float32 may be wrong by, before and after the passes' sums are added up
+        errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
+        additions = len(pieces) * sample.chosen.shape[1] if len(pieces) > 1 else 0
+        in_float64 = self._accounts_rounding and errors + additions > IN_FLOAT32
+        for piece, (inputs, labels, mask) in zip(pieces, self._batches(sample, pieces, step), strict=True):
+            too_large = in_float64 and roundings(piece[1], labels.shape[1]) > IN_FLOAT32
+            clipping_bounds = bounds.double() if too_large else bounds
             if not norms and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
                 self._compare_with_alone(
                     clipped_sum, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
                 )
             pass_sum = clipped_sum(tensors, inputs, labels, mask, clipping_bounds, *arguments)
-            summed = (
-                {name: value.double() for name, value in pass_sum.sums.items()}
-                if accounts_rounding
-                else pass_sum.sums
-            )
-            sums = {name: value + sums[name] if sums else value for name, value in summed.items()}
+            for name, value in pass_sum.sums.items():
+                if name in sums:
+                    sums[name] += value
+                else:
+                    sums[name] = value.double() if in_float64 else value
             norms.append(pass_sum.norms.float())
             losses.append(pass_sum.losses)
             masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
@@ -196,6 +205,11 @@ class PrivateSteps(Method):
                 "tells something of its private data"
             )
 
+    @property
+    def _accounts_rounding(self) -> bool:
+        """Whether the noise covers how far rounding moves sums: on a grid, where anything is accounted."""
+        return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
+
     def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
         """Clipped sums with their noise; as they are where nothing is private."""
         if self.mechanism is None:
@@ -219,10 +233,12 @@ class PrivateSteps(Method):
         passes = self.copies * sample.chosen[0, 0].numel()
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
 
-    def _batches(self, sample: Sample, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Parts of a sample: inputs (R, L, ...), labels and mask (R, L); of mini-sets (R, L, S)."""
+    def _batches(
+        self, sample: Sample, pieces: list[tuple[slice, int]], step: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Pieces of a sample: inputs (R, L, ...), labels and mask (R, L), or (R, L, S) of mini-sets."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
-        for piece in sample.pieces(self.pass_size(sample)):
+        for piece, _ in pieces:
             chosen = sample.chosen[:, piece]
             inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])
             yield inputs, self.task.labels[chosen], sample.mask[:, piece]

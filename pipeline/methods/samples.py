@@ -16,12 +16,26 @@ class Sample(NamedTuple):
 
     chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
     mask: Tensor  # alike; 1 for examples that are there, 0 for padding
+    parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed apart; none: it is one part
 
-    def pieces(self, pass_size: int) -> Iterator[slice]:
-        """Where along K to cut, so that pieces of about a size have ``pass_size`` at most."""
-        count = self.chosen.shape[1]
-        size = math.ceil(count / math.ceil(count / pass_size))
-        return (slice(start, start + size) for start in range(0, count, size))
+    def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:
+        """Pieces along K, with the size of their part: about equal ones of at most ``pass_size``."""
+        start = 0
+        for count in self.parts or (self.chosen.shape[1],):
+            size = math.ceil(count / math.ceil(count / pass_size))
+            for first in range(start, start + count, size):
+                yield slice(first, min(first + size, start + count)), count
+            start += count
+
+
+def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
+    """Sizes of the parts of a sample in rising order, of as many ranges of the ``examples``; none is 0.
+
+    An example more or less leaves all parts but its own as they are.
+    """
+    edges = np.arange(parts + 1) * examples // parts
+    sizes = np.diff(np.searchsorted(sample, edges))
+    return tuple(sizes[sizes > 0].tolist())
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:

@@ -5,7 +5,7 @@ Secret noise lies on a grid: values are rounded to multiples of a spacing, noise
 on the grid that is the same as adding real noise and rounding then: post-processing, as is what becomes of
 the sum, such as a float32 number. More noise covers what rounding adds to how far neighbouring data sets move
 a sum: rounding to the grid, and rounding as gradients are clipped and summed. That an example's gradient is
-the same number in every batch is taken for granted.
+the same number in every batch is taken for granted, and that the same pass gives the same sum again.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
-# Of a pass of n vectors float32 rounds each by 2^-24 of it at most n + 1 times, as a factor, a product and a
-# term of sums in any order. So a sum of B of them is off by (n + 1) B 2^-24 clipping bounds at most. Where
-# this product is larger, all is done in float64, and passes are always added up so.
+# Errors that float32 may make of a sum, in 2^-24 clipping bounds (`roundings`); float64 sums others. A sample
+# may come in parts that one example more or less leaves as they are, but for its own. Then the errors of all
+# other parts are the same in neighbouring sums, and those of one part are counted.
 IN_FLOAT32 = 2**15
 # Clipping bounds by which computing moves neighbouring sums further apart: both are rounded so; and norms, of
 # blocks of 1,024 entries (`layer_gradients.squares`), factors and deviations are off by 2^-14 each at most.
@@ -96,9 +96,13 @@ class GaussianMechanism:
         return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
 
 
-def added_in_float32(vectors: int, at_once: int) -> bool:
-    """Whether `COMPUTING` covers sums of so many vectors, which float32 adds up ``at_once`` a pass."""
-    return (min(vectors, at_once) + 1) * vectors <= IN_FLOAT32
+def roundings(vectors: int, at_once: int) -> int:
+    """Errors of summing so many vectors in float32, ``at_once`` a pass, in 2^-24 clipping bounds.
+
+    In a pass of n each vector is rounded by 2^-24 of it at most n + 1 times: as a factor, as a product, and
+    as a term of sums in any order.
+    """
+    return (min(vectors, at_once) + 1) * vectors
 
 
 def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:

@@ -78,16 +78,16 @@ class Streams:
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """For each replica the indices of a Poisson sample: every example is in with probability ``rate``.
 
-        Drawn as a binomial count and then that many distinct examples, which is the same distribution. In
-        rising order where it protects: then one example more or less leaves the order of the others, and with
-        it what rounding does to their sum. Seeded samples stay as they always were.
+        Drawn as a binomial count and then that many distinct examples, which is the same distribution. With
+        noise on a grid in rising order: then one example more or less leaves the order of the others, and
+        with it what rounding does to their sum. Samples of seeded trainings stay as they always were.
         """
         samples = []
         for name in self.names:
             generator = self._generator(name, "sample", step)
             count = generator.binomial(examples, rate)
             sample = generator.choice(examples, count, replace=False, shuffle=False)
-            samples.append(sample if self.reproducible else np.sort(sample))
+            samples.append(sample if self.noise == "float32" else np.sort(sample))
         return samples
 
     def fixed(self, step: int, examples: int, batch: int) -> Tensor:

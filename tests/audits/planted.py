@@ -22,6 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -324,6 +325,11 @@ NEIGHBOURS = partial(
 )
 
 
+def moved_parts() -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        test_rounding.test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(patched)
+
+
 def every_candidate() -> None:
     with TemporaryDirectory() as folder:
         test_composition.test_a_row_and_every_candidate_of_its_search_are_composed(Path(folder))
@@ -395,11 +401,17 @@ FAULTS: dict[str, Fault] = {
     ),
     "large samples in float32": Fault(
         private_steps,
-        "added_in_float32",
-        lambda *_: True,
+        "IN_FLOAT32",
+        2**40,
         partial(
             test_rounding.test_sums_are_off_by_no_more_than_is_accounted, test_rounding.alike, 3000, 1000
         ),
+    ),
+    "parts that move with an example": Fault(
+        private_steps,
+        "parts_of",
+        lambda sample, examples, parts: (len(sample) // 4,) * 3 + (len(sample) - len(sample) // 4 * 3,),
+        moved_parts,
     ),
     "numbers that are as near as can be to two integers": Fault(
         rounded_noise,

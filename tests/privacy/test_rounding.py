@@ -1,8 +1,10 @@
 """What float32 loses of clipped sums, beside exact ones: no more than noise on a grid accounts for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import fsum
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,11 @@ from torch import Tensor
 
 from pipeline.audits import canaries
 from pipeline.methods.base import Execution, Task
-from pipeline.methods.samples import BatchSum, Sample
+from pipeline.methods.samples import BatchSum, Sample, parts_of
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy import layer_gradients, mechanisms
-from pipeline.privacy.gradients import Bounds, clip_factors
+from pipeline.privacy.gradients import Bounds, Clipper, Tensors, clip_factors
 from pipeline.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
 from pipeline.privacy.mechanisms import COMPUTING, GaussianMechanism
 from pipeline.privacy.parameters import Noise
@@ -71,10 +73,10 @@ def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
     return Tan(task, [settings], "none")
 
 
-def summed(trained: Tan, chosen: Tensor) -> np.ndarray:
+def summed(trained: Tan, chosen: Tensor, parts: tuple[int, ...] = ()) -> np.ndarray:
     """What a step sums of some examples."""
     bounds = trained.bounds(trained.clips)
-    sample = Sample(chosen[None], torch.ones(1, len(chosen)))
+    sample = Sample(chosen[None], torch.ones(1, len(chosen)), parts)
     batch: BatchSum = trained.clipped_sums(trained.task.parameters, sample, bounds, 0)
     (value,) = batch.sums.values()
     return value[0].double().numpy()
@@ -122,6 +124,81 @@ def test_neighbouring_sums_are_no_further_apart_than_is_accounted(count: int, ph
     for place in (0, 1, count // 2, count):
         within = torch.cat([every[:place], torch.tensor([count]), every[place:]])
         assert np.linalg.norm(summed(trained, within) - without) <= CLIP * (1 + COMPUTING)
+
+
+@pytest.mark.parametrize("physical", [50, 1000])
+def test_neighbouring_sums_of_large_samples_in_parts_are_no_further_apart(physical: int) -> None:
+    """float32 is off by more than is accounted for all of a sample, and not for the one part that differs."""
+    inputs = torch.cat([alike(1500), mixed(1501)])
+    trained, every = method("grid", inputs, physical), torch.arange(3001)
+    within = summed(trained, every, parts_of(every.numpy(), 3001, 20))
+    for place in (0, 1, 151, 1500, 3000):
+        others = every[every != place]
+        without = summed(trained, others, parts_of(others.numpy(), 3001, 20))
+        assert np.linalg.norm(within - without) <= CLIP * (1 + COMPUTING)
+
+
+def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[tuple[list[float], torch.dtype]] = []
+    clipper = Tan.of_examples.func  # type: ignore[attr-defined]
+
+    def noted(self: Tan) -> Clipper:
+        clip = clipper(self)
+
+        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> Any:
+            taken.append((inputs[:, 0].tolist(), bounds.limits.dtype))
+            return clip(tensors, inputs, labels, mask, bounds)
+
+        return noting
+
+    monkeypatch.setattr(Tan, "of_examples", property(noted))
+    inputs = torch.arange(2000.0)[:, None].expand(2000, WIDTH)
+    settings = TanSettings(batch=500, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
+    trained = Tan(method("grid", inputs, 1000).task, [settings], "none")
+    whole = trained.task.streams.poisson(0, 2000, 0.3)
+
+    def passes(sample: np.ndarray) -> list[tuple[list[float], torch.dtype]]:
+        taken.clear()
+        with monkeypatch.context() as patch:
+            # not of step 0, which also takes an example alone
+            patch.setattr(Streams, "poisson", lambda *_: [sample])
+            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.bounds(trained.clips), 1)
+        return list(taken)
+
+    complete = passes(whole[0])
+    assert len(complete) == 4
+    assert [number for numbers, _ in complete for number in numbers] == sorted(whole[0].tolist())
+    for leaving in (0, 300, len(whole[0]) - 1):
+        left = passes(np.delete(whole[0], leaving))
+        differing = [one != other for one, other in zip(complete, left, strict=True)]
+        assert sum(differing) == 1
+    # float64 where a part is too large, and there alone
+    crowded = passes(np.concatenate([np.arange(181), np.arange(1000, 1180)]))
+    assert [dtype for _, dtype in crowded] == [torch.float64, torch.float32]
+    assert passes(np.empty(0, int)) == [([0.0], torch.float32)]
+
+
+@pytest.mark.parametrize("noise", ["grid", "float32"])
+def test_samples_of_several_replicas_and_seeded_ones_have_one_part(noise: Noise) -> None:
+    settings = TanSettings(batch=400, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
+    task = method(noise, alike(1000), 1000).task
+    names = ["a", "b"] if noise == "grid" else ["a"]
+    parameters = {name: value.expand(len(names), -1, -1) for name, value in task.parameters.items()}
+    task = replace(task, parameters=parameters, streams=Streams(names, True, CPU, noise))
+    assert Tan(task, [settings] * len(names), "none").sample(0).parts == ()
+
+
+def test_parts_of_a_thousand_are_added_in_float32_and_of_three_thousand_in_float64() -> None:
+    for count, dtype in ((1000, torch.float32), (3000, torch.float64)):
+        trained, every = method("grid", mixed(count), 1000), torch.arange(count)
+        parts = parts_of(every.numpy(), count, count // 125)
+        sample = Sample(every[None], torch.ones(1, count), parts)
+        batch = trained.clipped_sums(trained.task.parameters, sample, trained.bounds(trained.clips), 0)
+        assert [value.dtype for value in batch.sums.values()] == [dtype]
+        total = sum(value[0].double().numpy() for value in batch.sums.values())
+        assert np.linalg.norm(total - exact(mixed(count))) <= (COMPUTING / 2) * CLIP * len(parts)
 
 
 def test_seeded_sums_stay_in_float32() -> None:
