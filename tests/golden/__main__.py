@@ -1,28 +1,36 @@
-"""Write golden values anew: `python -m tests.golden METHOD...`; `all` for every method."""
+"""Golden values: `python -m tests.golden METHOD...` writes them anew, `... check METHOD...` compares.
+
+`all` stands for every method. Checking takes the instructions and the threads that the environment allows, as
+`ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=4` does.
+"""
 
 import sys
 from pathlib import Path
 
-import torch
-
 from pipeline import params
 from pipeline.methods.rooms import method_settings
 from tests.golden.steps import kinds
-from tests.golden.values import path_of, record, write
+from tests.golden.values import path_of, problem, record, write
 
 
 def main(asked: list[str]) -> None:
-    """Write the files of the methods that are ``asked`` for."""
+    """Write or check the files of the methods that are ``asked`` for."""
+    checking = asked[:1] == ["check"]
+    asked = asked[checking:]
     methods = list(method_settings()) if asked == ["all"] else asked
     if not methods or (unknown := set(methods) - method_settings().keys()):
         wrong = f"{', '.join(sorted(unknown))}: no method; " if methods else ""
         sys.exit(f"python -m tests.golden: {wrong}allowed: all, {', '.join(method_settings())}")
-    torch.set_num_threads(1)
     settings = params.load(Path(__file__).parents[2] / "params.yaml")
+    problems: list[str] = []
     for method in methods:
         named = kinds(settings).get(method, {})
-        write(method, {name: record(kind, settings) for name, kind in sorted(named.items())})
-        print(f"{path_of(method)}: {len(named)} kinds of replicas")
+        if checking:
+            problems += [line for kind in named.values() if (line := problem(kind, settings))]
+        else:
+            write(method, {name: record(kind, settings) for name, kind in sorted(named.items())})
+        print(f"{path_of(method)}: {len(named)} kinds of replicas", flush=True)
+    sys.exit("\n".join(problems) or 0)
 
 
 if __name__ == "__main__":

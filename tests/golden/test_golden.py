@@ -1,18 +1,26 @@
 """Every kind of replica that a row has takes its first steps as it did when its golden values were kept."""
 
+import os
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from pipeline import params
+from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.rooms import implementation, method_settings
-from tests.golden.steps import Kind, kinds, kinds_of, take
-from tests.golden.values import differences, path_of, read
+from pipeline.privacy.mechanisms import GaussianMechanism
+from pipeline.privacy.randomness import Streams
+from tests.golden.steps import Kind, kinds, kinds_of
+from tests.golden.values import path_of, problem, read
 
-OWN = params.load(Path(__file__).parents[2] / "params.yaml")
+ROOT = Path(__file__).parents[2]
+OWN = params.load(ROOT / "params.yaml")
 KINDS = kinds(OWN)
 CASES = [(method, name) for method, named in sorted(KINDS.items()) for name in sorted(named)]
 SMALLEST = {"lenet5", "lenet5_tanh", "adlm_cnn"}
@@ -31,40 +39,16 @@ FLIPS = {
 }
 
 
-def kept(kind: Kind) -> Kind:
-    """The row and level whose golden values are kept, if they are still of this kind."""
-    golden = read(kind.row.method)[kind.name]
-    row = OWN.rows.get(golden["row"], kind.row)
-    levels = {row.level(configured): configured for configured in row.resolved}
-    level = levels.get(golden["level"], row.resolved[0])
-    return next(
-        (other for other in kinds_of(golden["row"], row, level, OWN) if other.name == kind.name), kind
-    )
-
-
-def said(kind: Kind) -> str | None:
-    """What the first steps of a kind have to say: nothing where all is as it was."""
-    method = kind.row.method
-    golden = read(method).get(kind.name)
-    if golden is None:
-        return f"{kind.key}: no golden values of its kind, {kind.name!r}: `python -m tests.golden {method}`"
-    *_, steps = take(kept(kind), OWN, golden["steps"])
-    moved = sorted(differences(golden, steps), key=lambda change: -change[1])
-    if not moved:
-        return None
-    most = ", ".join(f"{name} by {gap:.1g} of its size" for name, gap in moved[:3])
-    return (
-        f"{method}: the numbers of {golden['row']} ({kind.name}) have moved: {most}; {len(moved)} in all. If "
-        f"that was not meant, mend it. If it was, raise `version` in the settings of {method!r} (VERSION in "
-        f"the file of {kind.row.model.name!r} where the model alone is why) and write golden values anew: "
-        f"`python -m tests.golden {method}`"
-    )
+def small_kind(method: str) -> Kind:
+    """A method's kind of replica with a small network; a private one if there is such."""
+    small = [kind for kind in KINDS[method].values() if kind.row.model.name in SMALLEST]
+    return max(small, key=lambda kind: kind.level.private)
 
 
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_the_first_steps_are_as_they_were(method: str, name: str) -> None:
-    problem = said(KINDS[method][name])
-    assert problem is None, problem
+    line = problem(KINDS[method][name], OWN)
+    assert line is None, line
 
 
 @pytest.mark.parametrize("method", method_settings())
@@ -85,17 +69,59 @@ def test_another_sign_is_noticed_by_name(method: str, monkeypatch: pytest.Monkey
         fresh.__dict__["__file__"] = str(path)
         monkeypatch.setitem(sys.modules, module, fresh)
         exec(compile(text.replace(before, after), str(path), "exec"), fresh.__dict__)
-    problem = said(next(kind for kind in KINDS[method].values() if kind.row.model.name in SMALLEST))
-    assert problem is not None
-    assert problem.startswith(f"{method}: the numbers of ")
-    assert f"raise `version` in the settings of {method!r}" in problem
+    line = problem(small_kind(method), OWN)
+    assert line is not None
+    assert line.startswith(f"{method}: the numbers of ")
+    assert f"raise `version` in the settings of {method!r}" in line
+
+
+@pytest.mark.parametrize(
+    ("owner", "attribute"),
+    [
+        (GaussianMechanism, "deviations"),
+        (DpsgdSettings, "rate_at"),
+        (Streams, "normal"),
+        (Dpsgd, "bounds"),
+    ],
+)
+def test_a_hundred_thousandth_of_noise_step_size_or_clip_is_noticed(
+    owner: type, attribute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = small_kind("dpsgd")
+    assert kind.level.private
+    real = getattr(owner, attribute)
+
+    def changed(*arguments: Any, **options: Any) -> Any:
+        value = real(*arguments, **options)
+        return value._replace(limits=1.00001 * value.limits) if owner is Dpsgd else 1.00001 * value
+
+    monkeypatch.setattr(owner, attribute, changed)
+    line = problem(kind, OWN)
+    assert line is not None
+    assert line.startswith("dpsgd: the numbers of ")
+
+
+@pytest.mark.parametrize(
+    ("aten", "onednn", "threads"),
+    [("default", "SSE41", 1), ("avx2", "AVX2", 2), ("avx512", "AVX512_CORE", 4)],
+)
+def test_no_number_hangs_on_the_processor(aten: str, onednn: str, threads: int) -> None:
+    """Where the processor has fewer instructions than are allowed, those that it has are used."""
+    limits = {"ATEN_CPU_CAPABILITY": aten, "ONEDNN_MAX_CPU_ISA": onednn, "OMP_NUM_THREADS": str(threads)}
+    code = (
+        "from tests.golden.test_golden import *; print([problem(small_kind(m), OWN) for m in sorted(FLIPS)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | limits, capture_output=True, text=True
+    )
+    assert done.stdout == f"{[None] * len(FLIPS)}\n", done.stderr
 
 
 def test_a_row_of_a_new_kind_has_no_golden_values_yet() -> None:
     row = next(row for row in OWN.rows.values() if row.method == "dpsgd")
     model = row.model.model_copy(update={"unnormalized": 3})
     (other,) = kinds_of("another", row.model_copy(update={"model": model}), row.resolved[0], OWN)
-    assert said(other) == (
+    assert problem(other, OWN) == (
         f"another: no golden values of its kind, {other.name!r}: `python -m tests.golden dpsgd`"
     )
 
